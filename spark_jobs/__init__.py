@@ -1,0 +1,3 @@
+"""Rewindow: replays bounded history through a live job's own event-time logic."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,102 @@
+"""The one family of errors that Rewindow shows to people.
+
+Each says what happened, where (file, pipeline, table, partition, offset) and what to do about it; the exit code of the
+command is the error's `exit_code`. 0 is success, 1 anything unexpected or a failed conformance run, 3 a closed gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class RewindowError(Exception):
+    """Something the reader can act on: `what` happened, `where`, and the `mend`.
+
+    `where` and `mend` may be empty. As text: "what (where). mend".
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str, where: str = "", mend: str = "") -> None:
+        super().__init__(what, where, mend)
+        self.what = what
+        self.where = where
+        self.mend = mend
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        mend = f". {self.mend}" if self.mend else ""
+        return f"{self.what}{place}{mend}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong in a definition: the file and line, the field's dotted path ("" = the whole file), the mend.
+
+    `line` counts from 1.
+    """
+
+    file: str
+    line: int
+    field: str
+    what: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        field = f"{self.field}: " if self.field else ""
+        mend = f"; {self.mend}" if self.mend else ""
+        return f"{self.file}:{self.line}: {field}{self.what}{mend}"
+
+
+class DefinitionError(RewindowError):
+    """A pipeline definition or a command line that cannot be carried out as written.
+
+    `problems` holds every problem of a definition; it is empty where the error is about a command line.
+    """
+
+    exit_code = 2
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def listing(cls, problems: Iterable[Problem]) -> DefinitionError:
+        """One error for all problems, one line each, in the order of the files and their lines."""
+        ordered = tuple(sorted(dict.fromkeys(problems), key=lambda problem: (problem.file, problem.line)))
+        error = cls("\n".join(str(problem) for problem in ordered))
+        error.problems = ordered
+        return error
+
+
+class SourceError(RewindowError):
+    """The history cannot be read: a table, column or file is missing, truncated, mixed or unreachable."""
+
+    exit_code = 4
+
+
+class HistoryError(RewindowError):
+    """The history can be read but breaks a rule.
+
+    Duplicated offsets, offsets or arrivals that go back, a missing event time under `fail`, more records in quarantine
+    than the threshold allows.
+    """
+
+    exit_code = 5
+
+
+class EmptyRangeError(RewindowError):
+    """The asked range is well formed, and the history holds nothing in it."""
+
+    exit_code = 6
+
+
+class CatalogError(RewindowError):
+    """The lakehouse refused: the catalog is unreachable, the disk is full, a write failed."""
+
+    exit_code = 7
+
+
+class EnvironmentProblem(RewindowError):
+    """The machine lacks something: Java, a jar, a Python package."""
+
+    exit_code = 8

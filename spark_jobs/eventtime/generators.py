@@ -1,0 +1,240 @@
+"""Watermark generators: what one generator says of the records it sees.
+
+A generator is called with every record (`on_event`) and at every tick of the periodic timer
+(`on_periodic_emit`). It emits through an `output`; who combines, delays or drops what it emits is the
+source's business (`spark_jobs.eventtime.source`). Timestamps are epoch milliseconds; a record without
+a timestamp comes as `MIN_TIMESTAMP`, as in Flink.
+
+Whether the generators that follow the maximum emit on each record or at ticks is the job's emission
+mode; `emits_on_event` says it to them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+
+
+class WatermarkOutput(Protocol):
+    """Where a generator emits to."""
+
+    def emit_watermark(self, watermark: int) -> None:
+        """Say that no record with a timestamp at or below `watermark` is expected any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a generator may see of a record: times in epoch ms, the marker flag, the logical stream."""
+
+    timestamp: int
+    arrival: int
+    marker: bool = False
+    stream: str | None = None
+
+
+class WatermarkGenerator(Protocol):
+    """One generator, for one partition (or one source subtask)."""
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None: ...
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None: ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """The generator's state as JSON-able values."""
+
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+class _Snapshot:
+    """State kept as plain attributes named in `_state`."""
+
+    _state: tuple[str, ...] = ()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._state}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for name in self._state:
+            setattr(self, name, state[name])
+
+
+class NoWatermarks(_Snapshot):
+    """Never emits."""
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        pass
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        pass
+
+
+@dataclass
+class DelayedMaximum(_Snapshot):
+    """`max ts - delay`: the family of Flink's built-in generators (rule 1).
+
+    `delay` is 1 for ascending timestamps, `bound + 1` for bounded out-of-orderness, `lag` for the legacy
+    convention without the 1 ms.
+    """
+
+    delay: int
+    emits_on_event: bool
+    maximum: int | None = None
+    _state = ("maximum",)
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        floor = MIN_TIMESTAMP + self.delay
+        self.maximum = max(floor if self.maximum is None else self.maximum, event.timestamp)
+        if self.emits_on_event:
+            output.emit_watermark(self.maximum - self.delay)
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        floor = MIN_TIMESTAMP + self.delay
+        output.emit_watermark((floor if self.maximum is None else self.maximum) - self.delay)
+
+
+@dataclass
+class PunctuatedMarkers(_Snapshot):
+    """`ts - lag` on marker records, whatever the emission mode."""
+
+    lag: int
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        if event.marker:
+            output.emit_watermark(max(MIN_TIMESTAMP, event.timestamp - self.lag))
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        pass
+
+
+@dataclass
+class AdvanceAfterWait(_Snapshot):
+    """Bounded out-of-orderness whose maximum runs on by itself after a quiet `wait` (rule 8).
+
+    Each tick adds `interval` to a logical time that starts at the maximum with every record; once it is
+    more than `wait` past that start, the maximum follows it.
+    """
+
+    bound: int
+    wait: int
+    interval: int
+    emits_on_event: bool
+    maximum: int = field(init=False)
+    base: int = field(init=False)
+    logical: int = field(init=False)
+    _state = ("maximum", "base", "logical")
+
+    def __post_init__(self) -> None:
+        self.maximum = self.base = self.logical = MIN_TIMESTAMP + self.bound + 1
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        self.maximum = self.base = self.logical = max(self.maximum, event.timestamp)
+        if self.emits_on_event:
+            output.emit_watermark(self.maximum - self.bound - 1)
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        self.logical += self.interval
+        if self.logical - self.base > self.wait:
+            self.maximum = self.logical
+        output.emit_watermark(self.maximum - self.bound - 1)
+
+
+@dataclass
+class AverageOfLast(_Snapshot):
+    """`floor(mean of the last N timestamps) - lag`; fewer than N at the start. One outlier moves it by 1/N."""
+
+    last: int
+    lag: int
+    emits_on_event: bool
+    _recent: deque[int] = field(default_factory=deque)
+    _total: int = 0
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        if event.timestamp == MIN_TIMESTAMP:
+            return
+        self._recent.append(event.timestamp)
+        self._total += event.timestamp
+        if len(self._recent) > self.last:
+            self._total -= self._recent.popleft()
+        if self.emits_on_event:
+            self.on_periodic_emit(event.arrival, output)
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        if self._recent:
+            output.emit_watermark(self._total // len(self._recent) - self.lag)
+        else:
+            output.emit_watermark(MIN_TIMESTAMP)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"recent": list(self._recent)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._recent = deque(state["recent"])
+        self._total = sum(self._recent)
+
+
+@dataclass
+class TimeLag(_Snapshot):
+    """`processing time - lag`: the record's arrival per event, the tick's time when periodic."""
+
+    lag: int
+    emits_on_event: bool
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        if self.emits_on_event:
+            output.emit_watermark(event.arrival - self.lag)
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        if not self.emits_on_event:
+            output.emit_watermark(now - self.lag)
+
+
+@dataclass
+class InterleavedStreams(_Snapshot):
+    """`min over the logical streams of their max ts - bound - 1`.
+
+    With `streams` listed, one that has not been seen holds the watermark; otherwise the streams seen so
+    far count. A stream that appears late can only hold, never take back, a watermark.
+    """
+
+    bound: int
+    emits_on_event: bool
+    streams: tuple[str, ...] = ()
+    maxima: dict[str, int] = field(default_factory=dict)
+    _state = ("maxima",)
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        stream = str(event.stream)
+        self.maxima[stream] = max(self.maxima.get(stream, MIN_TIMESTAMP), event.timestamp)
+        if self.emits_on_event:
+            self.on_periodic_emit(event.arrival, output)
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        counted = self.streams or tuple(self.maxima)
+        lowest = min((self.maxima.get(s, MIN_TIMESTAMP) for s in counted), default=MIN_TIMESTAMP)
+        output.emit_watermark(max(MIN_TIMESTAMP, lowest - self.bound - 1))
+
+
+class CustomGenerator:
+    """A user's class, `module:Class`, with `on_event(timestamp, arrival, output)` and
+    `on_periodic_emit(now, output)`; its state is its JSON-able attributes."""
+
+    def __init__(self, reference: str, parameters: Mapping[str, Any]) -> None:
+        module, _, name = reference.partition(":")
+        self._delegate = getattr(importlib.import_module(module), name)(**parameters)
+
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        self._delegate.on_event(event.timestamp, event.arrival, output)
+
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        self._delegate.on_periodic_emit(now, output)
+
+    def snapshot(self) -> dict[str, Any]:
+        return dict(vars(self._delegate))
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        vars(self._delegate).update(state)

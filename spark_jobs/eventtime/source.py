@@ -1,0 +1,274 @@
+"""The source of a live job: from records and ticks to the watermarks that the window operator gets.
+
+Written after Flink's `SourceOperator`, `WatermarkOutputMultiplexer`, `WatermarksWithIdleness` and
+`WatermarkToDataOutput`, one class for each duty; the golden rules are named where they live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.eventtime.generators import Event, WatermarkGenerator
+from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.eventtime.valve import StatusWatermarkValve
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkEmitted:
+    """The window operator gets this watermark (epoch ms; larger than all before)."""
+
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatusChanged:
+    """The whole stream becomes idle or active."""
+
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatusChanged:
+    """One partition leaves the minimum (idle) or is back in it."""
+
+    partition: int
+    idle: bool
+
+
+Signal = WatermarkEmitted | StreamStatusChanged | PartitionStatusChanged
+
+
+class _IdlenessTimer:
+    """Flink's `IdlenessTimer`: inactivity is noticed by probes only (rules 9 and 10).
+
+    The probe after the last record sees activity, the next one starts the countdown, and the partition is
+    idle at the first probe strictly more than the timeout later.
+    """
+
+    def __init__(self, timeout: int) -> None:
+        self.timeout = timeout
+        self.active_since_probe = False
+        self.countdown_from: int | None = None
+
+    def is_idle(self, now: int) -> bool:
+        if self.active_since_probe:
+            self.active_since_probe = False
+            self.countdown_from = None
+            return False
+        if self.countdown_from is None:
+            self.countdown_from = now
+            return False
+        return now - self.countdown_from > self.timeout
+
+    @property
+    def idle_after(self) -> int | None:
+        """The partition is idle at the first probe after this time, should no record come."""
+        return None if self.countdown_from is None else self.countdown_from + self.timeout
+
+
+class _PartialWatermark:
+    """One generator and what it has said so far: an input of the minimum."""
+
+    def __init__(self, label: int, generator: WatermarkGenerator, idleness: int | None) -> None:
+        self.label = label
+        self.generator = generator
+        self.timer = None if idleness is None else _IdlenessTimer(idleness)
+        self.watermark = MIN_TIMESTAMP
+        self.idle = False
+        self.emitted = False
+
+    def emit_watermark(self, watermark: int) -> None:
+        """A generator's emission brings the partition back (rule 11) and never moves it backwards (rule 4)."""
+        self.idle = False
+        self.emitted = True
+        self.watermark = max(self.watermark, watermark)
+
+    def on_event(self, event: Event) -> None:
+        self.emitted = False
+        self.generator.on_event(event, self)
+        if self.timer is not None:
+            self.timer.active_since_probe = True
+
+    def probe(self, now: int) -> None:
+        if self.timer is not None and self.timer.is_idle(now):
+            self.idle = True
+        else:
+            self.generator.on_periodic_emit(now, self)
+
+    def next_change_after(self) -> int | None:
+        """A probe after this time can find the partition idle; None where no probe can, without a record."""
+        return None if self.timer is None or self.idle else self.timer.idle_after
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "watermark": self.watermark,
+            "idle": self.idle,
+            "active_since_probe": self.timer.active_since_probe if self.timer else False,
+            "countdown_from": self.timer.countdown_from if self.timer else None,
+            "generator": self.generator.snapshot(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.watermark = state["watermark"]
+        self.idle = state["idle"]
+        self.generator.restore(state["generator"])
+        if self.timer is not None:
+            self.timer.active_since_probe = state["active_since_probe"]
+            self.timer.countdown_from = state["countdown_from"]
+
+
+class _Subtask:
+    """One source subtask: the minimum over its active partitions, and its stream status."""
+
+    def __init__(self, partials: list[_PartialWatermark], all_idle_emits_maximum: bool) -> None:
+        self.partials = partials
+        self._all_idle_emits_maximum = all_idle_emits_maximum
+        self.combined = MIN_TIMESTAMP
+        self.idle = False
+
+    def update(self) -> list[int | bool]:
+        """Combine: emitted watermarks as `int`, status changes as `bool` (True: idle), in order."""
+        active = [p.watermark for p in self.partials if not p.idle]
+        if active:
+            candidate = min(active)
+        elif self._all_idle_emits_maximum:
+            candidate = max((p.watermark for p in self.partials), default=MIN_TIMESTAMP)
+        else:
+            candidate = MIN_TIMESTAMP
+        out: list[int | bool] = []
+        if candidate > self.combined:
+            self.combined = candidate
+            # An idle stream becomes active only here, with a watermark above all before (rule 14).
+            if self.idle:
+                self.idle = False
+                out.append(False)
+            out.append(candidate)
+        if not active and self.partials and not self.idle:
+            self.idle = True
+            out.append(True)
+        return out
+
+
+class Source:
+    """The sources' side of a live job, driven by records in position order and by its own timer.
+
+    Call `ticks(until)` before each record with the record's arrival (a tick due at an arrival comes before
+    the record, rule 7), hand the record to the window operator, then call `on_event` (rule 2).
+    """
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        self.strategy = strategy
+        self._subtasks: list[_Subtask] = []
+        self._by_partition: dict[int, tuple[int, _PartialWatermark]] = {}
+        for index, partitions in enumerate(strategy.subtasks):
+            groups = [partitions] if strategy.scope is Scope.SUBTASK else [(p,) for p in partitions]
+            partials = [
+                _PartialWatermark(group[0] if group else -1, strategy.create_generator(), strategy.idleness)
+                for group in groups
+            ]
+            for group, partial in zip(groups, partials, strict=True):
+                for partition in group:
+                    self._by_partition[partition] = (index, partial)
+            self._subtasks.append(_Subtask(partials, strategy.all_idle_emits_maximum))
+        self._valve = StatusWatermarkValve(len(self._subtasks))
+        self._next_tick = strategy.timer_start + strategy.interval if strategy.interval else MAX_TIMESTAMP
+        self._records_since_tick = False
+
+    @property
+    def watermark(self) -> int:
+        """The window operator's watermark."""
+        return self._valve.last_watermark
+
+    @property
+    def partition_watermarks(self) -> list[int]:
+        """What each generator has said so far, by the (first) partition it reads."""
+        partials = sorted((p for s in self._subtasks for p in s.partials), key=lambda p: p.label)
+        return [p.watermark for p in partials]
+
+    def ticks(self, until: int) -> Iterator[tuple[int, list[Signal]]]:
+        """Run the timer up to and including `until`; yields each tick that said something, with its time."""
+        interval = self.strategy.interval
+        while self._next_tick <= until:
+            now = self._next_tick
+            signals = self._tick(now)
+            self._next_tick = now + interval
+            if not self._records_since_tick and not self.strategy.moves_without_records:
+                self._next_tick = max(self._next_tick, self._skip_quiet_ticks(until))
+            self._records_since_tick = False
+            if signals:
+                yield now, signals
+
+    def _skip_quiet_ticks(self, until: int) -> int:
+        """The next tick that can matter when no record comes: a partition going idle, else one after `until`."""
+        deadlines = [d for s in self._subtasks for p in s.partials if (d := p.next_change_after()) is not None]
+        start, interval = self.strategy.timer_start, self.strategy.interval
+        after = min([until, *deadlines])
+        return start + ((after - start) // interval + 1) * interval
+
+    def _tick(self, now: int) -> list[Signal]:
+        signals: list[Signal] = []
+        for index, subtask in enumerate(self._subtasks):
+            for partial in subtask.partials:
+                was_idle = partial.idle
+                partial.probe(now)
+                if partial.idle != was_idle:
+                    signals.append(PartitionStatusChanged(partial.label, partial.idle))
+            signals += self._through_valve(index, subtask.update())
+        return signals
+
+    def on_event(self, partition: int, event: Event) -> list[Signal]:
+        """A record has been handed to the window operator; what the watermark does after it."""
+        self._records_since_tick = True
+        index, partial = self._by_partition[partition]
+        was_idle = partial.idle
+        partial.on_event(event)
+        if not partial.emitted:
+            return []
+        signals: list[Signal] = []
+        if was_idle:
+            signals.append(PartitionStatusChanged(partial.label, False))
+        return signals + self._through_valve(index, self._subtasks[index].update())
+
+    def end_of_input(self) -> list[Signal]:
+        """The bounded input ends: every subtask sends MAX_WATERMARK, which an idle one's is dropped of (rule 15)."""
+        signals: list[Signal] = []
+        for index in range(len(self._subtasks)):
+            signals += self._through_valve(index, [MAX_TIMESTAMP])
+        return signals
+
+    def _through_valve(self, index: int, items: list[int | bool]) -> list[Signal]:
+        signals: list[Signal] = []
+        for item in items:
+            out = (
+                self._valve.input_status(index, item)
+                if isinstance(item, bool)
+                else self._valve.input_watermark(index, item)
+            )
+            signals += [StreamStatusChanged(o) if isinstance(o, bool) else WatermarkEmitted(o) for o in out]
+        return signals
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that later watermarks depend on, as JSON-able values."""
+        return {
+            "subtasks": [
+                {"combined": s.combined, "idle": s.idle, "partials": [p.snapshot() for p in s.partials]}
+                for s in self._subtasks
+            ],
+            "valve": self._valve.snapshot(),
+            "next_tick": self._next_tick,
+            "records_since_tick": self._records_since_tick,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a snapshot of a source with the same strategy."""
+        for subtask, saved in zip(self._subtasks, state["subtasks"], strict=True):
+            subtask.combined = saved["combined"]
+            subtask.idle = saved["idle"]
+            for partial, saved_partial in zip(subtask.partials, saved["partials"], strict=True):
+                partial.restore(saved_partial)
+        self._valve.restore(state["valve"])
+        self._next_tick = state["next_tick"]
+        self._records_since_tick = state["records_since_tick"]
