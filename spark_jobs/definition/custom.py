@@ -1,0 +1,64 @@
+"""A user's own watermark generator, named `module:Class`: refused here if it could not run."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from spark_jobs.definition.fields import Refusal, nearest, shown
+
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_METHODS = {"on_event": ("timestamp", "arrival", "output"), "on_periodic_emit": ("now", "output")}
+
+
+def load_class(reference: str) -> type:
+    """The class behind `module:Class`, imported.
+
+    Refused: another spelling, a module that cannot be imported, a name that is no class, a class without
+    `on_event(self, timestamp, arrival, output)` and `on_periodic_emit(self, now, output)`.
+    """
+    if not _REFERENCE.fullmatch(reference):
+        raise Refusal(f"{shown(reference)} does not name a class", "write `module:Class`")
+    module_name, _, class_name = reference.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a user's module can raise anything
+        raise Refusal(
+            f"module `{module_name}` cannot be imported: {type(error).__name__}: {error}",
+            "install it beside Rewindow or put its folder on PYTHONPATH",
+        ) from error
+    found = getattr(module, class_name, None)
+    if not inspect.isclass(found):
+        classes = [name for name, _ in inspect.getmembers(module, inspect.isclass)]
+        near = nearest(class_name, classes)
+        mend = f"write `{module_name}:{near}`" if near else "name a class of that module"
+        raise Refusal(f"module `{module_name}` has no class `{class_name}`", mend)
+    for method, arguments in _METHODS.items():
+        _refuse_unless_callable_with(found, method, arguments)
+    return found
+
+
+def refuse_unknown_parameters(generator: type, parameters: Mapping[str, Any]) -> None:
+    """Refuses parameters with which `generator(**parameters)` would not run."""
+    try:
+        inspect.signature(generator).bind(**parameters)
+    except TypeError as error:
+        accepted = ", ".join(inspect.signature(generator).parameters) or "no parameters"
+        raise Refusal(f"`{generator.__name__}` cannot be made with them: {error}", f"it takes {accepted}") from None
+    except ValueError:  # a class without a signature (written in C) is left to its own checks
+        return
+
+
+def _refuse_unless_callable_with(generator: type, method: str, arguments: tuple[str, ...]) -> None:
+    mend = f"add `def {method}(self, {', '.join(arguments)})`"
+    function = getattr(generator, method, None)
+    if not callable(function):
+        raise Refusal(f"class `{generator.__name__}` has no method `{method}`", mend)
+    try:
+        inspect.signature(function).bind("self", *arguments)
+    except TypeError:
+        what = f"method `{method}` of class `{generator.__name__}` does not take ({', '.join(arguments)})"
+        raise Refusal(what, mend) from None

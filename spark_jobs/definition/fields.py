@@ -1,0 +1,166 @@
+"""What the sections of a definition share: the base model, the field types, and how a value is refused.
+
+Durations and instants are integer milliseconds once read. In YAML they are text with a unit or a zone, because a bare
+`30` does not say of what; from Python (the conformance cases, tests) integers are taken as milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, WithJsonSchema
+
+from spark_jobs.definition import instants
+from spark_jobs.eventtime import durations
+
+YAML_CONTEXT = {"from_yaml": True}
+"""Validation context that makes bare numbers other than 0 an error where a unit is needed."""
+
+VARIABLE_PATTERN = r"\$\{"
+
+
+class Refusal(ValueError):
+    """A value that cannot stand: `what` is wrong, `mend` what to write instead.
+
+    `at` is the path from the field that refuses down to the part at fault, empty if it is the field itself.
+    """
+
+    def __init__(self, what: str, mend: str = "", at: tuple[str | int, ...] = ()) -> None:
+        super().__init__(f"{what}; {mend}" if mend else what)
+        self.what = what
+        self.mend = mend
+        self.at = at
+
+
+class Refusals(ValueError):
+    """Several parts of one field that cannot stand."""
+
+    def __init__(self, refusals: Iterable[Refusal]) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__("; ".join(str(refusal) for refusal in self.refusals))
+
+
+class Section(BaseModel):
+    """A part of a definition: immutable, and closed to fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, populate_by_name=True)
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: short, and in the spelling of YAML."""
+    text = str(value)
+    if value is None or isinstance(value, bool):
+        text = {True: "true", False: "false", None: "null"}[value]
+    return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}...`"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: the same but for case and dashes, one it begins, or the closest."""
+    choices = {name.lower(): name for name in sorted(known, reverse=True)}
+    plain = name.strip().lower().replace("-", "_").replace(" ", "_")
+    if plain in choices:
+        return choices[plain]
+    if len(plain) < 3:
+        return None
+    begun = [choice for choice in choices if choice.startswith(plain)]
+    close = begun if len(begun) == 1 else get_close_matches(plain, choices, n=1)
+    return choices[close[0]] if close else None
+
+
+def _refuse_blank(text: str) -> str:
+    """The text without surrounding blanks; an empty one is refused."""
+    stripped = text.strip()
+    if not stripped:
+        raise Refusal("is empty", "write a value")
+    return stripped
+
+
+def _needs_unit(value: object, info: ValidationInfo) -> bool:
+    """Whether the value is a bare number of a YAML file; 0 needs no unit."""
+    return isinstance(value, float) or (isinstance(value, int) and value != 0 and _from_yaml(info))
+
+
+def _from_yaml(info: ValidationInfo) -> bool:
+    return bool(info.context and info.context.get("from_yaml"))
+
+
+def _read_duration(value: Any, info: ValidationInfo) -> int:
+    if value is None:
+        raise Refusal("is empty", f"write a duration like {durations.EXAMPLES}, or leave the line out")
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise Refusal(f"{shown(value)} is not a duration", f"write one like {durations.EXAMPLES}")
+    if _needs_unit(value, info):
+        raise Refusal(f"{shown(value)} has no unit", f"write `{value} ms`, `{value} s` or `{value} min`")
+    if isinstance(value, int):
+        return value
+    try:
+        return durations.parse_duration(value)
+    except durations.DurationError as error:
+        raise Refusal(error.what, error.mend) from None
+
+
+def _finite(value: int) -> int:
+    if abs(value) >= durations.FOREVER:
+        raise Refusal("`forever` has no meaning here", "only `allowed_lateness` can be `forever`")
+    return value
+
+
+def _not_negative(value: int) -> int:
+    if value < 0:
+        raise Refusal(f"`{durations.format_duration(value)}` is negative", "write 0 or a positive duration")
+    return value
+
+
+def _positive(value: int) -> int:
+    if value <= 0:
+        raise Refusal(f"`{durations.format_duration(value)}` is not positive", "write a duration longer than 0")
+    return value
+
+
+def _read_instant(value: Any, info: ValidationInfo) -> int:
+    if value is None:
+        raise Refusal("is empty", f"write a time like `{instants.EXAMPLE}`, or leave the line out")
+    if isinstance(value, int) and not isinstance(value, bool) and not _from_yaml(info):
+        return value
+    if not isinstance(value, str):
+        raise Refusal(f"{shown(value)} is not a time", f"write one like `{instants.EXAMPLE}`")
+    try:
+        return instants.parse_instant(value)
+    except instants.InstantError as error:
+        raise Refusal(error.what, error.mend) from None
+
+
+def _text_schema(pattern: str, description: str, *more: dict[str, Any]) -> WithJsonSchema:
+    texts = [{"type": "string", "pattern": pattern}, {"type": "string", "pattern": VARIABLE_PATTERN}]
+    return WithJsonSchema({"anyOf": [*texts, *more], "description": description})
+
+
+_DURATION_SCHEMA = _text_schema(
+    durations.PATTERN, f"A duration: {durations.EXAMPLES}; or 0.", {"type": "integer", "const": 0}
+)
+Duration = Annotated[
+    int, BeforeValidator(_read_duration), AfterValidator(_finite), AfterValidator(_not_negative), _DURATION_SCHEMA
+]
+PositiveDuration = Annotated[
+    int, BeforeValidator(_read_duration), AfterValidator(_finite), AfterValidator(_positive), _DURATION_SCHEMA
+]
+SignedDuration = Annotated[int, BeforeValidator(_read_duration), AfterValidator(_finite), _DURATION_SCHEMA]
+Lateness = Annotated[
+    int,
+    BeforeValidator(_read_duration),
+    AfterValidator(_not_negative),
+    _text_schema(
+        durations.PATTERN,
+        f"A duration: {durations.EXAMPLES}; 0; or forever.",
+        {"type": "integer", "const": 0},
+        {"const": "forever"},
+    ),
+]
+Instant = Annotated[
+    int, BeforeValidator(_read_instant), _text_schema(instants.PATTERN, f"A time with its zone: {instants.EXAMPLE}.")
+]
+Text = Annotated[str, AfterValidator(_refuse_blank)]
+Expression = Text
+"""A Spark SQL expression; whether Spark can resolve it is checked where there is a Spark session."""

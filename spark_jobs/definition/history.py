@@ -1,0 +1,116 @@
+"""The history that a pipeline replays: where it lies, and which of its columns say a record's position."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+
+from spark_jobs.definition.fields import Expression, Refusal, Section, Text
+
+Fidelity = Literal["log_order", "approximate", "complete_only"]
+
+
+class Position(Section):
+    """The columns (or SQL expressions) that give a record's position `(arrival, partition, offset)`.
+
+    Equal arrivals: by partition, then offset; with `sequence`, `(arrival, sequence)` is the order instead. A history
+    without them can still be recomputed completely, but what was late in it cannot be known.
+    """
+
+    partition: Expression | None = Field(
+        None, description="Column of the log partition, an integer.", examples=["partition"]
+    )
+    offset: Expression | None = Field(
+        None, description="Column of the offset within the partition, an integer that grows.", examples=["offset"]
+    )
+    arrival: Expression | None = Field(
+        None, description="Column of the time the broker appended the record.", examples=["arrival"]
+    )
+    arrival_unit: Literal["timestamp", "s", "ms", "us"] = Field(
+        "timestamp", description="What `arrival` holds: a timestamp, or an integer of seconds, ms or µs since 1970."
+    )
+    arrival_kind: Literal["append_time", "producer_time"] = Field(
+        "append_time",
+        description="append_time: the broker's clock, exact log order. producer_time: the sender's clock, approximate.",
+    )
+    sequence: Expression | None = Field(
+        None,
+        description="Column that is the global order among equal arrivals, if the history has one.",
+        examples=["sequence"],
+    )
+    going_back: Literal["refuse", "running_maximum"] = Field(
+        "refuse",
+        description="An arrival that goes back within a partition: refuse the history, or count the running maximum.",
+    )
+
+    @field_validator("offset")
+    @classmethod
+    def _offset_needs_partition(cls, offset: str | None, info: ValidationInfo) -> str | None:
+        if offset is not None and info.data.get("partition", "") is None:
+            mend = 'name `partition`, or write `partition: "0"` if there is only one'
+            raise Refusal("an offset without a partition says no order", mend)
+        return offset
+
+    @field_validator("sequence")
+    @classmethod
+    def _sequence_needs_arrival(cls, sequence: str | None, info: ValidationInfo) -> str | None:
+        if sequence is not None and info.data.get("arrival", "") is None:
+            raise Refusal("`sequence` orders equal arrivals, and there is no arrival", "name `arrival` too")
+        return sequence
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """How far this position can tell what the live job decided.
+
+        `log_order`: partition, offset and the broker's append time. `approximate`: producer time, or no arrival.
+        `complete_only`: no order, so only the complete values can be computed.
+        """
+        if self.partition is None or self.offset is None:
+            return "complete_only"
+        if self.arrival is None or self.arrival_kind == "producer_time":
+            return "approximate"
+        return "log_order"
+
+
+def _one_or_many(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Paths = Annotated[
+    tuple[Text, ...],
+    Field(min_length=1),
+    BeforeValidator(_one_or_many),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+
+
+class FilesHistory(Section):
+    """Parquet, JSON lines or CSV files, read with Spark."""
+
+    kind: Literal["files"] = Field(description="Where the history lies: files.")
+    path: Paths = Field(
+        description="Path, glob or URI, or a list of them. A relative one starts at the project's folder.",
+        examples=["data/flights/*.parquet"],
+    )
+    format: Literal["parquet", "json", "csv"] = Field(
+        description="Format of the files; json means JSON lines.", examples=["parquet"]
+    )
+    options: dict[str, str | int | float | bool] = Field({}, description="Options for Spark's reader.")
+    position: Position = Field(Position(), description="The columns that say a record's position in the log.")
+
+
+class HiveHistory(Section):
+    """A Hive table (or view) behind a metastore."""
+
+    kind: Literal["hive"] = Field(description="Where the history lies: hive.")
+    table: Text = Field(description="The table, with its database.", examples=["raw.flights"])
+    metastore: Text | None = Field(
+        None,
+        description="The metastore's URI; left out, the Spark session's own.",
+        examples=["thrift://metastore.example:9083"],
+    )
+    position: Position = Field(Position(), description="The columns that say a record's position in the log.")
+
+
+History = Annotated[FilesHistory | HiveHistory, Field(discriminator="kind")]

@@ -1,0 +1,95 @@
+"""Where the results go, and how many records may fail to become results."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+
+from spark_jobs.definition.fields import Refusal, Section, shown
+from spark_jobs.definition.names import Namespace, TableName
+
+_PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
+_MEND = "write a share like `1 %`, or a count of records like `100`"
+
+
+class Threshold(Section):
+    """The most records that may be quarantined: a share of all records read, or a count. Exactly one is set."""
+
+    share: float | None = None
+    count: int | None = None
+
+    def is_exceeded(self, quarantined: int, read: int) -> bool:
+        """Whether `quarantined` of `read` records are more than allowed; exactly at the threshold is allowed."""
+        if self.count is not None:
+            return quarantined > self.count
+        return quarantined > Fraction(str(self.share)) * read
+
+
+def _read_threshold(value: Any) -> Any:
+    if isinstance(value, (Threshold, dict)):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise Refusal(f"{shown(value)} is not a threshold", _MEND)
+    if isinstance(value, int):
+        share, count = None, value
+    elif isinstance(value, float):
+        share, count = Fraction(str(value)), None
+    elif match := _PERCENT.fullmatch(value):
+        share, count = Fraction(match[1]) / 100, None
+    else:
+        raise Refusal(f"{shown(value)} is not a threshold", _MEND)
+    if (count is not None and count < 0) or (share is not None and not 0 <= share <= 1):
+        raise Refusal(f"{shown(value)} is not a threshold: a share is 0 % to 100 %, a count 0 or more", _MEND)
+    return {"share": None if share is None else float(share), "count": count}
+
+
+ThresholdField = Annotated[
+    Threshold,
+    BeforeValidator(_read_threshold),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"},
+                {"type": "integer", "minimum": 0},
+                {"type": "number", "minimum": 0, "maximum": 1},
+            ]
+        }
+    ),
+]
+
+
+class Quarantine(Section):
+    """Records that cannot be parsed, lack the event time (by policy) or have an absurd one."""
+
+    policy: Literal["quarantine", "fail"] = Field(
+        "quarantine", description="quarantine: keep such records aside, with the reason. fail: one fails the run."
+    )
+    threshold: ThresholdField = Field(
+        None,
+        description="Most records that may be quarantined, a share of all records read (1 %) or a count (100); more "
+        "fail the run before anything is written. Default 1 %.",
+        examples=["1 %", 100],
+    )
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _default_by_policy(cls, threshold: Any, info: ValidationInfo) -> Any:
+        fails = info.data.get("policy") == "fail"
+        if threshold is None:
+            return 0 if fails else "1 %"
+        if fails and threshold not in (0, Threshold(count=0)):
+            mend = "leave the threshold out, or write `policy: quarantine`"
+            raise Refusal("policy `fail` allows no record in quarantine", mend)
+        return threshold
+
+
+class Output(Section):
+    """The table of the results in Rewindow's catalog; its side tables carry its name and a suffix."""
+
+    namespace: Namespace = Field("default", description="Namespace of the tables in the catalog.", examples=["demo"])
+    table: TableName | None = Field(
+        None, description="Name of the table; left out, the pipeline's name.", examples=["departures_hourly"]
+    )

@@ -1,0 +1,88 @@
+"""What a record holds: how its value is decoded, which time is its event time, which records are left out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from spark_jobs.definition.fields import Expression, Instant, Refusal, Section, Text
+from spark_jobs.definition.instants import format_instant
+
+
+class Value(Section):
+    """How a record's value becomes columns."""
+
+    format: Literal["columns", "json", "csv"] = Field(
+        "columns", description="columns: the history's own columns are the payload. json, csv: one column holds text."
+    )
+    column: Text | None = Field(None, description="The column that holds the text (json, csv).", examples=["value"])
+    ddl: Text | None = Field(
+        None,
+        alias="schema",
+        description="Fields to decode, as Spark DDL; required for json and csv. Fields not named are not read.",
+        examples=["sched_dep STRING, distance BIGINT"],
+    )
+
+    @field_validator("column", "ddl")
+    @classmethod
+    def _text_needs_both(cls, value: str | None, info: ValidationInfo) -> str | None:
+        value_format = info.data.get("format")
+        name = "schema" if info.field_name == "ddl" else "column"
+        example = "sched_dep STRING, distance BIGINT" if name == "schema" else "value"
+        if value is None and value_format in ("json", "csv"):
+            raise Refusal(f"is missing: format `{value_format}` needs it", f"write `{name}: {example}`")
+        if value is not None and value_format == "columns" and name == "column":
+            mend = "leave it out, or write `format: json` or `format: csv`"
+            raise Refusal("has no meaning for format `columns`", mend)
+        return value
+
+
+class EventTime(Section):
+    """A record's event time, and what happens to a record without a usable one."""
+
+    expression: Expression = Field(description="SQL expression over the payload's columns.", examples=["sched_dep"])
+    unit: Literal["timestamp", "s", "ms", "us", "iso"] = Field(
+        "timestamp",
+        description="What the expression gives: a timestamp, an integer of seconds, ms or µs since 1970, or ISO-8601 "
+        "text with a zone (text without one has no event time).",
+    )
+    missing: Literal["fail", "drop", "quarantine"] = Field(
+        "fail",
+        description="A record without event time: fail the run (as Flink does), drop it before the watermark "
+        "generator sees it, or put it into quarantine.",
+    )
+    earliest: Instant = Field(
+        "1970-01-01T00:00:00Z",
+        description="Event times before this instant are absurd and go to quarantine.",
+        examples=["1970-01-01T00:00:00Z"],
+    )
+    latest: Instant = Field(
+        "2100-01-01T00:00:00Z",
+        description="Event times at or after this instant are absurd and go to quarantine.",
+        examples=["2100-01-01T00:00:00Z"],
+    )
+
+    @field_validator("latest")
+    @classmethod
+    def _latest_after_earliest(cls, latest: int, info: ValidationInfo) -> int:
+        earliest = info.data.get("earliest")
+        if earliest is not None and latest <= earliest:
+            what = f"`{format_instant(latest)}` is not after `earliest` ({format_instant(earliest)})"
+            raise Refusal(what, "good event times lie in [earliest, latest)")
+        return latest
+
+
+class Filter(Section):
+    """Records that are left out; it makes a difference whether the watermark generator has seen them."""
+
+    before_watermark: Expression | None = Field(
+        None,
+        description="SQL condition; a record it rejects never reaches the watermark generator, and is no activity.",
+        examples=["distance > 0"],
+    )
+    after_watermark: Expression | None = Field(
+        None,
+        description="SQL condition; a record it rejects has moved the watermark, but enters no window and is not late.",
+        examples=["carrier <> 'XX'"],
+    )

@@ -1,0 +1,103 @@
+"""A pipeline: the definition of one live job and of its replay, validated and immutable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+
+from spark_jobs.definition.fields import Lateness, Section
+from spark_jobs.definition.history import History
+from spark_jobs.definition.names import NamedExpressions, PipelineName
+from spark_jobs.definition.output import Output, Quarantine
+from spark_jobs.definition.payload import EventTime, Filter, Value
+from spark_jobs.definition.watermark import Watermark
+from spark_jobs.definition.window import Window
+from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
+
+
+class Pipeline(Section):
+    """One pipeline definition. Durations and instants are integer milliseconds.
+
+    `definition_hash` tells definitions apart by what can change a result, see `to_canonical_json`. `source_of` gives
+    the file and line of a field, for checks that come later and need a Spark session.
+    """
+
+    name: PipelineName = Field(
+        description="Name of the pipeline: lower-case letters, digits and _.", examples=["departures_hourly"]
+    )
+    description: str | None = Field(None, description="What the pipeline is for; changes nothing.")
+    history: History = Field(description="The history to replay.", examples=["{kind: files, ...}"])
+    value: Value = Field(Value(), description="How a record's value is decoded.")
+    keys: NamedExpressions = Field(
+        {},
+        description="Key columns: a name and a SQL expression each. None: one window for all records.",
+        examples=[{"carrier": "key"}],
+    )
+    event_time: EventTime = Field(
+        description="Which time is a record's event time.", examples=["{expression: sched_dep, unit: iso}"]
+    )
+    watermark: Watermark = Field(
+        description="The live job's watermark.", examples=["{generator: bounded_out_of_orderness, bound: 30 min}"]
+    )
+    filter: Filter = Field(Filter(), description="Records that are left out, before or after the watermark.")
+    window: Window = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
+    allowed_lateness: Lateness = Field(
+        "0 s",
+        description="How long after its window's end a late record is still counted.",
+        examples=["0 s", "2 h", "forever"],
+    )
+    aggregates: NamedExpressions = Field(
+        min_length=1,
+        description="Result columns: a name and a Spark SQL aggregate each.",
+        examples=[{"flights": "count(*)"}],
+    )
+    panes: Literal["last", "all"] = Field(
+        "last", description="last: one row per window, its last firing. all: a row per firing."
+    )
+    end_of_input: Literal["flush", "freeze"] = Field(
+        "flush",
+        description="flush: open windows fire at the end, as of a bounded input. freeze: as the live job stands there.",
+    )
+    quarantine: Quarantine = Field(Quarantine(), description="What happens to records that cannot be used.")
+    output: Output = Field(Output(), description="Where the results go.")
+
+    _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
+
+    @field_validator("output", mode="before")
+    @classmethod
+    def _table_defaults_to_the_name(cls, output: Any, info: ValidationInfo) -> Any:
+        given = output.model_dump() if isinstance(output, Output) else output
+        if isinstance(given, dict) and given.get("table") is None and "name" in info.data:
+            return {**given, "table": info.data["name"]}
+        return output
+
+    @property
+    def file(self) -> str:
+        """The file that the definition was loaded from; empty for one made in Python."""
+        return self._sources.file
+
+    def source_of(self, field: FieldPath) -> str:
+        """`file:line` of a field, as `("aggregates", "flights")`; of what holds it, where the field was left out.
+
+        Empty for a definition made in Python.
+        """
+        return self._sources.place(field)
+
+    def to_canonical_json(self) -> str:
+        """All that can change a result, as JSON with sorted keys and one spelling for each value.
+
+        Left out: name, description, output. The history (but for its position) stands as written, its variables
+        unresolved: on which machine the same history lies is not part of the definition. All else is resolved.
+        """
+        content = self.model_dump(mode="json", by_alias=True, exclude={"name", "description", "output"})
+        history = content["history"]
+        content["history"] = {**self._sources.as_written(("history",), history), "position": history["position"]}
+        return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def definition_hash(self) -> str:
+        """SHA-256 (hex) of `to_canonical_json()`."""
+        return hashlib.sha256(self.to_canonical_json().encode()).hexdigest()

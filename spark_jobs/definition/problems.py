@@ -1,0 +1,169 @@
+"""Pydantic's errors, told as problems of the file: at a line, in the words of the definition, with a mend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from spark_jobs.definition.fields import Refusal, Refusals, nearest, shown
+from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
+from spark_jobs.errors import Problem
+
+Model = type[BaseModel]
+
+
+def problems_of(error: ValidationError, root: Model, sources: SourceMap) -> Iterator[Problem]:
+    """Each of the error's findings as a problem with its place in the file."""
+    for finding in error.errors(include_url=False):
+        if finding["type"] == "too_short" and finding["input"]:
+            continue  # too short only because its items were refused, which is told already
+        path, parents = _locate(root, finding["loc"])
+        for below, what, mend in _explain(finding, path, parents, root):
+            yield sources.problem((*path, *below), what, mend)
+
+
+def _explain(
+    finding: dict[str, Any], path: FieldPath, parents: list[Model], root: Model
+) -> list[tuple[FieldPath, str, str]]:
+    """Per problem: where below `path` it is, what is wrong, what to write instead."""
+    kind, given, context = finding["type"], finding.get("input"), finding.get("ctx", {})
+    refused = context.get("error")
+    if isinstance(refused, Refusals):
+        return [(refusal.at, refusal.what, refusal.mend) for refusal in refused.refusals]
+    if isinstance(refused, Refusal):
+        return [(refused.at, refused.what, refused.mend)]
+    mend = _example(path, parents)
+    if kind == "extra_forbidden":
+        return [((), *_explain_unknown(str(path[-1]), parents, root))]
+    if kind == "missing":
+        return [((), "is missing", mend)]
+    if kind == "union_tag_not_found":
+        choices = _quoted(context["discriminator"]), _quoted(context["discriminator"])[0]
+        return [((choices[1],), "is missing", f"write one of {_choices(root, path)}")]
+    if kind in ("literal_error", "enum", "union_tag_invalid"):
+        at = (_quoted(context["discriminator"])[0],) if kind == "union_tag_invalid" else ()
+        expected = _quoted(context.get("expected") or context["expected_tags"])
+        value = context["tag"] if kind == "union_tag_invalid" else given
+        near = nearest(str(value), expected)
+        choice = f"write `{near}`" if near else f"write one of {', '.join(expected)}"
+        return [(at, "is empty" if value is None else f"{shown(value)} is not known", choice)]
+    if given is None:
+        return [((), "is empty", mend or "write a value, or leave the line out")]
+    return [((), *_explain_type(kind, given, finding["msg"], mend))]
+
+
+def _explain_type(kind: str, given: Any, message: str, mend: str) -> tuple[str, str]:
+    if kind == "string_type" and isinstance(given, (int, float)):
+        return f"{shown(given)} is not text", f'write it in quotes: "{shown(given).strip("`")}"'
+    expected = {
+        "string_type": "text",
+        "dict_type": "a mapping of names to values",
+        "model_type": "a mapping of fields",
+        "model_attributes_type": "a mapping of fields",
+        "tuple_type": "a list",
+        "int_type": "a whole number",
+        "bool_type": "true or false",
+        "bool_parsing": "true or false",
+    }.get(kind)
+    if kind in ("too_short", "missing_length"):
+        return "is empty", mend or "write at least one entry"
+    if expected is None:
+        return f"{shown(given)}: {message[0].lower()}{message[1:]}", mend
+    return f"{shown(given)} is not {expected}", mend or f"write {expected}"
+
+
+def _explain_unknown(name: str, parents: list[Model], root: Model) -> tuple[str, str]:
+    model = parents[-1]
+    for sibling in _siblings(model, root):
+        if name in _fields(sibling):
+            tag_field = next(iter(sibling.model_fields))
+            takers = [_tag(other) for other in _siblings(model, root) if name in _fields(other)]
+            return f"does not belong to {tag_field} `{_tag(model)}`", f"it is a field of {', '.join(takers)}"
+    homes = [path for path, section in _sections(root) if name in _fields(section) and section is not model]
+    if homes:
+        return "unknown field", f"it belongs under `{homes[0]}`" if homes[0] else "it belongs at the top, not indented"
+    near = nearest(name, _fields(model))
+    known = ", ".join(_fields(model))
+    return "unknown field", f"did you mean `{near}`?" if near else f"the fields here are {known}"
+
+
+def _locate(root: Model, location: tuple[str | int, ...]) -> tuple[FieldPath, list[Model]]:
+    """The path as written in the file (pydantic adds the tag of a union), and the models along it."""
+    path: list[str | int] = []
+    parents = [root]
+    candidates: dict[str, Model] = {}
+    for step in location:
+        if candidates:
+            parents.append(candidates[str(step)])
+            candidates = {}
+            continue
+        info = _fields(parents[-1]).get(str(step)) or parents[-1].model_fields.get(str(step))
+        path.append(info.alias if info and info.alias else step)
+        models = list(_models(info.annotation)) if info else []
+        if len(models) == 1:
+            parents.append(models[0])
+        elif models:
+            candidates = {_tag(model): model for model in models}
+    return tuple(path), parents
+
+
+def _example(path: FieldPath, parents: list[Model]) -> str:
+    """What to write, from the example in the field's own description."""
+    for model in reversed(parents):
+        info = _fields(model).get(str(path[-1])) if path else None
+        if info is not None:
+            return f"write `{path[-1]}: {_yaml(info.examples[0])}`" if info.examples else ""
+    return ""
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {item}" for name, item in value.items()) + "}"
+    return str(value)
+
+
+def _fields(model: Model) -> dict[str, FieldInfo]:
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def _models(annotation: Any) -> Iterator[Model]:
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        if issubclass(annotation, BaseModel):
+            yield annotation
+        return
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def _tag(model: Model) -> str:
+    return get_args(next(iter(model.model_fields.values())).annotation)[0]
+
+
+def _sections(root: Model) -> Iterator[tuple[str, Model]]:
+    """Every section of the definition with its dotted path; "" is the definition itself."""
+    yield "", root
+    for name, info in _fields(root).items():
+        for model in _models(info.annotation):
+            for path, section in _sections(model):
+                yield f"{name}.{path}".rstrip("."), section
+
+
+def _siblings(model: Model, root: Model) -> list[Model]:
+    """The members of the union that the model is in; none if it is in none."""
+    for info in _fields(root).values():
+        members = list(_models(info.annotation))
+        if len(members) > 1 and model in members:
+            return members
+    return []
+
+
+def _choices(root: Model, path: FieldPath) -> str:
+    return ", ".join(_tag(model) for model in _models(_fields(root)[str(path[-1])].annotation))
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"'([^']*)'", text)

@@ -1,0 +1,38 @@
+"""The JSON Schema of a pipeline definition, so that editors complete and check it while it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_jobs.definition.generators import PARAMETERS
+from spark_jobs.definition.pipeline import Pipeline
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema (draft 2020-12). It is a little wider than the checks of `load_pipeline`, never narrower.
+
+    Any text may hold variables, which is why durations and instants also accept text with `${`.
+    """
+    schema = Pipeline.model_json_schema(by_alias=True, mode="validation")
+    watermark = schema["$defs"]["Watermark"]
+    watermark["allOf"] = [
+        {
+            "if": {"properties": {"generator": {"const": kind.value}}, "required": ["generator"]},
+            "then": {"required": list(parameters.needed)},
+        }
+        for kind, parameters in PARAMETERS.items()
+        if parameters.needed
+    ]
+    _drop_null_defaults(schema)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Rewindow pipeline"}
+
+
+def _drop_null_defaults(node: Any) -> None:
+    if isinstance(node, dict):
+        if "default" in node and node["default"] is None:
+            del node["default"]
+        for value in node.values():
+            _drop_null_defaults(value)
+    elif isinstance(node, list):
+        for value in node:
+            _drop_null_defaults(value)

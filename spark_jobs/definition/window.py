@@ -1,0 +1,159 @@
+"""The window assigner: half-open windows [start, end), `start = ts - floorMod(ts - offset, size)` (golden rule 16)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from spark_jobs.definition.fields import (
+    Expression,
+    PositiveDuration,
+    Refusal,
+    Section,
+    SignedDuration,
+    Text,
+    nearest,
+    shown,
+)
+from spark_jobs.eventtime.durations import format_duration
+
+_DAY = 86_400_000
+_OFFSET = "Shifts the windows' starts; smaller than the {}, may be negative."
+
+
+def _refuse_offset_beyond(limit: str, offset: int, info: ValidationInfo) -> int:
+    """Flink's check: |offset| < size of tumbling windows, < slide of sliding ones."""
+    length = info.data.get(limit)
+    if length is not None and abs(offset) >= length:
+        same = offset % length
+        what = f"`{format_duration(offset)}` is not smaller than the {limit} ({format_duration(length)})"
+        if same:
+            raise Refusal(what, f"write `offset: {format_duration(same)}`, which gives the same windows")
+        raise Refusal(what, "leave it out: the windows are the same")
+    return offset
+
+
+class TumblingWindow(Section):
+    """Windows of one size, side by side; with a time zone, calendar days of that zone."""
+
+    type: Literal["tumbling"] = Field(description="Kind of window: tumbling.")
+    size: PositiveDuration = Field(description="Length of a window.", examples=["1 h"])
+    offset: SignedDuration = Field("0 s", description=_OFFSET.format("size"), examples=["15 min"])
+    time_zone: Text | None = Field(
+        None,
+        description="IANA zone for windows of whole calendar days: they begin at local midnight, and a day lasts 23 "
+        "or 25 hours when the clocks change.",
+        examples=["America/New_York"],
+    )
+
+    @field_validator("offset")
+    @classmethod
+    def _offset_within_size(cls, offset: int, info: ValidationInfo) -> int:
+        return _refuse_offset_beyond("size", offset, info)
+
+    @field_validator("time_zone")
+    @classmethod
+    def _zone_of_whole_days(cls, zone: str | None, info: ValidationInfo) -> str | None:
+        if zone is None:
+            return None
+        try:
+            ZoneInfo(zone)
+        except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+            raise _unknown_zone(zone) from None
+        size = info.data.get("size", _DAY)
+        if size % _DAY:
+            raise Refusal(
+                f"a time zone is for windows of whole days, and size is {format_duration(size)}",
+                "write `size: 1 day`, or shift the windows with `offset`",
+            )
+        return zone
+
+
+class SlidingWindow(Section):
+    """Windows of one size, one starting every slide: a record is in several, or, with slide > size, in one or none."""
+
+    type: Literal["sliding"] = Field(description="Kind of window: sliding.")
+    size: PositiveDuration = Field(description="Length of a window.", examples=["1 h"])
+    gaps_between: bool = Field(
+        False, description="Must be true when slide > size: records between two windows are in none."
+    )
+    slide: PositiveDuration = Field(description="From one window's start to the next.", examples=["15 min"])
+    offset: SignedDuration = Field("0 s", description=_OFFSET.format("slide"), examples=["5 min"])
+
+    @field_validator("slide")
+    @classmethod
+    def _gaps_are_said(cls, slide: int, info: ValidationInfo) -> int:
+        size, gaps = info.data.get("size"), info.data.get("gaps_between")
+        if size is None or gaps is None:
+            return slide
+        if slide > size and not gaps:
+            what = f"`{format_duration(slide)}` is longer than the size ({format_duration(size)})"
+            mend = "write a shorter slide, or `gaps_between: true` if that is meant"
+            raise Refusal(f"{what}: records between two windows would be in none", mend)
+        if slide <= size and gaps:
+            raise Refusal(f"slide {format_duration(slide)} leaves no gaps", "leave `gaps_between` out")
+        return slide
+
+    @field_validator("offset")
+    @classmethod
+    def _offset_within_slide(cls, offset: int, info: ValidationInfo) -> int:
+        return _refuse_offset_beyond("slide", offset, info)
+
+
+class CumulativeWindow(Section):
+    """Windows that share a start and grow by a step up to the size, then begin anew."""
+
+    type: Literal["cumulative"] = Field(description="Kind of window: cumulative.")
+    size: PositiveDuration = Field(description="Length of the longest window.", examples=["1 day"])
+    step: PositiveDuration = Field(description="By how much a window is longer than the one before.", examples=["1 h"])
+    offset: SignedDuration = Field("0 s", description=_OFFSET.format("size"), examples=["15 min"])
+
+    @field_validator("step")
+    @classmethod
+    def _steps_fill_the_size(cls, step: int, info: ValidationInfo) -> int:
+        size = info.data.get("size")
+        if size is not None and size % step:
+            raise Refusal(
+                f"the size ({format_duration(size)}) is not a whole number of steps of {format_duration(step)}",
+                "write a step that divides the size",
+            )
+        return step
+
+    @field_validator("offset")
+    @classmethod
+    def _offset_within_size(cls, offset: int, info: ValidationInfo) -> int:
+        return _refuse_offset_beyond("size", offset, info)
+
+
+class SessionWindow(Section):
+    """Windows [ts, ts + gap) of one key, merged when they overlap or touch (golden rule 24)."""
+
+    type: Literal["session"] = Field(description="Kind of window: session.")
+    gap_expression: Expression | None = Field(
+        None, description="SQL expression for each record's own gap, in milliseconds.", examples=["timeout_s * 1000"]
+    )
+    gap: PositiveDuration | None = Field(None, description="Quiet time that ends a session.", examples=["30 min"])
+
+    @field_validator("gap")
+    @classmethod
+    def _one_gap(cls, gap: int | None, info: ValidationInfo) -> int | None:
+        if "gap_expression" not in info.data:
+            return gap
+        if gap is not None and info.data["gap_expression"] is not None:
+            raise Refusal("there is a `gap_expression` too", "keep one of the two")
+        if gap is None and info.data["gap_expression"] is None:
+            raise Refusal("is missing", "write `gap: 30 min`, or a `gap_expression` that gives milliseconds")
+        return gap
+
+
+Window = Annotated[TumblingWindow | SlidingWindow | CumulativeWindow | SessionWindow, Field(discriminator="type")]
+
+
+def _unknown_zone(zone: str) -> Refusal:
+    zones = available_timezones()
+    city = {name.rpartition("/")[2]: name for name in sorted(zones, reverse=True)}
+    near = nearest(zone, zones) or city.get(nearest(zone.rpartition("/")[2], city) or "")
+    mend = f"write `{near}`" if near else "write an IANA name like `Europe/Berlin`"
+    return Refusal(f"{shown(zone)} is not a time zone", mend)

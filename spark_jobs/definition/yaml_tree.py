@@ -1,0 +1,182 @@
+"""YAML text as plain data, with the line of every field and every problem that YAML itself has.
+
+Timestamps stay text (YAML would drop their zone), a key given twice is a problem, tags and merge keys are refused, and
+variables are replaced in scalars only, so that no value can change the structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from spark_jobs.definition.environment import substitute
+from spark_jobs.definition.fields import Refusal
+from spark_jobs.errors import DefinitionError, Problem
+
+FieldPath = tuple[str | int, ...]
+"""The way from the whole definition down to one field: names of fields, and positions in lists from 0."""
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_TAGS = {_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq")}
+
+
+def dotted(path: FieldPath) -> str:
+    """A path as messages show it: `watermark.subtasks[0]`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMap:
+    """Where each field stands, and the text of the scalars that hold variables. Lines count from 1."""
+
+    file: str = ""
+    lines: Mapping[FieldPath, int] = field(default_factory=dict)
+    unresolved: Mapping[FieldPath, str] = field(default_factory=dict)
+
+    def line(self, path: FieldPath) -> int:
+        """The line of the field, or of the nearest thing around it that is written down."""
+        for length in range(len(path), -1, -1):
+            if (line := self.lines.get(tuple(path[:length]))) is not None:
+                return line
+        return 1
+
+    def place(self, path: FieldPath) -> str:
+        """`file:line`, or nothing if there is no file."""
+        return f"{self.file}:{self.line(path)}" if self.file else ""
+
+    def problem(self, path: FieldPath, what: str, mend: str = "") -> Problem:
+        """A problem of this file."""
+        return Problem(self.file, self.line(path), dotted(path), what, mend)
+
+    def as_written(self, path: FieldPath, value: Any) -> Any:
+        """The value with each text as it was before its variables were replaced and its path completed."""
+        if (text := self.unresolved.get(path)) is not None:
+            return [text] if isinstance(value, list) else text
+        if isinstance(value, list):
+            return [self.as_written((*path, index), item) for index, item in enumerate(value)]
+        if isinstance(value, dict):
+            return {name: self.as_written((*path, name), item) for name, item in value.items()}
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class YamlTree:
+    """A definition's data, where it stands in the file, and what is wrong with it so far."""
+
+    data: dict[str, Any]
+    sources: SourceMap
+    problems: tuple[Problem, ...]
+
+
+def read_tree(text: str, file: str, environment: Mapping[str, str]) -> YamlTree:
+    """Reads one YAML mapping.
+
+    Raises DefinitionError where there is nothing to go on with: not YAML, empty, not a mapping. Other problems are
+    returned, so that they can be told together with those of the fields.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(text)
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        said = error.problem or error.context
+        what = f"not valid YAML: {error.context}, {said}" if said.startswith("but ") else f"not valid YAML: {said}"
+        mend = "check the indentation, colons and quotes here and on the line above"
+        raise DefinitionError.listing([Problem(file, line, "", what, mend)]) from None
+    except YAMLError as error:
+        problem = Problem(file, 1, "", f"not valid YAML: {str(error).splitlines()[0]}", "save the file as UTF-8 text")
+        raise DefinitionError.listing([problem]) from None
+    if root is None or (isinstance(root, ScalarNode) and not root.value.strip()):
+        problem = Problem(file, 1, "", "the file is empty", "begin with `name: my_pipeline`")
+        raise DefinitionError.listing([problem])
+    if not isinstance(root, MappingNode):
+        mend = "write `field: value` lines, as `name: my_pipeline`"
+        problem = Problem(file, root.start_mark.line + 1, "", "not a mapping", mend)
+        raise DefinitionError.listing([problem])
+    builder = _Builder(yaml, file, environment)
+    data = builder.build(root, (), root.start_mark.line + 1)
+    return YamlTree(data, builder.sources, tuple(builder.problems))
+
+
+class _Builder:
+    def __init__(self, yaml: YAML, file: str, environment: Mapping[str, str]) -> None:
+        self._yaml = yaml
+        self._environment = environment
+        self._lines: dict[FieldPath, int] = {}
+        self._unresolved: dict[FieldPath, str] = {}
+        self._open: set[int] = set()
+        self.sources = SourceMap(file, self._lines, self._unresolved)
+        self.problems: list[Problem] = []
+
+    def build(self, node: Node, path: FieldPath, line: int) -> Any:
+        self._lines[path] = line
+        if node.tag not in _PLAIN_TAGS:
+            self._report(path, f"tag `{node.tag.replace(_TAG, '!!')}` has no meaning here", "leave the tag out")
+            return None
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, path)
+        if id(node) in self._open:
+            self._report(path, "the alias stands for something that holds itself", "write the value out")
+            return None
+        self._open.add(id(node))
+        try:
+            if isinstance(node, SequenceNode):
+                return [self.build(item, (*path, i), item.start_mark.line + 1) for i, item in enumerate(node.value)]
+            return self._mapping(node, path)
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: MappingNode, path: FieldPath) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, ScalarNode) or not _is_text(key.value):
+                self._lines[(*path, "?")] = line
+                self._report((*path, "?"), "this is no name", "write `field: value`")
+            elif key.tag == _TAG + "merge":
+                self._lines[(*path, "<<")] = line
+                self._report((*path, "<<"), "merge keys are not supported", "write the fields out")
+            elif key.value in data:
+                what = f"is given twice, first on line {self._lines[(*path, key.value)]}"
+                field_name = dotted((*path, key.value))
+                self.problems.append(Problem(self.sources.file, line, field_name, what, "keep one of the two"))
+            else:
+                data[key.value] = self.build(value, (*path, key.value), line)
+        return data
+
+    def _scalar(self, node: ScalarNode, path: FieldPath) -> Any:
+        if not _is_text(node.value):
+            self._report(
+                path, "holds half of a character", "write the character itself, not `\\u` escapes of its halves"
+            )
+            return None
+        if node.tag == _TAG + "timestamp":
+            return node.value
+        if "${" not in node.value:
+            return self._yaml.constructor.construct_object(node, deep=True)
+        try:
+            resolved = substitute(node.value, self._environment)
+        except Refusal as refusal:
+            self._report(path, refusal.what, refusal.mend)
+            return node.value
+        if resolved != node.value:
+            self._unresolved[path] = node.value
+        if node.style is not None:
+            return resolved
+        tag = str(self._yaml.resolver.resolve(ScalarNode, resolved, (True, False)))
+        if tag not in {_TAG + name for name in ("int", "float", "bool")}:
+            return resolved
+        return self._yaml.constructor.construct_object(ScalarNode(tag, resolved), deep=True)
+
+    def _report(self, path: FieldPath, what: str, mend: str) -> None:
+        self.problems.append(self.sources.problem(path, what, mend))
+
+
+def _is_text(text: str) -> bool:
+    """Whether the text has no lone surrogates, which escapes like `\\ud800` bring in."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)

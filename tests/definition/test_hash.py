@@ -1,0 +1,75 @@
+"""The definition's hash changes with what can change a result, and with nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    [
+        ("size: 1 h", "size: 60 min"),
+        ("size: 1 h", "size: PT1H"),
+        ("type: tumbling\n  size: 1 h", "size: 1 h\n  type: tumbling"),
+        ("bound: 30 min", "bound: 30 min\n  emission: per_event\n  interval: 0"),
+        ("n: count(*)\n", "n: count(*)   # a comment\n"),
+        ("keys: {carrier: key}", "keys:\n  carrier: key\nallowed_lateness: 0 s"),
+        ("name: p", "name: q\ndescription: another\noutput: {namespace: other}"),
+        ("data/*.parquet", "[data/*.parquet]"),
+        ("keys:", "quarantine: {threshold: 0.01}\nkeys:"),
+    ],
+)
+def test_another_spelling_has_the_same_hash(load, definition, replacement) -> None:
+    assert load(definition(replacement)).definition_hash == load(definition()).definition_hash
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    [
+        ("size: 1 h", "size: 61 min"),
+        ("bound: 30 min", "bound: 31 min"),
+        ("bound: 30 min", "bound: 30 min\n  partitions: 3"),
+        ("bound: 30 min", "bound: 30 min\n  flink: '1.20'"),
+        ("n: count(*)", "n: count(1)"),
+        ("n: count(*)", "m: count(*)"),
+        ("carrier: key", "airline: key"),
+        ("data/*.parquet", "other/*.parquet"),
+        ("offset: offset", "offset: o"),
+        ("keys:", "filter: {after_watermark: x > 0}\nkeys:"),
+    ],
+)
+def test_another_result_has_another_hash(load, definition, replacement) -> None:
+    assert load(definition(replacement)).definition_hash != load(definition()).definition_hash
+
+
+def test_where_the_history_lies_on_a_machine_does_not_change_the_hash(load, definition) -> None:
+    text = definition(("data/*.parquet", "${DATA}/x.parquet"))
+    one, other = load(text, {"DATA": "/one"}), load(text, {"DATA": "/other"})
+    assert one.history.path != other.history.path
+    assert one.definition_hash == other.definition_hash
+    assert json.loads(one.to_canonical_json())["history"]["path"] == ["${DATA}/x.parquet"]
+
+
+def test_a_variable_that_changes_a_result_changes_the_hash(load, definition) -> None:
+    text = definition(("bound: 30 min", "bound: ${BOUND}"))
+    assert load(text, {"BOUND": "1 h"}).definition_hash == load(text, {"BOUND": "60 min"}).definition_hash
+    assert load(text, {"BOUND": "1 h"}).definition_hash != load(text, {"BOUND": "2 h"}).definition_hash
+
+
+def test_the_hash_is_that_of_the_canonical_json(load, definition) -> None:
+    pipeline = load(definition())
+    text = pipeline.to_canonical_json()
+    assert pipeline.definition_hash == hashlib.sha256(text.encode()).hexdigest()
+    assert json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False, separators=(",", ":")) == text
+
+
+def test_a_pipeline_survives_pickling_with_its_lines_and_hash(load, definition) -> None:
+    pipeline = load(definition(("data/*.parquet", "${D:-d}/x.parquet")))
+    copy = pickle.loads(pickle.dumps(pipeline))
+    assert copy == pipeline
+    assert copy.definition_hash == pipeline.definition_hash
+    assert copy.source_of(("aggregates", "n")) == pipeline.source_of(("aggregates", "n"))
