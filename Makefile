@@ -1,0 +1,49 @@
+# Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench lint lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+# The first Python on the PATH that Spark 4.0 supports and that can make virtual environments. PYTHON=... overrides.
+FIND_PYTHON = for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
+	if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; \
+	then echo "$$candidate"; exit 0; fi; done; \
+	echo 'No Python 3.11, 3.12 or 3.13 with its venv module was found (Debian: python3-venv). Name one: make setup PYTHON=/path/to/python3.11' >&2; \
+	exit 1
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: $(STAMP) ## make .venv with pinned packages, and fetch Spark's jars (done once)
+
+$(STAMP): requirements.txt pyproject.toml spark_jobs/launch.py
+	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.java; \
+	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m spark_jobs.session
+	@touch $@
+
+demo: $(STAMP) ## replay a sample of real flights and compare with what Flink emitted
+	$(BIN)/rewindow demo
+
+test: $(STAMP) ## run all tests
+	$(BIN)/python -m pytest
+
+bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)
+	$(BIN)/rewindow bench
+
+lint: $(STAMP) ## check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# The lock is made with uv, for every supported Python at once.
+lock: ## renew requirements.txt from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
+		--no-emit-index-url --no-annotate --quiet --custom-compile-command 'make lock' --output-file requirements.txt
+
+clean: ## remove .venv, caches and the local tables (.rewindow)
+	rm -rf $(VENV) .rewindow .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

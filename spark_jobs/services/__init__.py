@@ -1,0 +1,1 @@
+"""Services that Rewindow can start itself, for tests and trials."""

@@ -1,0 +1,57 @@
+"""What all tests share: one home folder, one Spark, and one real Hive metastore behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.services.hive_metastore import HiveMetastore
+
+# Spark answers in seconds when the machine is busy: a slow example is not a failure.
+settings.register_profile("rewindow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rewindow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The home of every test that names no other, also in processes that a test starts; never the user's own."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("REWINDOW_")]:
+            patch.delenv(name)
+        patch.setenv("REWINDOW_HOME", str(home))
+        patch.setenv("REWINDOW_DRIVER_MEMORY", "1g")
+        yield home
+
+
+@pytest.fixture(scope="session")
+def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastore]:
+    """A running Hive metastore; tests give their databases names of their own."""
+    from spark_jobs.services.hive_metastore import HiveMetastore
+
+    with HiveMetastore(tmp_path_factory.mktemp("metastore")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def spark(rewindow_home: Path, hive_metastore: HiveMetastore) -> Iterator[SparkSession]:
+    """The Spark of all tests. It knows the metastore from the start, because a running Spark cannot be given one."""
+    from spark_jobs.session import spark_session
+
+    session = spark_session(
+        "tests",
+        home=rewindow_home,
+        metastore=hive_metastore.uri,
+        master="local[2]",
+        conf={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"},
+    )
+    yield session
+    session.stop()
