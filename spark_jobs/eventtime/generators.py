@@ -166,8 +166,6 @@ class AverageOfLast(_Snapshot):
     def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
         if self._recent:
             output.emit_watermark(self._total // len(self._recent) - self.lag)
-        else:
-            output.emit_watermark(MIN_TIMESTAMP)
 
     def snapshot(self) -> dict[str, Any]:
         return {"recent": list(self._recent)}
@@ -197,7 +195,7 @@ class TimeLag(_Snapshot):
 class InterleavedStreams(_Snapshot):
     """`min over the logical streams of their max ts - bound - 1`.
 
-    With `streams` listed, one that has not been seen holds the watermark; otherwise the streams seen so
+    With `streams` listed, nothing is said until all have been seen; otherwise the streams seen so
     far count. A stream that appears late can only hold, never take back, a watermark.
     """
 
@@ -208,6 +206,8 @@ class InterleavedStreams(_Snapshot):
     _state = ("maxima",)
 
     def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        if event.timestamp == MIN_TIMESTAMP:
+            return
         stream = str(event.stream)
         self.maxima[stream] = max(self.maxima.get(stream, MIN_TIMESTAMP), event.timestamp)
         if self.emits_on_event:
@@ -215,8 +215,9 @@ class InterleavedStreams(_Snapshot):
 
     def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
         counted = self.streams or tuple(self.maxima)
-        lowest = min((self.maxima.get(s, MIN_TIMESTAMP) for s in counted), default=MIN_TIMESTAMP)
-        output.emit_watermark(max(MIN_TIMESTAMP, lowest - self.bound - 1))
+        if counted and all(stream in self.maxima for stream in counted):
+            lowest = min(self.maxima[stream] for stream in counted)
+            output.emit_watermark(max(MIN_TIMESTAMP, lowest - self.bound - 1))
 
 
 class CustomGenerator:

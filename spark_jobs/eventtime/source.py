@@ -6,7 +6,7 @@ Written after Flink's `SourceOperator`, `WatermarkOutputMultiplexer`, `Watermark
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +70,11 @@ class _IdlenessTimer:
 
 
 class _PartialWatermark:
-    """One generator and what it has said so far: an input of the minimum."""
+    """One generator and what it has said so far: an input of the minimum.
+
+    On a record each emission goes on at once (`on_raised`, Flink's `ImmediateOutput`); at a tick the
+    combination waits until every generator has been asked (`DeferredOutput`).
+    """
 
     def __init__(self, label: int, generator: WatermarkGenerator, idleness: int | None) -> None:
         self.label = label
@@ -78,17 +82,20 @@ class _PartialWatermark:
         self.timer = None if idleness is None else _IdlenessTimer(idleness)
         self.watermark = MIN_TIMESTAMP
         self.idle = False
-        self.emitted = False
+        self._on_raised: Callable[[int], None] | None = None
 
     def emit_watermark(self, watermark: int) -> None:
         """A generator's emission brings the partition back (rule 11) and never moves it backwards (rule 4)."""
         self.idle = False
-        self.emitted = True
+        raised = watermark > self.watermark
         self.watermark = max(self.watermark, watermark)
+        if raised and self._on_raised is not None:
+            self._on_raised(watermark)
 
-    def on_event(self, event: Event) -> None:
-        self.emitted = False
+    def on_event(self, event: Event, on_raised: Callable[[int], None]) -> None:
+        self._on_raised = on_raised
         self.generator.on_event(event, self)
+        self._on_raised = None
         if self.timer is not None:
             self.timer.active_since_probe = True
 
@@ -223,14 +230,22 @@ class Source:
         """A record has been handed to the window operator; what the watermark does after it."""
         self._records_since_tick = True
         index, partial = self._by_partition[partition]
+        subtask = self._subtasks[index]
         was_idle = partial.idle
-        partial.on_event(event)
-        if not partial.emitted:
-            return []
         signals: list[Signal] = []
-        if was_idle:
+
+        def update(watermark: int) -> None:
+            nonlocal was_idle
+            if was_idle:
+                signals.append(PartitionStatusChanged(partial.label, False))
+                was_idle = False
+            if watermark > subtask.combined:
+                signals.extend(self._through_valve(index, subtask.update()))
+
+        partial.on_event(event, update)
+        if was_idle and not partial.idle:
             signals.append(PartitionStatusChanged(partial.label, False))
-        return signals + self._through_valve(index, self._subtasks[index].update())
+        return signals
 
     def end_of_input(self) -> list[Signal]:
         """The bounded input ends: every subtask sends MAX_WATERMARK, which an idle one's is dropped of (rule 15)."""

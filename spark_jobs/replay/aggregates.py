@@ -1,0 +1,166 @@
+"""The users' aggregate expressions: checked, and made conditional, on Spark's own parse tree.
+
+`sum(x) / count(*)` becomes `sum(x) FILTER (WHERE c) / count(*) FILTER (WHERE c)`, so that faithful and
+complete values come out of one aggregation. Any deterministic Spark SQL aggregate works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.errors import DefinitionError
+
+_ORDER_DEPENDENT = {
+    "first": "use min_by(x, struct(rw_arrival, rw_partition, rw_offset))",
+    "first_value": "use min_by(x, struct(rw_arrival, rw_partition, rw_offset))",
+    "any_value": "use min(x) or max(x)",
+    "last": "use max_by(x, struct(rw_arrival, rw_partition, rw_offset))",
+    "last_value": "use max_by(x, struct(rw_arrival, rw_partition, rw_offset))",
+    "collect_list": "wrap it: sort_array(collect_list(x))",
+    "collect_set": "wrap it: sort_array(collect_set(x))",
+    "array_agg": "wrap it: sort_array(array_agg(x))",
+    "mode": "use max_by over counts, or mode() WITHIN GROUP (ORDER BY x)",
+    "listagg": "say the order: listagg(x, ',') WITHIN GROUP (ORDER BY x)",
+    "string_agg": "say the order: string_agg(x, ',') WITHIN GROUP (ORDER BY x)",
+    "percentile_approx": "use percentile(x, p), which is exact",
+    "approx_percentile": "use percentile(x, p), which is exact",
+    "histogram_numeric": "use percentile(x, array(...))",
+}
+_BY_ORDERING = ("max_by", "min_by")
+_NOT_REPEATABLE = ("rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date",
+                   "localtimestamp", "monotonically_increasing_id", "spark_partition_id", "input_file_name")  # fmt: skip
+_SORTERS = ("sort_array", "array_sort")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One function call in an expression: its name, its span in the text, and whether it is an aggregate."""
+
+    name: str
+    start: int
+    stop: int
+    is_aggregate: bool
+    is_distinct: bool
+    filter_span: tuple[int, int] | None
+    parent: str
+    has_order: bool
+    references: frozenset[str]
+
+
+def _calls(spark: SparkSession, text: str) -> list[_Call]:
+    session = spark._jsparkSession.sessionState()
+    jvm = spark._jvm
+    found: list[_Call] = []
+
+    def is_aggregate(name: str) -> bool:
+        identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
+        try:
+            return session.catalog().lookupFunctionInfo(identifier).getGroup() == "agg_funcs"
+        except Exception:  # noqa: BLE001 - py4j wraps the analyzer's "no such function", reported by `check`
+            return False
+
+    def span(node: Any) -> tuple[int, int]:
+        origin = node.origin()
+        return origin.startIndex().get(), origin.stopIndex().get() + 1
+
+    def visit(node: Any, parent: str) -> set[str]:
+        kind = node.getClass().getSimpleName()
+        children = [node.children().apply(i) for i in range(node.children().size())]
+        if kind == "UnresolvedAttribute":
+            return {node.name().lower()}
+        name = ""
+        if kind == "UnresolvedFunction":
+            name = ".".join(node.nameParts().apply(i) for i in range(node.nameParts().size())).lower()
+        references = set().union(*(visit(child, name or parent) for child in children)) if children else set()
+        if name:
+            start, stop = span(node)
+            given = node.filter()
+            found.append(
+                _Call(
+                    name, start, stop, is_aggregate(name), bool(node.isDistinct()),
+                    span(given.get()) if given.isDefined() else None, parent,
+                    any(c.getClass().getSimpleName() == "SortOrder" for c in children), frozenset(references),
+                )
+            )  # fmt: skip
+        return references
+
+    try:
+        visit(session.sqlParser().parseExpression(text), "")
+    except Exception as problem:  # noqa: BLE001 - py4j wraps Spark's ParseException
+        if "ParseException" not in str(problem) and not isinstance(problem, ParseException):
+            raise
+        raise DefinitionError(f"not a Spark SQL expression: {text!r}", mend="check brackets and quotes") from problem
+    return found
+
+
+def conditional(spark: SparkSession, text: str, condition: str) -> str:
+    """The expression with every aggregate in it restricted to rows where `condition` (SQL) is true."""
+    result = text
+    for call in sorted((c for c in _calls(spark, text) if c.is_aggregate), key=lambda c: -c.start):
+        if call.filter_span is None:
+            result = f"{result[: call.stop]} FILTER (WHERE {condition}){result[call.stop :]}"
+        else:
+            start, stop = call.filter_span
+            result = f"{result[:start]}({result[start:stop]}) AND {condition}{result[stop:]}"
+    return result
+
+
+def running(spark: SparkSession, text: str, over: str) -> str:
+    """The expression with every aggregate in it computed over the SQL window `over`, for every refinement.
+
+    Errors: `DefinitionError` for DISTINCT and FILTER, which Spark does not compute over a window.
+    """
+    result = text
+    for call in sorted((c for c in _calls(spark, text) if c.is_aggregate), key=lambda c: -c.start):
+        if call.is_distinct or call.filter_span is not None:
+            raise DefinitionError(
+                f"{text!r}: DISTINCT and FILTER cannot be computed for every pane",
+                mend="use `panes: last`, or CASE WHEN inside the aggregate",
+            )
+        result = f"{result[: call.stop]} OVER ({over}){result[call.stop :]}"
+    return result
+
+
+def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with an aggregate expression over `frame`'s columns: (what, mend), empty if nothing."""
+    try:
+        calls = _calls(spark, text)
+    except DefinitionError as problem:
+        yield problem.what, problem.mend
+        return
+    for call in calls:
+        if call.name in _NOT_REPEATABLE:
+            yield f"{call.name}() gives another value at each run", "use the event time or columns of the record"
+        elif call.name in _BY_ORDERING and not _is_total(call):
+            yield (
+                f"{call.name}() depends on the order of records among ties",
+                f"end the ordering with the position: {call.name}(x, struct(y, rw_arrival, rw_partition, rw_offset))",
+            )
+        elif call.name in _ORDER_DEPENDENT and not (call.parent in _SORTERS or call.has_order):
+            yield f"{call.name}() depends on the order in which Spark sees the records", _ORDER_DEPENDENT[call.name]
+    if not any(call.is_aggregate for call in calls):
+        yield f"{text!r} is no aggregate", "wrap it in one, such as sum(...), max(...) or count(...)"
+        return
+    try:
+        frame.agg(F.expr(text)).schema  # noqa: B018 - asks Spark's analyzer
+    except AnalysisException as problem:
+        yield analyzer_message(problem)
+
+
+def _is_total(call: _Call) -> bool:
+    return {"rw_partition", "rw_offset"} <= call.references or "rw_sequence" in call.references
+
+
+def analyzer_message(problem: AnalysisException) -> tuple[str, str]:
+    """Spark's word on an expression in one line, and its suggestion as the mend."""
+    parameters = problem.getMessageParameters() or {}
+    if "objectName" in parameters and "UNRESOLVED_COLUMN" in (problem.getCondition() or ""):
+        known = parameters.get("proposal", "").replace("`", "")
+        return f"unknown column {parameters['objectName']}", f"known columns: {known}" if known else ""
+    return str(problem).split("\n")[0].split("SQLSTATE")[0].strip(), ""

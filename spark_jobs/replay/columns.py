@@ -1,0 +1,106 @@
+"""The canonical record's columns, and positions as Spark columns.
+
+A position is `(arrival, major, minor)`, compared in that order: `(arrival, partition, offset)`, or
+`(arrival, sequence, 0)` where the history has a sequence column. A tick of the timer stands before every
+record of its millisecond: `(tick, -1, -1)`. "Never" is `MAX_TIMESTAMP` in all three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+
+PARTITION = "rw_partition"
+OFFSET = "rw_offset"
+ARRIVAL = "rw_arrival"
+EVENT_TIME = "rw_event_time"
+MARKER = "rw_marker"
+STREAM = "rw_stream"
+SEQUENCE = "rw_sequence"
+
+NEVER = MAX_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class PositionColumns:
+    """A position as three Spark columns of type BIGINT."""
+
+    arrival: Column
+    major: Column
+    minor: Column
+
+    def not_after(self, other: PositionColumns) -> Column:
+        """`self <= other`; ties of the arrival, which are rare, are decided by the rest."""
+        return (self.arrival < other.arrival) | (
+            (self.arrival == other.arrival)
+            & ((self.major < other.major) | ((self.major == other.major) & (self.minor <= other.minor)))
+        )
+
+    def before(self, other: PositionColumns) -> Column:
+        """`self < other`."""
+        return ~other.not_after(self)
+
+    def as_struct(self) -> Column:
+        return F.struct(self.arrival.alias("arrival"), self.major.alias("major"), self.minor.alias("minor"))
+
+    @classmethod
+    def of_struct(cls, struct: Column) -> PositionColumns:
+        return cls(struct["arrival"], struct["major"], struct["minor"])
+
+    @classmethod
+    def named(cls, prefix: str) -> PositionColumns:
+        return cls(*(F.col(f"{prefix}_{part}") for part in ("arrival", "major", "minor")))
+
+    def aliased(self, prefix: str) -> list[Column]:
+        parts = zip(("arrival", "major", "minor"), (self.arrival, self.major, self.minor), strict=True)
+        return [column.alias(f"{prefix}_{part}") for part, column in parts]
+
+
+def record_position(records: DataFrame) -> PositionColumns:
+    """The position of each canonical record."""
+    if SEQUENCE in records.columns:
+        return PositionColumns(F.col(ARRIVAL), F.col(SEQUENCE), F.lit(0).cast("long"))
+    return PositionColumns(F.col(ARRIVAL), F.col(PARTITION).cast("long"), F.col(OFFSET))
+
+
+class Held:
+    """Cached DataFrames of one replay, given back together."""
+
+    def __init__(self) -> None:
+        self._frames: list[DataFrame] = []
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Cache `frame` (memory, then disk) until `release`."""
+        self._frames.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
+
+    def release(self) -> None:
+        while self._frames:
+            self._frames.pop().unpersist()
+
+
+_LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
+
+
+def long_array(frame: DataFrame, values: np.ndarray) -> Column:
+    """An array of BIGINT that every row can look into, as a scalar subquery.
+
+    Not a literal: the optimizer hashes and compares literals at every step, which takes longer than the
+    query once they hold some ten thousand values.
+    """
+    spark = frame.sparkSession
+    offsets = pa.array([0, len(values)], pa.int32())
+    column = pa.ListArray.from_arrays(offsets, pa.array(values, pa.int64()))
+    before = spark.conf.get(_LOCAL_THRESHOLD)
+    spark.conf.set(_LOCAL_THRESHOLD, "0")  # keep the values out of the plan: a relation over an RDD
+    try:
+        return spark.createDataFrame(pa.table({"values": column})).scalar()
+    finally:
+        spark.conf.set(_LOCAL_THRESHOLD, before)

@@ -1,0 +1,196 @@
+"""The replay of one history: timeline first, then windows and late records that only read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.errors import HistoryError
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows
+from spark_jobs.replay.assign import END, START, Span, latest_start
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, Held, PositionColumns, record_position
+from spark_jobs.replay.grid import RegularGrid, end_grid
+from spark_jobs.replay.inversion import invert, is_invertible
+from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, cell_grid, coarse_thresholds, replay_sessions
+from spark_jobs.replay.simulation import simulate
+from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
+from spark_jobs.replay.windows import FIRED, late_records, replay_windows
+
+Position = tuple[int, int, int]
+"""(arrival, major, minor); see `spark_jobs.replay.columns`."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Canonical records up to the as-of vector, and what the plan knows of them (epoch ms).
+
+    `event_times` spans the event times that are there; `processing_time_end` is how far the live job's
+    timer runs: the last arrival, unless the as-of says more.
+    """
+
+    records: DataFrame
+    event_times: Span
+    processing_time_end: int
+
+
+class Replay:
+    """One replay; use it as a context manager, it holds cached tables.
+
+    `state` is the timeline state of an earlier run that ended where `history.records` for the timeline
+    begin: then `timeline_records` are the records after it, while `history.records` still hold all that
+    the windows need.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        spec: ReplaySpec,
+        *,
+        state: Mapping | None = None,
+        timeline_records: DataFrame | None = None,
+        exact_positions: bool = False,
+    ) -> None:
+        self.history = history
+        self.spec = spec
+        self._state = dict(state) if state else None
+        self._timeline_records = history.records if timeline_records is None else timeline_records
+        self._exact_positions = exact_positions
+        self._held = Held()
+
+    def __enter__(self) -> Replay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.release()
+
+    @property
+    def merges(self) -> bool:
+        return isinstance(self.spec.windows, SessionWindows)
+
+    @property
+    def simulates(self) -> bool:
+        """Whether the watermark needs the records' order, and so the sequential core."""
+        return not is_invertible(self.spec.strategy)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The timeline of the whole history, made once."""
+        return self._make(self._thresholds())
+
+    def _thresholds(self) -> Thresholds:
+        if self.merges:
+            if self.simulates or self._exact_positions:
+                return exact_thresholds()
+            return coarse_thresholds(self._cells)
+        regular = grid_thresholds(end_grid(self.spec.windows), self.spec.allowed_lateness)
+        return _and_gaps(regular, self.spec) if _has_gaps(self.spec) else regular
+
+    def _make(self, thresholds: Thresholds) -> Timeline:
+        make = simulate if self.simulates else invert
+        return make(
+            self._timeline_records,
+            self.spec.strategy,
+            thresholds,
+            processing_time_end=self.history.processing_time_end,
+            held=self._held,
+            state=self._state,
+        )
+
+    def windows(self, span: Span) -> DataFrame:
+        """The windows with a start in `span`; see `replay_windows` for the columns."""
+        if self.merges:
+            return self.sessions(span).windows
+        if self.spec.mode is Mode.COMPLETE:
+            return replay_windows(self._usable, self.spec, None, span)
+        return replay_windows(self._usable, self.spec, self.timeline, span)
+
+    def late(self, span: Span, chosen: Span | None = None) -> DataFrame:
+        """The late records of windows with a start in `chosen` (default `span`); see `late_records`."""
+        chosen = chosen or span
+        if self.merges:
+            return self.sessions(span).late
+        late = late_records(self._usable, self.spec, self.timeline, span, chosen)
+        return late.unionByName(self._late_between_windows(span)) if _has_gaps(self.spec) else late
+
+    def sessions(self, span: Span) -> SessionReplay:
+        finer = FinerTimeline(self._make, self.timeline, self.simulates or self._exact_positions)
+        return replay_sessions(
+            self.history.records, self.spec, self.timeline, finer, self._cells, span,
+            held=self._held, exact_positions=self._exact_positions,
+        )  # fmt: skip
+
+    @property
+    def _cells(self) -> RegularGrid:
+        return cell_grid(self.history.event_times)
+
+    @cached_property
+    def _usable(self) -> DataFrame:
+        return self.history.records.where(F.col(EVENT_TIME).isNotNull())
+
+    def missing_event_time(self) -> Position | None:
+        """The first record without an event time, where that fails the live job (golden rule 29)."""
+        if self.merges:
+            return None
+        missing = self.history.records.where(F.col(EVENT_TIME).isNull())
+        if self.spec.after_watermark:
+            missing = missing.where(self.spec.after_watermark)
+        first = missing.agg(F.min(record_position(missing).as_struct())).collect()[0][0]
+        return None if first is None else (first[0], first[1], first[2])
+
+    def _late_between_windows(self, span: Span) -> DataFrame:
+        """Records that fall between windows (slide > size) and are behind: late by rule 20, in no window."""
+        windows, lateness = self.spec.windows, self.spec.allowed_lateness
+        records = self._usable
+        if self.spec.after_watermark:
+            records = records.where(self.spec.after_watermark)
+        ts, start = F.col(EVENT_TIME), latest_start(windows)
+        between = records.where(
+            (ts >= start + F.lit(windows.size)) & (start >= F.lit(span.start)) & (start < F.lit(span.end))
+        )
+        if lateness == MAX_TIMESTAMP:  # Flink adds without a guard: the sum wraps around for ts > 0
+            x = F.when(ts > 0, F.lit(MIN_TIMESTAMP) + (ts - F.lit(1))).otherwise(ts + F.lit(lateness))
+        else:
+            x = ts + F.lit(lateness)
+        placed = self.timeline.exact(between.withColumn("rw_x", x), "rw_x", "x")
+        closed = PositionColumns.named("x")
+        identity = [c for c in (PARTITION, OFFSET, ARRIVAL, "rw_sequence", EVENT_TIME) if c in records.columns]
+        nothing = F.lit(None).cast("long")
+        return placed.where(~record_position(placed).not_after(closed)).select(
+            *self.spec.keys, *identity, F.lit(0).cast("long").alias("windows_missed"),
+            F.lit(True).alias("side_output"), nothing.alias(START), nothing.alias(END),
+            (F.col(ARRIVAL) - closed.arrival).alias("missed_by"),
+        )  # fmt: skip
+
+    def require_order(self) -> None:
+        """Refuse the combination that Spark cannot compute for every pane."""
+        if self.spec.panes is Panes.ALL and self.spec.mode is Mode.COMPLETE:
+            raise HistoryError("complete values have one pane only", mend="use `panes: last` with mode complete")
+
+
+def _has_gaps(spec: ReplaySpec) -> bool:
+    return isinstance(spec.windows, SlidingWindows) and spec.windows.slide > spec.windows.size
+
+
+def _and_gaps(regular: Thresholds, spec: ReplaySpec) -> Thresholds:
+    """Between windows the close of every `ts + L` counts, at its own millisecond (golden rule 20)."""
+    windows: SlidingWindows = spec.windows
+    lateness = spec.allowed_lateness
+    if lateness == MAX_TIMESTAMP:
+        return regular
+
+    def floor(value):
+        ts = value - F.lit(lateness)
+        start = ts - F.pmod(ts - F.lit(windows.offset), F.lit(windows.slide))
+        between = F.when(ts >= start + F.lit(windows.size), value).otherwise(start - F.lit(1) + F.lit(lateness))
+        return F.greatest(regular.floor(value), between)
+
+    return Thresholds(floor)
+
+
+FIRED_COLUMNS = tuple(f"{FIRED}_{part}" for part in ("arrival", "major", "minor"))

@@ -1,0 +1,77 @@
+"""From a pipeline definition to what the engine replays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zoneinfo import ZoneInfo
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.windows import (
+    DAY_MS,
+    CalendarDayWindows,
+    CumulativeWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowAssigner,
+)
+from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+
+
+def windows_of(pipeline: Pipeline) -> WindowAssigner:
+    """The window assigner that the definition describes."""
+    window = pipeline.window
+    match window.type:
+        case "tumbling" if window.time_zone:
+            return CalendarDayWindows(ZoneInfo(window.time_zone), window.size // DAY_MS)
+        case "tumbling":
+            return TumblingWindows(window.size, window.offset)
+        case "sliding":
+            return SlidingWindows(window.size, window.slide, window.offset)
+        case "cumulative":
+            return CumulativeWindows(window.size, window.step, window.offset)
+        case _:
+            return SessionWindows(window.gap or 0)
+
+
+def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> WatermarkStrategy:
+    """The watermark strategy; where the definition registers no partitions, those of the history count."""
+    watermark = pipeline.watermark
+    partitions = tuple(watermark.partitions or sorted(partitions_found))
+    return WatermarkStrategy(
+        kind=watermark.generator,
+        partitions=partitions,
+        subtasks=watermark.subtasks or (partitions,),
+        scope=watermark.scope,
+        per_event=watermark.emission == "per_event",
+        interval=watermark.interval,
+        timer_start=watermark.timer_start or 0,
+        idleness=watermark.idleness,
+        all_idle_emits_maximum=watermark.all_idle_emits_maximum,
+        bound=watermark.bound or 0,
+        lag=watermark.lag or 0,
+        last=watermark.last or 1,
+        wait=watermark.wait or 0,
+        streams=watermark.streams or (),
+        custom_class=watermark.custom_class or "",
+        parameters=watermark.parameters,
+    )
+
+
+def spec_of(
+    pipeline: Pipeline, partitions_found: Sequence[int], *, mode: Mode = Mode.BOTH, panes: Panes | None = None
+) -> ReplaySpec:
+    """The replay that the definition describes, in the given mode; `panes` overrides the definition's."""
+    return ReplaySpec(
+        strategy=strategy_of(pipeline, partitions_found),
+        windows=windows_of(pipeline),
+        allowed_lateness=pipeline.allowed_lateness,
+        keys=tuple(pipeline.keys),
+        aggregates=dict(pipeline.aggregates),
+        after_watermark=pipeline.filter.after_watermark,
+        mode=mode,
+        panes=panes or Panes(pipeline.panes),
+        flush=pipeline.end_of_input == "flush",
+        gap_expression=getattr(pipeline.window, "gap_expression", None),
+    )

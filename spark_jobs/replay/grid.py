@@ -1,0 +1,117 @@
+"""The grid of window ends: between two of them no window closes, so the timeline need not look closer.
+
+Ends and thresholds are epoch milliseconds. The threshold of an end `e` is its last timestamp, `e - 1`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Protocol
+
+import numpy as np
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.windows import (
+    CalendarDayWindows,
+    CumulativeWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowAssigner,
+)
+
+_EPOCH = date(1970, 1, 1)
+
+
+class EndGrid(Protocol):
+    """All instants at which some window can end."""
+
+    def floor(self, time: Column) -> Column:
+        """The last end at or before `time` (epoch ms, BIGINT)."""
+
+    def index(self, end: Column) -> Column:
+        """The number of an end on the grid (BIGINT)."""
+
+    def first_index_at_or_after(self, time: int) -> int:
+        """The number of the first end at or after `time`."""
+
+    def ends(self, first: int, count: int) -> np.ndarray:
+        """`count` ends from number `first` on, as int64 epoch ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegularGrid:
+    """Ends at `phase + k * step`."""
+
+    step: int
+    phase: int = 0
+
+    def floor(self, time: Column) -> Column:
+        return time - F.pmod(time - F.lit(self.phase), F.lit(self.step))
+
+    def index(self, end: Column) -> Column:
+        return _div(end - F.lit(self.phase), self.step)
+
+    def first_index_at_or_after(self, time: int) -> int:
+        return -((self.phase - time) // self.step)
+
+    def ends(self, first: int, count: int) -> np.ndarray:
+        return self.phase + np.arange(first, first + count, dtype=np.int64) * self.step
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarGrid:
+    """Ends at local midnights; window number `i` ends where number `i + 1` starts."""
+
+    windows: CalendarDayWindows
+
+    def floor(self, time: Column) -> Column:
+        return day_start(self.windows, self._day_index(time))
+
+    def index(self, end: Column) -> Column:
+        return self._day_index(end)
+
+    def first_index_at_or_after(self, time: int) -> int:
+        local = datetime.fromtimestamp(time // 1000, UTC).astimezone(self.windows.time_zone).date()
+        index = (local - _EPOCH).days // self.windows.days
+        return index if self.windows.day_start(index) >= time else index + 1
+
+    def ends(self, first: int, count: int) -> np.ndarray:
+        return np.array([self.windows.day_start(i) for i in range(first, first + count)], dtype=np.int64)
+
+    def _day_index(self, time: Column) -> Column:
+        return local_day_index(self.windows, time)
+
+
+def _div(value: Column, divisor: int) -> Column:
+    """Exact integer division; a double would lose milliseconds beyond 2^53."""
+    return F.call_function("div", value, F.lit(divisor)) if divisor != 1 else value
+
+
+def local_day_index(windows: CalendarDayWindows, time: Column) -> Column:
+    """The number of the calendar window that holds `time`: whole local days since 1970-01-01, in `days`."""
+    local = F.to_date(F.from_utc_timestamp(F.timestamp_millis(time), windows.time_zone.key))
+    days = F.datediff(local, F.lit(_EPOCH)).cast("long")
+    return _div(days - F.pmod(days, F.lit(windows.days)), windows.days)
+
+
+def day_start(windows: CalendarDayWindows, index: Column) -> Column:
+    """Epoch ms of the local midnight that starts calendar window number `index`."""
+    day = F.date_add(F.lit(_EPOCH), (index * F.lit(windows.days)).cast("int"))
+    return F.unix_millis(F.to_utc_timestamp(day.cast("timestamp"), windows.time_zone.key))
+
+
+def end_grid(windows: WindowAssigner) -> EndGrid:
+    """The grid of the ends of these windows (none for sessions, whose ends lie anywhere)."""
+    match windows:
+        case TumblingWindows(size, offset):
+            return RegularGrid(size, offset % size)
+        case SlidingWindows(size, slide, offset):
+            return RegularGrid(slide, (offset + size) % slide)
+        case CumulativeWindows(_, step, offset):
+            return RegularGrid(step, offset % step)
+        case CalendarDayWindows():
+            return CalendarGrid(windows)
+        case _:
+            raise TypeError(f"{type(windows).__name__} has no grid of ends")

@@ -1,0 +1,157 @@
+"""The timeline by simulation: for watermarks that depend on more than a maximum.
+
+Idleness, `average_of_last`, `interleaved`, `advance_after_wait` and custom generators look at the order of
+the records and at the ticks between them. Spark reduces the history to what the watermark logic can
+see, and one task runs the core's own `Source` over it in position order: each rule stays written once.
+Rows go in and out in batches; nothing is collected to the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.generators import Event
+from spark_jobs.eventtime.source import Signal, Source, WatermarkEmitted
+from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, Held, record_position
+from spark_jobs.replay.timeline import SCHEMA, Thresholds, Timeline
+
+_BATCH = 65_536
+_ARROW = pa.schema(
+    [(name, pa.int64()) for name in ("x_from", "arrival", "major", "minor")] + [("state", pa.string())]
+)
+_SEES_ONLY_THE_MAXIMUM = (
+    GeneratorKind.ASCENDING,
+    GeneratorKind.BOUNDED,
+    GeneratorKind.LAG,
+    GeneratorKind.ADVANCE_AFTER_WAIT,
+    GeneratorKind.TIME_LAG,
+    GeneratorKind.NONE,
+)
+
+
+def simulate(
+    records: DataFrame,
+    strategy: WatermarkStrategy,
+    thresholds: Thresholds,
+    *,
+    processing_time_end: int,
+    held: Held,
+    state: dict | None = None,
+) -> Timeline:
+    """The timeline of `records`, going on from `state` (an earlier run's) if given.
+
+    `processing_time_end` (epoch ms) is how far the timer runs; ticks due then still run.
+    """
+    steps = _visible_steps(records, strategy).repartition(1).sortWithinPartitions("arrival", "major", "minor")
+    saved = None if state is None else state["source"]
+    run = partial(_run, strategy=strategy, processing_time_end=processing_time_end, state=saved)
+    output = held.keep(steps.mapInArrow(run, f"{SCHEMA}, state STRING"))
+    final = json.loads(output.where("state IS NOT NULL").select("state").collect()[0][0])
+    return Timeline(
+        output.select("x_from", "arrival", "major", "minor"),
+        thresholds,
+        flushes=_flush_reaches_windows(strategy, final["source"]),
+        state={"kind": "simulation", **final},
+        watermark_below=final["source"]["valve"]["last_watermark"],
+        note="watermark simulated in one task, in position order",
+    )
+
+
+def can_continue(state: dict, strategy: WatermarkStrategy, first: tuple[int, int, int]) -> bool:
+    """Whether a simulation may go on from `state` with records from position `first` on.
+
+    The state is that of a prefix of the history in position order; an as-of vector that cuts the partitions
+    at different times leaves none. Where only ticks look at the records, no tick may have passed them.
+    """
+    if _is_reduced(strategy):
+        return first[0] >= state["processing_time_end"]
+    return first[0] >= state["processing_time_end"] and (state["last"] is None or first > tuple(state["last"]))
+
+
+def _is_reduced(strategy: WatermarkStrategy) -> bool:
+    return not strategy.per_event and strategy.interval > 0 and strategy.kind in _SEES_ONLY_THE_MAXIMUM
+
+
+def _visible_steps(records: DataFrame, strategy: WatermarkStrategy) -> DataFrame:
+    """`arrival, major, minor, partition, ts, marker, stream`: what the watermark logic can see.
+
+    A periodic generator that follows a maximum says nothing between two ticks: one row a partition and
+    interval will do.
+    """
+    position = record_position(records)
+    no_time = F.lit(MIN_TIMESTAMP)
+    timestamp: Column = F.coalesce(F.col(EVENT_TIME), no_time).alias("ts")
+    marker = (F.coalesce(F.col(MARKER), F.lit(False)) if MARKER in records.columns else F.lit(False)).alias("marker")
+    stream = (F.col(STREAM) if STREAM in records.columns else F.lit(None).cast("string")).alias("stream")
+    partition = F.col(PARTITION).alias("partition")
+    if not _is_reduced(strategy):
+        columns = (position.arrival.alias("arrival"), position.major.alias("major"), position.minor.alias("minor"))
+        return records.select(*columns, partition, timestamp, marker, stream)
+    since = F.col(ARRIVAL) - F.lit(strategy.timer_start)
+    before_tick = F.greatest(since - F.pmod(since, F.lit(strategy.interval)), F.lit(0))
+    return (
+        records.groupBy(partition, before_tick.alias("before_tick"))
+        .agg(F.min(position.arrival).alias("arrival"), F.max(timestamp).alias("ts"))
+        .select(
+            "arrival", F.col("partition").cast("long").alias("major"), F.lit(0).cast("long").alias("minor"),
+            "partition", "ts", F.lit(False).alias("marker"), F.lit(None).cast("string").alias("stream"),
+        )
+    )  # fmt: skip
+
+
+def _run(
+    batches: Iterator[pa.RecordBatch], *, strategy: WatermarkStrategy, processing_time_end: int, state: dict | None
+) -> Iterator[pa.RecordBatch]:
+    """Run the source over all steps; yields timeline rows, the last of them with the final state."""
+    source = Source(strategy)
+    if state is not None:
+        source.restore(state)
+    rows: list[tuple[int, int, int, int]] = []
+    next_x = MIN_TIMESTAMP if source.watermark == MIN_TIMESTAMP else source.watermark + 1
+    if state is not None:
+        rows.append((MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP))
+
+    def note(signals: list[Signal], arrival: int, major: int, minor: int) -> None:
+        nonlocal next_x
+        for signal in signals:
+            if isinstance(signal, WatermarkEmitted):
+                rows.append((next_x, arrival, major, minor))
+                next_x = signal.watermark + 1
+
+    last = None
+    for batch in batches:
+        columns = (batch.column(i).to_pylist() for i in range(batch.num_columns))
+        for arrival, major, minor, partition, timestamp, marker, stream in zip(*columns, strict=True):
+            for now, signals in source.ticks(arrival):
+                note(signals, now, -1, -1)
+            note(source.on_event(partition, Event(timestamp, arrival, marker, stream)), arrival, major, minor)
+            last = (arrival, major, minor)
+        if len(rows) >= _BATCH:
+            yield _batch(rows)
+            rows.clear()
+    for now, signals in source.ticks(processing_time_end):
+        note(signals, now, -1, -1)
+    rows.append((min(next_x, MAX_TIMESTAMP), NEVER, NEVER, NEVER))
+    final = {"source": source.snapshot(), "processing_time_end": processing_time_end, "last": last}
+    yield _batch(rows, state=json.dumps(final))
+
+
+def _batch(rows: list[tuple[int, int, int, int]], state: str | None = None) -> pa.RecordBatch:
+    columns = [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)]
+    states = pa.array([None] * (len(rows) - 1) + [state], pa.string())
+    return pa.RecordBatch.from_arrays([*columns, states], schema=_ARROW)
+
+
+def _flush_reaches_windows(strategy: WatermarkStrategy, state: dict) -> bool:
+    """Whether MAX_WATERMARK gets through at the end of input (golden rule 15)."""
+    source = Source(strategy)
+    source.restore(state)
+    return any(isinstance(s, WatermarkEmitted) and s.watermark == MAX_TIMESTAMP for s in source.end_of_input())

@@ -1,0 +1,160 @@
+"""The timeline: when the watermark passed which value.
+
+`C(x)`, the close position of `x`, is the first position after whose record (or at whose tick) the
+watermark is at or above `x`. It depends on no key, so it is computed once and looked up for every
+record: no sort and no watermark per record.
+
+A timeline is a DataFrame `x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT`: C(x) is the largest
+position of the rows with `x_from <= x`. Rows of `NEVER` say that from there on the watermark has not come.
+Both ways to make one give this table: the inversion (`spark_jobs.replay.inversion`), set by set, and
+the simulation (`spark_jobs.replay.simulation`), where the watermark depends on more than a maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from spark_jobs.replay.columns import PositionColumns, long_array
+from spark_jobs.replay.grid import EndGrid, RegularGrid
+
+SCHEMA = "x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT"
+
+MAX_GRID_POINTS = 1_000_000
+"""The most window ends that one chunk may hold: its close positions travel with every task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The watermark values at which something closes: all that a timeline has to tell apart.
+
+    `floor` gives the largest threshold at or below a watermark value. A closer floor is always right, it
+    only makes more rows.
+    """
+
+    floor: Callable[[Column], Column]
+
+
+def grid_thresholds(grid: EndGrid, lateness: int) -> Thresholds:
+    """Ends - 1, and ends - 1 + L where that is another grid. A lateness of "for ever" never closes."""
+
+    def of_grid(value: Column, shift: int) -> Column:
+        one_past = F.lit(1 - shift)
+        return grid.floor(value + one_past) - one_past
+
+    on_same_grid = isinstance(grid, RegularGrid) and lateness % grid.step == 0
+    if on_same_grid or lateness == MAX_TIMESTAMP:
+        return Thresholds(lambda value: of_grid(value, 0))
+    return Thresholds(lambda value: F.greatest(of_grid(value, 0), of_grid(value, lateness)))
+
+
+def exact_thresholds() -> Thresholds:
+    """Every millisecond."""
+    return Thresholds(lambda value: value)
+
+
+@dataclass(frozen=True)
+class CloseArrays:
+    """Close positions of `count` consecutive grid ends (of `end - 1 + shift`), as numpy arrays of int64."""
+
+    grid: EndGrid
+    first: int
+    arrival: np.ndarray
+    major: np.ndarray
+    minor: np.ndarray
+
+    def at(self, end: Column, frame: DataFrame) -> PositionColumns:
+        """The close position of each `end`, by array look-up; ends outside the arrays give null."""
+        index = (self.grid.index(end) - F.lit(self.first)).cast("int")
+        columns = (F.get(long_array(frame, values), index) for values in (self.arrival, self.major, self.minor))
+        return PositionColumns(*columns)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A timeline table and what else its making told.
+
+    `flushes` says whether the end of input reaches the windows: a stream that is idle then is not flushed
+    (golden rule 15). `state` is what a later run needs to go on from here, JSON-able; the watermark then
+    is at most `watermark_below`. `note` says how it was made, for people.
+    """
+
+    rows: DataFrame
+    thresholds: Thresholds
+    flushes: bool
+    state: dict
+    watermark_below: int
+    note: str = ""
+
+    @cached_property
+    def _small(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """All rows, when they are few: (sorted x_from, positions)."""
+        table = self.rows.limit(MAX_GRID_POINTS + 1).toArrow()
+        return None if table.num_rows > MAX_GRID_POINTS else _sorted_rows(table)
+
+    def close_arrays(self, grid: EndGrid, first: int, count: int, shift: int = 0) -> CloseArrays:
+        """C(end - 1 + shift) of `count` grid ends from number `first` on.
+
+        Only rows of this slice come to the driver, at most one a grid end and threshold.
+        """
+        x = grid.ends(first, count) - 1
+        x = np.full(count, MAX_TIMESTAMP, dtype=np.int64) if shift == MAX_TIMESTAMP else x + shift
+        x_from, positions = self._small if self._small is not None else self._slice(grid, x, shift)
+        index = np.searchsorted(x_from, x, side="right") - 1
+        looked_up = positions[index]
+        return CloseArrays(grid, first, looked_up[:, 0], looked_up[:, 1], looked_up[:, 2])
+
+    def _slice(self, grid: EndGrid, x: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
+        low, high = int(x[0]), int(x[-1])
+        position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
+        carried = (
+            self.rows.where(F.col("x_from") <= low)
+            .agg(F.max(position).alias("p"))
+            .select(F.lit(low).alias("x_from"), "p.*")
+        )
+        # Of the rows between two points that are asked for, only the largest position counts.
+        cell = F.lit(0) if shift == MAX_TIMESTAMP else grid.floor(F.col("x_from") - F.lit(shift))
+        inside = (
+            self.rows.where((F.col("x_from") > low) & (F.col("x_from") <= high))
+            .groupBy(cell.alias("cell"))
+            .agg(F.max("x_from").alias("x_from"), F.max(position).alias("p"))
+            .select("x_from", "p.*")
+        )
+        return _sorted_rows(carried.unionByName(inside).toArrow())
+
+    def exact(self, frame: DataFrame, x: str, prefix: str) -> DataFrame:
+        """Add `{prefix}_arrival/_major/_minor`: C of the column `x` (epoch ms), at its own millisecond.
+
+        For few rows at a time: sorts them together with the timeline.
+        """
+        position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
+        queries = frame.select(F.col(x).alias("x")).distinct()
+        steps = self.rows.select(F.col("x_from").alias("x"), position.alias("p"), F.lit(0).alias("is_query"))
+        asked = queries.select("x", F.lit(None).cast("struct<arrival:bigint,major:bigint,minor:bigint>").alias("p"), F.lit(1).alias("is_query"))
+        order = Window.orderBy("x", "is_query").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        answers = (
+            steps.unionByName(asked)
+            .withColumn("p", F.max("p").over(order))
+            .where("is_query = 1")
+            .select(F.col("x").alias("_asked"), *PositionColumns.of_struct(F.col("p")).aliased(prefix))
+        )
+        return frame.join(F.broadcast(answers), F.col(x) == F.col("_asked")).drop("_asked")
+
+
+def _sorted_rows(table) -> tuple[np.ndarray, np.ndarray]:
+    """(x_from ascending, running maximum of the positions as an int64 array of shape (n, 3))."""
+    x_from = table.column("x_from").to_numpy()
+    positions = np.stack([table.column(c).to_numpy() for c in ("arrival", "major", "minor")], axis=1)
+    order = np.argsort(x_from, kind="stable")
+    x_from, positions = x_from[order], positions[order]
+    # Running maximum of triples: take the ranks, accumulate, and go back.
+    by_position = np.lexsort((positions[:, 2], positions[:, 1], positions[:, 0]))
+    rank = np.empty(len(by_position), dtype=np.int64)
+    rank[by_position] = np.arange(len(by_position))
+    return x_from, positions[by_position[np.maximum.accumulate(rank)]]

@@ -1,0 +1,218 @@
+"""Replay of windows that do not merge: tumbling, sliding, cumulative and calendar days, set by set.
+
+For a record at position r and a window with last timestamp x and allowed lateness L:
+
+    on time        r <= C(x)             a record is processed BEFORE the watermark that it causes
+    late, allowed  C(x) < r <= C(x + L)  fires the window again, with all its contents
+    dropped        C(x + L) < r
+
+so one look-up of two positions by window end decides, and one aggregation gives faithful and complete
+values together. No record is looked at in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.replay.aggregates import conditional, running
+from spark_jobs.replay.assign import END, START, Span, assign_windows, in_span, latest_start, longest
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns, record_position
+from spark_jobs.replay.grid import end_grid
+from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
+from spark_jobs.replay.timeline import CloseArrays, Timeline
+
+ON_TIME = "records_on_time"
+LATE = "records_late"
+DROPPED = "records_dropped"
+PANE = "pane"
+STATE = "state"
+FIRED = "fired"
+"""Prefix of the position at which a pane fired; `NEVER` for the end of input."""
+
+_FITS = "rw_fits"
+_IN_TIME = "rw_in_time"
+
+
+@dataclass(frozen=True)
+class CloseLookup:
+    """The close positions of every window end of one chunk: C(x), and C(x + L)."""
+
+    at_end: CloseArrays
+    at_cleanup: CloseArrays
+
+
+def close_lookup(timeline: Timeline, spec: ReplaySpec, span: Span) -> CloseLookup:
+    """Look-ups for all windows that a record of the chunk `span` can be in."""
+    grid = end_grid(spec.windows)
+    reach = longest(spec.windows)
+    first = grid.first_index_at_or_after(span.start)
+    count = grid.first_index_at_or_after(span.end + 2 * reach) - first + 1
+    at_end = timeline.close_arrays(grid, first, count)
+    if spec.allowed_lateness == 0:
+        return CloseLookup(at_end, at_end)
+    return CloseLookup(at_end, timeline.close_arrays(grid, first, count, shift=spec.allowed_lateness))
+
+
+def replay_windows(records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: Span) -> DataFrame:
+    """One row for each key and window with a start in `span` (or for each pane of it, `Panes.ALL`).
+
+    Columns: the keys; `window_start`, `window_end` (BIGINT epoch ms); per aggregate the faithful value
+    (null where nothing fired) and `__complete`; `records_on_time`, `records_late` (late but allowed),
+    `records_dropped` (pairs of record and window); `pane` (0 = first firing, null = none); `state`:
+    `closed`, `open` (frozen before its close) or `all_late` (every record was dropped); and the position
+    at which the pane fired, `fired_arrival/_major/_minor`, `NEVER` for the end of input.
+    """
+    chosen = _in_range(records, spec, span)
+    if spec.mode is Mode.COMPLETE:
+        return _complete_only(chosen, spec)
+    lookup = close_lookup(timeline, spec, span)
+    flushes = spec.flush and timeline.flushes
+    judged = _judge(chosen, spec, lookup)
+    windows = _last_panes(judged, spec, lookup, flushes)
+    if spec.panes is Panes.LAST:
+        return windows
+    return _with_all_panes(judged, windows, spec, lookup, flushes)
+
+
+def _in_range(records: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
+    if spec.after_watermark:
+        records = records.where(spec.after_watermark)
+    assigned = assign_windows(in_span(records, spec.windows, span), spec.windows)
+    return assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+
+
+def _judge(assigned: DataFrame, spec: ReplaySpec, lookup: CloseLookup) -> DataFrame:
+    """Add `rw_fits` (not dropped) and, with an allowed lateness, `rw_in_time` (not late at all)."""
+    position = record_position(assigned)
+    fits = position.not_after(lookup.at_cleanup.at(F.col(END), assigned))
+    if spec.allowed_lateness == 0:
+        return assigned.withColumn(_FITS, fits)
+    in_time = position.not_after(lookup.at_end.at(F.col(END), assigned))
+    return assigned.withColumn(_FITS, fits).withColumn(_IN_TIME, in_time)
+
+
+def _complete_only(assigned: DataFrame, spec: ReplaySpec) -> DataFrame:
+    values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
+    return assigned.groupBy(*spec.keys, START, END).agg(*values)
+
+
+def _last_panes(judged: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushes: bool) -> DataFrame:
+    spark = judged.sparkSession
+    values = [F.expr(conditional(spark, text, _FITS)).alias(name) for name, text in spec.aggregates.items()]
+    if spec.mode is Mode.BOTH:
+        values += [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
+    in_time = _FITS if spec.allowed_lateness == 0 else _IN_TIME
+    counted = [F.expr(f"count_if({in_time})").alias(ON_TIME), F.expr("count(*)").alias("rw_all")]
+    if spec.allowed_lateness:
+        counted.append(F.expr(f"count_if({_FITS})").alias("rw_kept"))
+    grouped = judged.groupBy(*spec.keys, START, END).agg(*values, *counted)
+
+    kept = F.col("rw_kept") if spec.allowed_lateness else F.col(ON_TIME)
+    closed = lookup.at_end.at(F.col(END), grouped)
+    has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
+    late = kept - F.col(ON_TIME)
+    fired = (has_closed & (F.col(ON_TIME) > 0)) | (late > 0)
+    by_watermark = F.when(F.col(ON_TIME) > 0, 1).otherwise(0)
+    return grouped.select(
+        *spec.keys, START, END,
+        *(F.when(fired, F.col(name)).alias(name) for name in spec.aggregates),
+        *(F.col(complete_name(name)) for name in spec.aggregates if spec.mode is Mode.BOTH),
+        ON_TIME, late.alias(LATE), (F.col("rw_all") - kept).alias(DROPPED),
+        F.when(fired, (by_watermark + late - 1).cast("int")).alias(PANE),
+        F.when(fired, "closed").when(kept > 0, "open").otherwise("all_late").alias(STATE),
+        *closed.aliased(FIRED),
+    )  # fmt: skip
+
+
+def _with_all_panes(
+    judged: DataFrame, windows: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushes: bool
+) -> DataFrame:
+    """Every refinement: pane 0 when the watermark closes the window, one more for each late record.
+
+    The contents of a pane are those of the one before and more, so a running aggregate by position holds
+    them all; the last on-time record's row is pane 0, each late record's row is its own pane.
+    """
+    spark = judged.sparkSession
+    kept = judged.where(_FITS)
+    position = record_position(kept)
+    group = ", ".join([*(f"`{key}`" for key in spec.keys), START, END])
+    kept = kept.select("*", position.as_struct().alias("rw_position"))
+    over = f"PARTITION BY {group} ORDER BY rw_position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    whole = f"PARTITION BY {group} ORDER BY rw_position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+    in_time = _FITS if spec.allowed_lateness == 0 else _IN_TIME
+    ran = kept.select(
+        *spec.keys, START, END, "rw_position", F.col(in_time).alias("rw_first"),
+        *(F.expr(running(spark, text, over)).alias(name) for name, text in spec.aggregates.items()),
+        F.expr(f"sum(CAST({in_time} AS INT)) OVER ({whole})").alias("rw_on_time"),
+        F.expr(f"row_number() OVER (PARTITION BY {group} ORDER BY rw_position)").alias("rw_number"),
+    )  # fmt: skip
+    closed = lookup.at_end.at(F.col(END), ran)
+    has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
+    first = F.col("rw_first") & (F.col("rw_number") == F.col("rw_on_time")) & has_closed
+    first_pane = F.when(F.col("rw_on_time") > 0, F.col("rw_on_time") - 1).otherwise(F.lit(0))
+    fired = F.when(F.col("rw_first"), closed.as_struct()).otherwise(F.col("rw_position"))
+    panes = ran.where(first | ~F.col("rw_first")).select(
+        *spec.keys, START, END, *spec.aggregates,
+        (F.col("rw_number") - 1 - first_pane).cast("int").alias(PANE), fired.alias("rw_fired"),
+    )  # fmt: skip
+    rest = windows.drop(*spec.aggregates, PANE, *(f"{FIRED}_{p}" for p in ("arrival", "major", "minor")))
+    same = [F.col(f"w.{c}").eqNullSafe(F.col(f"p.{c}")) for c in (*spec.keys, START, END)]
+    joined = rest.alias("w").join(panes.alias("p"), same, "left")
+    rest_columns = [c for c in windows.columns if not c.startswith(f"{FIRED}_")]
+    picked = [F.col(f"p.{c}") if c in (*spec.aggregates, PANE) else F.col(f"w.{c}") for c in rest_columns]
+    return joined.select(*picked, *PositionColumns.of_struct(F.col("p.rw_fired")).aliased(FIRED))
+
+
+def late_records(records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: Span, chosen: Span) -> DataFrame:
+    """One row for each record that at least one window of `chosen` dropped; or that entered none (rule 20).
+
+    A record belongs to the chunk `span` that holds its latest possible window start. Columns: keys, the
+    record's position and event time, `windows_missed` (of the windows that start in `chosen`),
+    `side_output` (it entered no window at all: Flink's late side output has it), `window_start`,
+    `window_end` of the last window that it missed, `missed_by` (ms of processing time from that window's
+    close for good to the record's arrival).
+    """
+    if spec.after_watermark:
+        records = records.where(spec.after_watermark)
+    ts = F.col(EVENT_TIME)
+    home = latest_start(spec.windows)
+    own = records.where(
+        (ts >= F.lit(span.start)) & (home >= F.lit(span.start)) & (home < F.lit(span.end))
+    )
+    lookup = close_lookup(timeline, spec, span)
+    assigned = assign_windows(own, spec.windows)
+    position = record_position(assigned)
+    cleanup = lookup.at_cleanup.at(F.col(END), assigned)
+    missed = assigned.withColumn("rw_cleanup", cleanup.arrival).where(~position.not_after(cleanup))
+    identity = [*spec.keys, *_identity(records)]
+    last = F.max(F.struct(F.col(END), F.col(START), F.col("rw_cleanup"))).alias("rw_last")
+    in_chosen = (F.col(START) >= F.lit(chosen.start)) & (F.col(START) < F.lit(chosen.end))
+    by_record = missed.groupBy(*identity).agg(F.count_if(in_chosen).alias("windows_missed"), last)
+    # Windows close in the order of their ends: who missed the last of its windows entered none.
+    last_end = _last_end(spec, F.col(EVENT_TIME))
+    return by_record.where("windows_missed > 0").select(
+        *identity, "windows_missed",
+        (F.col(f"rw_last.{END}") == last_end).alias("side_output"),
+        F.col(f"rw_last.{START}").alias(START), F.col(f"rw_last.{END}").alias(END),
+        (F.col(ARRIVAL) - F.col("rw_last.rw_cleanup")).alias("missed_by"),
+    )  # fmt: skip
+
+
+def _identity(records: DataFrame) -> list[str]:
+    return [c for c in (PARTITION, OFFSET, ARRIVAL, "rw_sequence", EVENT_TIME) if c in records.columns]
+
+
+def _last_end(spec: ReplaySpec, ts: Column) -> Column:
+    from spark_jobs.eventtime.windows import CalendarDayWindows, CumulativeWindows, SlidingWindows, TumblingWindows
+    from spark_jobs.replay.grid import day_start, local_day_index
+
+    match spec.windows:
+        case TumblingWindows(size) | SlidingWindows(size) | CumulativeWindows(size):
+            return latest_start(spec.windows) + F.lit(size)
+        case CalendarDayWindows() as days:
+            return day_start(days, local_day_index(days, ts) + F.lit(1))
+        case other:
+            raise TypeError(f"{type(other).__name__} are merged, not assigned")

@@ -1,0 +1,67 @@
+"""What the engine asks of Spark: no Python worker, no needless shuffle or sort on the hot path."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from spark_jobs.eventtime.windows import CumulativeWindows, SlidingWindows, TumblingWindows
+from spark_jobs.replay.assign import Span
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.inversion import first_reached
+from spark_jobs.replay.spec import ReplaySpec
+
+RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, rw_marker BOOLEAN, k STRING, v BIGINT"
+WINDOWS = [TumblingWindows(1000), SlidingWindows(3000, 1000), CumulativeWindows(4000, 1000)]
+GENERATORS = [GeneratorKind.BOUNDED, GeneratorKind.ASCENDING, GeneratorKind.PUNCTUATED, GeneratorKind.NONE]
+LATENESS = [0, 1500, MAX_TIMESTAMP]
+
+
+def plan_of(frame) -> str:
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+@pytest.fixture(scope="module")
+def records(spark, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("records") / "records")
+    rows = [(i % 2, i // 2, i * 100, i * 90, i % 5 == 0, "ab"[i % 3 == 0], i) for i in range(60)]
+    spark.createDataFrame(rows, RECORDS).write.parquet(folder)
+    return spark.read.parquet(folder)
+
+
+@pytest.mark.parametrize(
+    ("windows", "kind", "per_event", "lateness"),
+    [c for c in itertools.product(WINDOWS, GENERATORS, [True, False], LATENESS)][::5],
+)
+def test_windows_are_replayed_set_by_set_without_python(records, windows, kind, per_event, lateness) -> None:
+    strategy = WatermarkStrategy(kind, (0, 1), ((0, 1),), per_event=per_event, interval=0 if per_event else 200, bound=300)
+    spec = ReplaySpec(strategy, windows, lateness, ("k",), {"n": "count(*)", "s": "sum(v)"})
+    with Replay(History(records, Span(0, 5400), 5900), spec) as replay:
+        assert not replay.simulates
+        plans = [plan_of(replay.windows(Span(-4000, 6000))), plan_of(replay.timeline.rows)]
+        plans.append(plan_of(replay.late(Span(-4000, 6000))))
+    for plan in plans:
+        assert "Python" not in plan
+        assert "Arrow" not in plan.replace("ArrowConverters", "")
+
+
+def test_faithful_and_complete_come_out_of_one_hash_aggregation_with_one_shuffle(records) -> None:
+    strategy = WatermarkStrategy(GeneratorKind.BOUNDED, (0, 1), ((0, 1),), bound=300)
+    spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
+    with Replay(History(records, Span(0, 5400), 5900), spec) as replay:
+        plan = plan_of(replay.windows(Span(-4000, 6000)))
+    assert plan.count("Exchange") == 1
+    assert plan.count("Scan parquet") == 1
+    assert "Sort" not in plan
+
+
+def test_the_timeline_reads_positions_and_event_times_only(records) -> None:
+    from spark_jobs.replay.timeline import exact_thresholds
+
+    strategy = WatermarkStrategy(GeneratorKind.BOUNDED, (0, 1), ((0, 1),), bound=300)
+    plan = plan_of(first_reached(records, strategy, exact_thresholds()))
+    assert "ReadSchema: struct<rw_partition:int,rw_offset:bigint,rw_arrival:bigint,rw_event_time:bigint>" in plan
+    assert "Sort" not in plan

@@ -1,0 +1,104 @@
+"""Laws of the Spark engine, on generated jobs: it equals the sequential core, and nothing accidental changes a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.conformance.case import Case
+from spark_jobs.conformance.compare import first_difference
+from spark_jobs.conformance.spark import all_windows, case_history, case_records, case_spec, run_spark
+from spark_jobs.replay.assign import Span
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.simulation import can_continue
+from spark_jobs.replay.spec import Mode, Panes
+from tests.golden import naive
+from tests.golden.strategies import cases
+
+GENERATED = Path("generated.json")
+FEW = settings(
+    max_examples=25,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+NOT_SESSIONS = ("tumbling", "sliding", "cumulative")
+
+
+@FEW
+@given(document=cases(nulls=("drop", "fail")))
+def test_spark_fires_what_the_naive_simulator_fires(quick_spark, document) -> None:
+    case = Case(GENERATED, document)
+    expected = naive.simulate(document)["streaming"]
+    assert first_difference(case, expected, run_spark(quick_spark, case, case.strategy()), set_based=True) is None
+
+
+def tables(case: Case, replay: Replay, spans: list[Span]) -> tuple[list, list]:
+    """Windows and late records of a replay, chunk by chunk, as sorted rows."""
+    windows, late = [], []
+    chosen = Span(spans[0].start, spans[-1].end)
+    for span in spans:
+        columns = [c for c in replay.windows(span).columns if not c.startswith("members")]
+        windows += replay.windows(span).select(*columns).collect()
+        rows = replay.late(span, chosen)
+        late += [] if rows is None else rows.collect()
+    return sorted(map(repr, windows)), sorted(map(repr, late))
+
+
+@FEW
+@given(document=cases(window_kinds=NOT_SESSIONS), data=st.data())
+def test_chunks_tasks_and_file_order_change_nothing(quick_spark, document, data) -> None:
+    case = Case(GENERATED, document)
+    records = case_records(quick_spark, case)
+    spec = case_spec(case, case.strategy(), mode=Mode.BOTH, panes=data.draw(st.sampled_from(list(Panes))))
+    span = all_windows(case, case_history(case, records))
+    cuts = sorted(set(data.draw(st.lists(st.integers(span.start + 1, span.end - 1), max_size=3))))
+    edges = [span.start, *cuts, span.end]
+    with Replay(case_history(case, records), spec) as replay:
+        whole = tables(case, replay, [span])
+    shuffled = records.repartition(data.draw(st.integers(1, 4)), "value").sortWithinPartitions("rw_event_time")
+    with Replay(case_history(case, shuffled), spec) as replay:
+        assert tables(case, replay, [Span(a, b) for a, b in zip(edges, edges[1:], strict=False)]) == whole
+
+
+@FEW
+@given(document=cases(min_records=4, window_kinds=NOT_SESSIONS), data=st.data())
+def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_spark, document, data) -> None:
+    case = Case(GENERATED, document)
+    records = case_records(quick_spark, case)
+    history = case_history(case, records)
+    spec = case_spec(case, case.strategy(), mode=Mode.BOTH, panes=Panes.LAST)
+    cut = data.draw(st.integers(1, len(case.records) - 1))
+    before, after = records.where(f"rw_sequence < {cut}"), records.where(f"rw_sequence >= {cut}")
+    until = case.rows[cut - 1][2]
+    with Replay(History(before, history.event_times, until), spec) as first:
+        state, below = first.timeline.state, first.timeline.watermark_below
+    span = all_windows(case, history)
+    open_then = Span(max(span.start, below + 1), span.end)
+    assume(open_then.start < open_then.end)
+    if state["kind"] == "simulation":
+        assume(can_continue(state, spec.strategy, (case.rows[cut][2], cut, 0)))
+    with Replay(history, spec) as whole:
+        expected = tables(case, whole, [open_then])
+    with Replay(history, spec, state=state, timeline_records=after) as second:
+        assert tables(case, second, [open_then]) == expected
+
+
+@pytest.mark.parametrize("mode", [Mode.FAITHFUL, Mode.COMPLETE])
+def test_each_mode_alone_gives_its_half_of_both(quick_spark, mode) -> None:
+    from spark_jobs.conformance.case import load_case
+
+    case = load_case(Path("tests/golden/flink/sem_published_sliding.json"))
+    history = case_history(case, case_records(quick_spark, case))
+    span = all_windows(case, history)
+
+    def rows(chosen: Mode, columns: list[str]) -> list:
+        with Replay(history, case_spec(case, case.strategy(), mode=chosen, panes=Panes.LAST)) as replay:
+            return sorted(map(repr, replay.windows(span).select("key", "window_start", "window_end", *columns).collect()))
+
+    suffix = "" if mode is Mode.FAITHFUL else "__complete"
+    columns = [f"{name}{suffix}" for name in ("count", "sum", "min", "max", "checksum")]
+    assert rows(mode, columns) == rows(Mode.BOTH, columns)
