@@ -1,0 +1,89 @@
+"""`rewindow demo`: the main job on real flights, compared with what Flink emitted for the same data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+
+from spark_jobs.cli import PIPELINES, print_plan, print_result
+from spark_jobs.definition import load_pipeline
+from spark_jobs.errors import RewindowError, SourceError
+from spark_jobs.plan import make_plan
+from spark_jobs.progress import progress_for
+from spark_jobs.run import RunResult, execute
+from spark_jobs.session import rewindow_home, spark_session
+
+PIPELINE = PIPELINES / "departures_hourly.yaml"
+SAMPLE = Path("tests/data/flights")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows (windows, late records) of ours and of Flink's, and how many are in one of the two only."""
+
+    ours: int
+    flinks: int
+    only_ours: int
+    only_flinks: int
+
+    @property
+    def equal(self) -> bool:
+        return self.only_ours == self.only_flinks == 0
+
+
+def compare(ours: DataFrame, flinks: DataFrame) -> Comparison:
+    """Multisets of rows, column by column."""
+    return Comparison(
+        ours.count(), flinks.count(), ours.exceptAll(flinks).count(), flinks.exceptAll(ours).count()
+    )  # fmt: skip
+
+
+def emitted_by_flink(spark: SparkSession, sample: Path) -> DataFrame:
+    """What Flink's hourly job emitted: carrier, window, count, sum, minimum and maximum of the distance."""
+    emitted = spark.read.parquet(str(sample / "emitted_hourly.parquet"))
+    return emitted.select("key", "window_start", "window_end", "count", "sum", "min", "max")
+
+
+def faithful_windows(spark: SparkSession, result: RunResult) -> DataFrame:
+    """The run's faithful windows in the same columns."""
+    fired = spark.table(result.tables.windows).where(F.col("pane").isNotNull())
+    return fired.select("carrier", "window_start", "window_end", "flights", "distance", "shortest", "longest")
+
+
+def run_demo(console: Console, errors: Console) -> None:
+    """Plan, run, compare, and say where to look. Raises SourceError outside a checkout."""
+    if not PIPELINE.exists() or not SAMPLE.is_dir():
+        raise SourceError(
+            "the flights sample is not here", str(SAMPLE), "Run the demo in a checkout's root folder: make demo."
+        )
+    pipeline = load_pipeline(PIPELINE)
+    spark = spark_session("rewindow demo")
+    progress = progress_for(errors)
+    console.print("Three months of real departures from New York, replayed as the hourly Flink job saw them.\n")
+    with progress.stage("plan", str(PIPELINE)):
+        plan = make_plan(spark, pipeline)
+    print_plan(plan)
+    result = execute(spark, pipeline, plan, progress)
+    print_result(result)
+
+    with progress.stage("compare", "with what Flink 2.3.0 emitted"):
+        windows = compare(faithful_windows(spark, result), emitted_by_flink(spark, SAMPLE))
+        late = compare(
+            spark.table(result.tables.late).select("partition", "offset"),
+            spark.read.parquet(str(SAMPLE / "late_hourly.parquet")).select("partition", "offset"),
+        )
+    for name, seen in (("windows", windows), ("late records", late)):
+        verdict = "[green]identical[/]" if seen.equal else f"[red]{seen.only_ours} only ours, {seen.only_flinks} only Flink's[/]"
+        console.print(f"{name}: {seen.ours:,} of ours, {seen.flinks:,} of Flink's: {verdict}")
+    differ = spark.table(result.tables.windows).where("flights__complete <> coalesce(flights, 0)").count()
+    console.print(
+        f"{differ:,} windows would have other values had nothing been late: see flights beside flights__complete.\n"
+        f"The tables lie under {rewindow_home()} (an Iceberg catalog on SQLite).",
+        soft_wrap=True,
+    )
+    if not (windows.equal and late.equal):
+        raise RewindowError("the replay differs from what Flink emitted", str(SAMPLE), "Please report this.")

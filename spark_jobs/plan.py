@@ -1,0 +1,266 @@
+"""Decide: everything that a run will do, as data. Making a plan reads the history and writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs import __version__
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
+from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.windows import CalendarDayWindows, SessionWindows, WindowAssigner
+from spark_jobs.replay.assign import Span, longest
+from spark_jobs.replay.from_pipeline import strategy_of, windows_of
+from spark_jobs.replay.grid import end_grid
+from spark_jobs.replay.inversion import is_invertible
+from spark_jobs.replay.spec import Mode
+from spark_jobs.replay.timeline import MAX_GRID_POINTS
+from spark_jobs.sources import Inspection, PinnedFile, canonical, cut_at, fidelity, inspect_history, open_history
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What is read of one partition: offsets `[first_offset, end_offset)`; arrivals in epoch ms, if known."""
+
+    partition: int
+    first_offset: int
+    end_offset: int
+    first_arrival: int | None
+    last_arrival: int | None
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
+
+    The as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live
+    job's timer has run.
+    """
+
+    pipeline: str
+    definition_hash: str
+    mode: str
+    span: Span
+    chunks: tuple[Span, ...]
+    event_times: Span
+    partitions: tuple[PartitionPlan, ...]
+    processing_time_end: int
+    pinned: tuple[PinnedFile, ...]
+    cuts: bool
+    records: int
+    quarantined: int
+    missing_event_times: int
+    window_ends: int | None
+    fidelity: str
+    fidelity_reasons: tuple[str, ...]
+    watermark: str
+    warnings: tuple[str, ...]
+    version: str = __version__
+
+    @property
+    def as_of(self) -> dict[int, int]:
+        """The end offset (exclusive) of each partition."""
+        return {p.partition: p.end_offset for p in self.partitions}
+
+    def to_json(self) -> str:
+        """The plan for machines; `plan_from_json` reads it back."""
+        return json.dumps(asdict(self), indent=2, sort_keys=True)
+
+
+def plan_from_json(text: str) -> Plan:
+    """A plan as `Plan.to_json` wrote it. Raises DefinitionError for anything else."""
+    try:
+        data = json.loads(text)
+        return Plan(
+            **{
+                **data,
+                "span": Span(**data["span"]),
+                "event_times": Span(**data["event_times"]),
+                "chunks": tuple(Span(**c) for c in data["chunks"]),
+                "partitions": tuple(PartitionPlan(**p) for p in data["partitions"]),
+                "pinned": tuple(PinnedFile(**f) for f in data["pinned"]),
+                "fidelity_reasons": tuple(data["fidelity_reasons"]),
+                "warnings": tuple(data["warnings"]),
+            }
+        )
+    except (ValueError, KeyError, TypeError) as problem:
+        raise DefinitionError(f"not a plan: {problem}", mend="Make one with `rewindow plan PIPELINE --json`.") from problem
+
+
+def make_plan(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    as_of: Mapping[int, int] | None = None,
+    mode: Mode = Mode.BOTH,
+    chunks: int | None = None,
+) -> Plan:
+    """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
+
+    `as_of` cuts the history at an end offset a partition (default: all that is there). `chunks` asks for
+    at least so many slices. Raises EmptyRangeError where there is nothing to do, HistoryError where the
+    history breaks a rule or a faithful result is not to be had, SourceError where it cannot be read.
+    """
+    if start is not None and end is not None and start >= end:
+        raise DefinitionError(
+            f"the range is reversed or empty: from {format_instant(start)} to {format_instant(end)}",
+            pipeline.name, "Give a --to after --from; the range [from, to) selects windows by their start.",
+        )  # fmt: skip
+    told = fidelity(pipeline)
+    if told.level == "complete_only" and mode is not Mode.COMPLETE:
+        raise HistoryError(
+            "faithful results need the order of the log: " + "; ".join(told.reasons),
+            pipeline.source_of(("history",)) or pipeline.name,
+            "Name partition, offset and arrival under history.position, or run with --mode complete.",
+        )
+    opened = open_history(spark, pipeline)
+    seen = inspect_history(spark, pipeline, opened, as_of=as_of)
+    partitions = tuple(
+        PartitionPlan(p.partition, p.first_offset, p.end_offset, p.first_arrival, p.last_arrival, p.records)
+        for p in seen.partitions
+    )
+    windows = windows_of(pipeline)
+    if seen.event_times is None:
+        raise EmptyRangeError(
+            f"the history holds no usable record (read {seen.records}, quarantined {seen.quarantined})",
+            opened.description, "Check the path or table, the filter, and the event time's expression.",
+        )  # fmt: skip
+    covered = _covering(windows, seen.event_times)
+    span = Span(start if start is not None else covered.start, end if end is not None else covered.end)
+    if span.start >= covered.end or span.end <= covered.start or span.start >= span.end:
+        raise EmptyRangeError(
+            f"no event time falls into windows from {format_instant(span.start)} to {format_instant(span.end)}",
+            opened.description,
+            f"The history covers {format_instant(seen.event_times.start)} to {format_instant(seen.event_times.end)}.",
+        )
+    work = Span(max(span.start, covered.start), min(span.end, covered.end))
+    _check_registered(pipeline, seen)
+    strategy = strategy_of(pipeline, [p.partition for p in partitions])
+    invertible = is_invertible(strategy)
+    return Plan(
+        pipeline=pipeline.name,
+        definition_hash=pipeline.definition_hash,
+        mode=mode.value,
+        span=span,
+        chunks=_chunks(windows, work, chunks),
+        event_times=seen.event_times,
+        partitions=partitions,
+        processing_time_end=max((p.last_arrival for p in partitions if p.last_arrival is not None), default=0),
+        pinned=opened.pinned,
+        # Pinned files hold nothing new: only an as-of vector that stops short of them has to cut.
+        cuts=bool(partitions) and (as_of is not None or not opened.pinned),
+        records=seen.records,
+        quarantined=seen.quarantined,
+        missing_event_times=seen.missing_event_times,
+        window_ends=None if isinstance(windows, SessionWindows) else _grid_points(windows, work),
+        fidelity=told.level,
+        fidelity_reasons=told.reasons,
+        watermark="timeline by inversion, set by set" if invertible else "timeline simulated in one task, in position order",
+        warnings=_warnings(pipeline, windows, seen),
+    )
+
+
+def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFrame:
+    """The canonical records of a plan (good and bad): the pinned files, cut at the as-of vector.
+
+    Raises DefinitionError if the definition has changed since the plan was made.
+    """
+    if plan.definition_hash != pipeline.definition_hash:
+        raise DefinitionError(
+            f"the definition has changed since the plan was made (plan {plan.definition_hash[:12]}, "
+            f"now {pipeline.definition_hash[:12]})",
+            pipeline.file or pipeline.name, "Plan again.",
+        )  # fmt: skip
+    opened = open_history(spark, pipeline, pinned=plan.pinned or None)
+    records = canonical(opened.frame, pipeline)
+    return cut_at(records, plan.as_of) if plan.cuts else records
+
+
+def _covering(windows: WindowAssigner, times: Span) -> Span:
+    """A range, on the windows' own grid where they have one, that holds every window of these event times."""
+    if isinstance(windows, SessionWindows):
+        return times
+    first, last = list(windows.assign(times.start)), list(windows.assign(times.end - 1))
+    reach = longest(windows)
+    start = min((w.start for w in first), default=times.start - reach)
+    end = max((w.end for w in last), default=times.end + reach)
+    return Span(start, end)
+
+
+def _grid_points(windows: WindowAssigner, span: Span) -> int:
+    grid = end_grid(windows)
+    return grid.first_index_at_or_after(span.end) - grid.first_index_at_or_after(span.start) + 1
+
+
+def _chunks(windows: WindowAssigner, work: Span, asked: int | None) -> tuple[Span, ...]:
+    """Slices along the windows' grid, as many as asked, and none with too many window ends to look up.
+
+    Sessions have no grid: they are one slice.
+    """
+    if isinstance(windows, SessionWindows):
+        return (work,)
+    grid = end_grid(windows)
+    points = _grid_points(windows, work)
+    count = max(asked or 1, -(-points // MAX_GRID_POINTS))
+    count = min(count, points)
+    first = grid.first_index_at_or_after(work.start)
+    # Window starts lie on the grid of ends moved by the size; a cut at any instant is right, each window has one start.
+    cuts = [int(grid.ends(first + i * points // count, 1)[0]) for i in range(1, count)]
+    cuts = sorted({c for c in cuts if work.start < c < work.end})
+    edges = [work.start, *cuts, work.end]
+    return tuple(Span(a, b) for a, b in zip(edges, edges[1:], strict=False))
+
+
+def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:
+    registered = pipeline.watermark.partitions
+    if registered is None:
+        return
+    unknown = sorted({p.partition for p in seen.partitions} - set(registered))
+    if unknown:
+        raise HistoryError(
+            f"the history holds partition {', '.join(map(str, unknown))}, which watermark.partitions does not register",
+            pipeline.source_of(("watermark", "partitions")) or pipeline.name,
+            "Register it, or leave `partitions` out to take those of the history.",
+        )
+
+
+def _warnings(pipeline: Pipeline, windows: WindowAssigner, seen: Inspection) -> tuple[str, ...]:
+    found = []
+    registered = pipeline.watermark.partitions
+    if registered is None:
+        names = ", ".join(str(p.partition) for p in seen.partitions)
+        found.append(
+            f"watermark.partitions is not set: the partitions found ({names}) count as registered; "
+            "a live job also waits for registered partitions without records"
+        )
+    empty = sorted(set(registered or ()) - {p.partition for p in seen.partitions})
+    if empty:
+        found.append(
+            f"partition {', '.join(map(str, empty))} is registered and has no record: "
+            + ("it holds the watermark" if pipeline.watermark.idleness is None else "it holds the watermark until idle")
+        )
+    if seen.quarantined:
+        found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
+    if isinstance(windows, CalendarDayWindows) and pipeline.window.offset:
+        found.append("window.offset has no effect with a time zone")
+    return tuple(found)
+
+
+def describe_span(span: Span) -> str:
+    """A range of windows for people: both ends in UTC, and its length."""
+    length = format_duration(span.end - span.start)
+    return f"{format_instant(span.start)} to {format_instant(span.end)} ({length})"
+
+
+def as_record(plan: Plan) -> dict[str, Any]:
+    """The plan as plain values."""
+    return json.loads(plan.to_json())

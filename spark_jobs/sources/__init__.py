@@ -1,0 +1,28 @@
+"""Histories: files and Hive tables, opened, checked and made into canonical records."""
+
+from spark_jobs.sources.check import check_expressions
+from spark_jobs.sources.failures import reading
+from spark_jobs.sources.fidelity import Fidelity, fidelity
+from spark_jobs.sources.files import PinnedFile
+from spark_jobs.sources.history import OpenHistory, open_history, partition_columns, reachable
+from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
+from spark_jobs.sources.records import canonical, cut_at, good, quarantined
+
+__all__ = [
+    "Fidelity",
+    "Inspection",
+    "OpenHistory",
+    "PartitionRange",
+    "PinnedFile",
+    "canonical",
+    "check_expressions",
+    "cut_at",
+    "fidelity",
+    "good",
+    "inspect_history",
+    "open_history",
+    "partition_columns",
+    "quarantined",
+    "reachable",
+    "reading",
+]

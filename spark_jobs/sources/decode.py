@@ -1,0 +1,120 @@
+"""Text to columns, by a schema: JSON objects and CSV lines. What does not fit is told, never lost and never a null.
+
+A record that does not parse, or has a field of another type than the schema says, gets a reason. It does not depend on
+which columns a query reads, because the whole text is always decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+REASON = "rw_reason"
+RAW = "rw_raw"
+NO_VALUE = "no value"
+_DECODED = "rw_decoded"
+_CORRUPT = "rw_corrupt"
+
+
+def parse_schema(spark: SparkSession, ddl: str) -> StructType:
+    """The fields of a Spark DDL text, as `a STRING, b BIGINT`. Raises ValueError with Spark's reason."""
+    try:
+        found = StructType.fromJson(_json_of(spark, ddl))
+    except PySparkException as error:
+        raise ValueError(str(error).split("SQLSTATE")[0].strip().splitlines()[0]) from error
+    names = [field.name.lower() for field in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"field {', '.join(twice)} is named twice")
+    return found
+
+
+def _json_of(spark: SparkSession, ddl: str) -> Any:
+    return json.loads(spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl).json())
+
+
+def decode(
+    frame: DataFrame,
+    text: Column,
+    text_format: str,
+    schema: StructType,
+    options: Mapping[str, Any] | None = None,
+    *,
+    only: StructType | None = None,
+) -> DataFrame:
+    """`frame` with the fields of `schema` (or of `only`, a part of it) and REASON: null where the text was decoded.
+
+    A field hides a column of the same name. Reasons: `no value`, `not valid JSON`, `not a JSON object`,
+    `not valid CSV: N columns are expected`, `wrong type for field X`. `options` are those of Spark's reader.
+    """
+    chosen = {key: value for key, value in (options or {}).items() if key.lower() not in ("mode", "header")}
+    chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    read_as = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+    decoder = F.from_json if text_format == "json" else _from_csv
+    parsed = frame.withColumn(_DECODED, decoder(text, read_as, chosen))
+    reason = _json_reason(text, schema) if text_format == "json" else _csv_reason(text, schema, chosen)
+    columns = {field.name: F.col(_DECODED)[field.name] for field in only or schema}
+    return parsed.withColumns({REASON: F.when(text.isNull(), NO_VALUE).otherwise(reason), **columns}).drop(_DECODED)
+
+
+def _from_csv(text: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
+    return F.from_csv(text, _ddl(schema), dict(options))
+
+
+def _ddl(schema: StructType) -> str:
+    return ", ".join(f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in schema)
+
+
+def _json_reason(text: Column, schema: StructType) -> Column:
+    parsed = F.col(_DECODED)
+    wrong = [
+        F.when(
+            parsed[field.name].isNull() & F.get_json_object(text, f"$['{field.name}']").isNotNull(),
+            f"wrong type for field {field.name}",
+        )
+        for field in schema
+    ]
+    return (
+        F.when(~F.ltrim(text).startswith("{"), F.when(_is_json(text), "not a JSON object").otherwise("not valid JSON"))
+        .when(parsed[_CORRUPT].isNull(), F.when(_has_more(text), "not valid JSON"))
+        .when(_is_json(text), F.coalesce(*wrong, F.lit("wrong type in a field")))
+        .otherwise("not valid JSON")
+    )
+
+
+def _is_json(text: Column) -> Column:
+    return F.get_json_object(text, "$").isNotNull()
+
+
+def _has_more(text: Column) -> Column:
+    """Whether something follows the object: Spark's parser stops at its end, and a second record would be lost.
+
+    The end of a flat object is its first brace; only what looks odd otherwise is parsed once more, in brackets.
+    """
+    is_flat = F.instr(text, "}") == F.length(text)
+    is_odd = ~F.rtrim(text).endswith("}") | text.rlike(r"\}\s*([^\s,}\]]|,\s*[^\s\"])")
+    listed = F.concat(F.lit("["), text, F.lit("]"))
+    return ~is_flat & is_odd & (~_is_json(listed) | F.get_json_object(listed, "$[1]").isNotNull())
+
+
+def _csv_reason(text: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
+    parsed = F.col(_DECODED)
+    plain = StructType([StructField(field.name, StringType()) for field in schema])
+    plain = plain.add(_CORRUPT, StringType())
+    words = _from_csv(text, plain, options)
+    wrong = [
+        F.when(parsed[field.name].isNull() & words[field.name].isNotNull(), f"wrong type for field {field.name}")
+        for field in schema
+    ]
+    count = f"not valid CSV: {len(schema)} columns are expected"
+    return (
+        F.when(parsed[_CORRUPT].isNull(), F.lit(None).cast("string"))
+        .when(words[_CORRUPT].isNotNull(), count)
+        .otherwise(F.coalesce(*wrong, F.lit("wrong type in a field")))
+    )

@@ -1,0 +1,145 @@
+"""A definition's SQL expressions, asked about at Spark's analyzer: type, or what is wrong and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.fields import nearest
+from spark_jobs.definition.yaml_tree import FieldPath, dotted
+from spark_jobs.errors import DefinitionError, Problem, RewindowError, SourceError
+from spark_jobs.sources.failures import short
+
+_CLOCK = ("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentTimestampLike")
+_SHOWN_COLUMNS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What is wrong with an expression. `is_missing`: it names a column that is not there."""
+
+    what: str
+    mend: str = ""
+    is_missing: bool = False
+
+
+def analyse(frame: DataFrame, text: str) -> DataType | Refused:
+    """The type of a scalar expression over the columns of `frame`.
+
+    Refused: not SQL, an unknown column or function, wrong types, an aggregate, a window function, a generator, and
+    what gives another value at each run.
+    """
+    try:
+        kind = frame.select(F.expr(text).alias("rw_value")).schema[0].dataType
+        # WHERE is where aggregates, window functions and generators are refused.
+        condition = frame.where(F.expr(text).isNotNull())._jdf.queryExecution().analyzed()
+    except ParseException as error:
+        return Refused(f"not a Spark SQL expression: {_syntax(error)}", "check brackets, quotes and commas")
+    except AnalysisException as error:
+        return _refusal(frame, error)
+    if not condition.deterministic() or any(_is_clock(node) for node in _conditions(condition)):
+        return Refused("gives another value at each run", "use columns of the record only")
+    return kind
+
+
+def expression_type(frame: DataFrame, text: str, pipeline: Pipeline, path: FieldPath) -> DataType:
+    """The type of an expression. Raises SourceError for a column that is not there, DefinitionError for the rest."""
+    found = analyse(frame, text)
+    if isinstance(found, Refused):
+        raise refuse(pipeline, path, found)
+    return found
+
+
+def refuse(pipeline: Pipeline, path: FieldPath, refused: Refused) -> RewindowError:
+    """The error for one field of the definition."""
+    if not refused.is_missing:
+        return DefinitionError.listing([problem(pipeline, path, refused)])
+    where = pipeline.source_of(path)
+    mend = refused.mend[:1].upper() + refused.mend[1:]
+    return SourceError(refused.what, f"{where}, {dotted(path)}" if where else f"{pipeline.name}, {dotted(path)}", mend)
+
+
+def refuse_schema(pipeline: Pipeline, error: ValueError) -> DefinitionError:
+    """The error for a `value.schema` that is not Spark DDL."""
+    return DefinitionError.listing([problem(pipeline, ("value", "schema"), schema_refused(error))])
+
+
+def schema_refused(error: ValueError) -> Refused:
+    return Refused(f"not a schema: {short(str(error))}", "write fields as `name TYPE, name TYPE`")
+
+
+def problem(pipeline: Pipeline, path: FieldPath, refused: Refused) -> Problem:
+    """The same as a problem of the definition's file."""
+    file, _, line = pipeline.source_of(path).rpartition(":")
+    return Problem(file or pipeline.name, int(line or 1), dotted(path), refused.what, refused.mend)
+
+
+def conjuncts(frame: DataFrame, text: str) -> list[str]:
+    """The parts of a condition that are joined by AND, each as it is written; the whole where that cannot be told."""
+    parser = frame.sparkSession._jsparkSession.sessionState().sqlParser()
+
+    def parts(node: JavaObject) -> Iterator[JavaObject]:
+        if node.getClass().getSimpleName() == "And":
+            yield from parts(node.left())
+            yield from parts(node.right())
+        else:
+            yield node
+
+    found = []
+    try:
+        for node in parts(parser.parseExpression(text)):
+            origin = node.origin()
+            part = text[origin.startIndex().get() : origin.stopIndex().get() + 1]
+            if not parser.parseExpression(part).equals(node):
+                return [text]
+            found.append(part)
+    except (Py4JJavaError, ParseException):
+        return [text]
+    return found
+
+
+def _refusal(frame: DataFrame, error: AnalysisException) -> Refused:
+    condition, parameters = error.getCondition() or "", error.getMessageParameters() or {}
+    if condition.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND")):
+        name = (parameters.get("objectName") or parameters.get("fieldName") or "").replace("`", "")
+        known = [column for column in frame.columns if not column.startswith("rw_")]
+        near = nearest(name.rpartition(".")[2], known)
+        listed = ", ".join(known[:_SHOWN_COLUMNS]) + (", ..." if len(known) > _SHOWN_COLUMNS else "")
+        hint = f"did you mean `{near}`? " if near else ""
+        return Refused(f"there is no column `{name}`", f"{hint}known columns: {listed or 'none'}", is_missing=True)
+    if condition.startswith("INVALID_WHERE_CONDITION") or "MISSING_GROUP_BY" in condition:
+        return Refused("must give one value for each record", "leave out aggregates, window functions and explode(...)")
+    if condition.startswith("UNRESOLVED_ROUTINE"):
+        name = parameters.get("routineName", "").replace("`", "")
+        return Refused(f"there is no function `{name}`", "use one of Spark SQL's functions")
+    if "GENERATOR" in condition:
+        return Refused("must give one value for each record", "leave out explode(...) and its like")
+    return Refused(short(str(error)))
+
+
+def _syntax(error: ParseException) -> str:
+    return short(str(error)).split("== SQL ==")[0].strip()
+
+
+def _conditions(plan: JavaObject) -> Iterator[JavaObject]:
+    def walk(node: JavaObject) -> Iterator[JavaObject]:
+        yield node
+        children = node.children()
+        for index in range(children.size()):
+            yield from walk(children.apply(index))
+
+    expressions = plan.expressions()
+    for index in range(expressions.size()):
+        yield from walk(expressions.apply(index))
+
+
+def _is_clock(node: JavaObject) -> bool:
+    return node.getClass().getSimpleName() in _CLOCK

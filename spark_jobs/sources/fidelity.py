@@ -1,0 +1,39 @@
+"""How far a history can tell what the live job decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from spark_jobs.definition import Pipeline
+
+Level = Literal["log_order", "approximate", "complete_only"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """The level, and why it is no better.
+
+    `log_order`: partition, offset and the broker's append time. `approximate`: the sender's time instead, so that
+    only the order within a partition is sure. `complete_only`: no order, faithful results are refused.
+    """
+
+    level: Level
+    reasons: tuple[str, ...]
+
+
+def fidelity(pipeline: Pipeline) -> Fidelity:
+    """The fidelity that the columns under `history.position` allow."""
+    position = pipeline.history.position
+    missing = [name for name in ("partition", "offset", "arrival") if getattr(position, name) is None]
+    if missing:
+        return Fidelity(
+            "complete_only", tuple(f"the history has no {name} (history.position.{name})" for name in missing)
+        )
+    reasons = []
+    if position.going_back == "running_maximum":
+        reasons.append("an arrival that goes back counts as the latest arrival before it (going_back: running_maximum)")
+    if position.arrival_kind == "producer_time":
+        reasons.insert(0, "the arrival is the sender's time, not the broker's (arrival_kind: producer_time)")
+        return Fidelity("approximate", tuple(reasons))
+    return Fidelity("log_order", tuple(reasons))

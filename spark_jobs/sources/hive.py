@@ -1,0 +1,75 @@
+"""A Hive table or view as a history, through the session's metastore."""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.definition.history import HiveHistory
+from spark_jobs.errors import SourceError
+from spark_jobs.session import check_metastore
+from spark_jobs.sources.failures import reading, short
+
+_URIS = "spark.hadoop.hive.metastore.uris"
+
+
+def read_table(spark: SparkSession, history: HiveHistory) -> DataFrame:
+    """The table as it is now, lazily: filters on its partition columns prune what is read.
+
+    Raises SourceError for an unreachable metastore, another one than the session's, and a missing table.
+    """
+    uri = _metastore(spark, history)
+    if uri:
+        check_metastore(uri)
+    try:
+        with reading(uri or history.table):
+            # Another application may have added partitions or files since this session last looked.
+            spark.catalog.refreshTable(history.table)
+            return spark.table(history.table)
+    except (AnalysisException, Py4JJavaError, PySparkException) as error:
+        raise _missing(spark, history, error, uri) from error
+
+
+def table_partitions(spark: SparkSession, history: HiveHistory) -> tuple[str, ...]:
+    """The table's partition columns; none for a view."""
+    with reading(history.table):
+        return tuple(column.name for column in spark.catalog.listColumns(history.table) if column.isPartition)
+
+
+def _metastore(spark: SparkSession, history: HiveHistory) -> str | None:
+    own = spark.sparkContext.getConf().get(_URIS)
+    if history.metastore and own != history.metastore:
+        uses = f"the metastore {own}" if own else "no Hive metastore"
+        raise SourceError(
+            f"this Spark session uses {uses}, not {history.metastore}",
+            history.table,
+            "Start it with the pipeline's own metastore: set REWINDOW_METASTORE to it, or leave `metastore` out.",
+        )
+    return own
+
+
+def _missing(spark: SparkSession, history: HiveHistory, error: Exception, uri: str | None) -> SourceError:
+    condition = getattr(error, "getCondition", lambda: "")() or ""
+    where = uri or "no metastore is set"
+    mend = "" if uri else " Set `metastore` in the pipeline's history, or REWINDOW_METASTORE."
+    if "TABLE_OR_VIEW_NOT_FOUND" in condition:
+        database, _, name = history.table.rpartition(".")
+        return SourceError(f"there is no table `{history.table}`", where, _tables(spark, database, name) + mend)
+    if "SCHEMA_NOT_FOUND" in condition or "NoSuchNamespace" in str(error):
+        return SourceError(f"there is no database of table `{history.table}`", where, "Correct history.table." + mend)
+    return SourceError(f"the table cannot be read: {short(str(error))}", history.table, "Correct history.table." + mend)
+
+
+def _tables(spark: SparkSession, database: str, name: str) -> str:
+    from spark_jobs.definition.fields import nearest
+
+    try:
+        known = sorted(table.name for table in spark.catalog.listTables(database or None))
+    except (PySparkException, Py4JJavaError):
+        return "Correct history.table."
+    near = nearest(name, known)
+    if near:
+        return f"Did you mean `{database + '.' if database else ''}{near}`?"
+    shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    return f"Correct history.table; the database has {shown or 'no tables'}."

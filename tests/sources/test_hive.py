@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.errors import SourceError
+from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns, reachable
+from tests.processes import run_python
+from tests.sources.conftest import BASE, MakePipeline, position
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def database(spark, tmp_path: Path) -> Iterator[str]:
+    """An empty database of the real metastore."""
+    name = f"sources_{next(_NUMBERS)}"
+    spark.sql(f"CREATE DATABASE {name} LOCATION '{tmp_path / 'warehouse'}'")
+    yield name
+    spark.sql(f"DROP DATABASE {name} CASCADE")
+
+
+@pytest.fixture
+def table(spark, database: str) -> str:
+    """A Hive table, partitioned by day, with one record on each of two days."""
+    name = f"{database}.flights"
+    spark.sql(
+        f"CREATE TABLE {name} (`partition` INT, `offset` BIGINT, arrival TIMESTAMP, carrier STRING, t BIGINT) "
+        "PARTITIONED BY (day STRING) STORED AS PARQUET"
+    )
+    for day in (1, 2):
+        insert(spark, name, day)
+    return name
+
+
+def insert(spark, table: str, day: int) -> None:
+    spark.sql(
+        f"INSERT INTO {table} PARTITION (day = '2013-01-0{day}') "
+        f"VALUES (0, {day}, timestamp_millis({BASE + day}), 'AA', {BASE + day})"
+    )
+
+
+def of_table(pipeline: MakePipeline, table: str, **sections):
+    history = {"kind": "hive", "table": table, "position": position(), **sections.pop("history", {})}
+    made = pipeline(
+        value={"format": "columns"}, keys={"carrier": "carrier"}, event_time={"expression": "t", "unit": "ms"}, **sections
+    )
+    content = made.model_dump(by_alias=True)
+    return type(made).model_validate({**content, "history": history})
+
+
+def offsets(spark, definition) -> list[int]:
+    frame = good(canonical(open_history(spark, definition).frame, definition))
+    return sorted(row.rw_offset for row in frame.collect())
+
+
+def test_a_hive_table_is_a_history_and_its_partition_columns_are_fields(
+    spark, table: str, pipeline: MakePipeline
+) -> None:
+    definition = of_table(pipeline, table, filter={"before_watermark": "day >= '2013-01-02'"})
+    opened = open_history(spark, definition)
+    assert (opened.pinned, opened.description) == ((), f"Hive table {table}")
+    assert partition_columns(spark, definition) == ("day",)
+    assert offsets(spark, definition) == [2]
+    assert inspect_history(spark, definition, opened).records == 1
+    plan = canonical(opened.frame, definition)._jdf.queryExecution().executedPlan().toString()
+    assert "PartitionFilters: [isnotnull(day" in plan
+
+
+def test_partitions_are_pruned_also_where_values_are_decoded(
+    spark, database: str, pipeline: MakePipeline
+) -> None:
+    name = f"{database}.raw"
+    spark.sql(f"CREATE TABLE {name} (`partition` INT, `offset` BIGINT, arrival TIMESTAMP, value STRING) "
+              "PARTITIONED BY (day INT) STORED AS ORC")  # fmt: skip
+    for day in (1, 2):
+        values = f"(0, {2 * day}, timestamp_millis({BASE}), '{{\"t\": {BASE}}}'), (0, {2 * day + 1}, timestamp_millis({BASE}), '{{')"
+        spark.sql(f"INSERT INTO {name} PARTITION (day = {day}) VALUES {values}")
+    definition = of_table(pipeline, name, filter={"before_watermark": "day = 2 AND t > 0"}).model_copy(
+        update={
+            "value": pipeline(value={"format": "json", "column": "value", "schema": "t BIGINT"}).value,
+            "keys": {"day": "day"},
+        }
+    )
+    frame = canonical(open_history(spark, definition).frame, definition)
+    assert sorted((row.rw_offset, row.rw_reason) for row in frame.collect()) == [(4, None), (5, "not valid JSON")]
+    assert "PartitionFilters: [isnotnull(day" in frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_partitions_added_later_by_another_application_are_seen(
+    spark, table: str, pipeline: MakePipeline, hive_metastore, tmp_path: Path
+) -> None:
+    definition = of_table(pipeline, table)
+    assert offsets(spark, definition) == [1, 2]
+    other = run_python(
+        """
+        import sys
+        from pathlib import Path
+        from spark_jobs.session import spark_session
+        uri, home, table, base = sys.argv[1:]
+        spark = spark_session("other", home=Path(home), metastore=uri, master="local[1]")
+        spark.sql(f"INSERT INTO {table} PARTITION (day = '2013-01-03') "
+                  f"VALUES (0, 3, timestamp_millis({base}), 'AA', {base})")
+        spark.sql(f"INSERT INTO {table} PARTITION (day = '2013-01-02') "
+                  f"VALUES (0, 4, timestamp_millis({base}), 'AA', {base})")
+        spark.stop()
+        """,
+        hive_metastore.uri, str(tmp_path / "other"), table, str(BASE + 9),
+    )  # fmt: skip
+    assert other.returncode == 0, other.stderr
+    assert offsets(spark, definition) == [1, 2, 3, 4]
+
+
+def test_a_view_is_a_history_too(spark, table: str, pipeline: MakePipeline) -> None:
+    view = table + "_view"
+    spark.sql(f"CREATE VIEW {view} AS SELECT *, upper(carrier) AS airline FROM {table} WHERE day > '2013-01-01'")
+    definition = of_table(pipeline, view).model_copy(update={"keys": {"airline": "airline"}})
+    assert partition_columns(spark, definition) == ()
+    assert offsets(spark, definition) == [2]
+    insert(spark, table, 3)
+    assert offsets(spark, definition) == [2, 3]
+
+
+def refusal(spark, definition) -> str:
+    with pytest.raises(SourceError) as refused:
+        reachable(spark, definition)
+    assert refused.value.exit_code == 4
+    return str(refused.value)
+
+
+def test_a_missing_table_is_refused_with_the_one_that_was_meant(
+    spark, table: str, database: str, pipeline: MakePipeline, hive_metastore
+) -> None:
+    assert refusal(spark, of_table(pipeline, f"{database}.flihgts")) == (
+        f"there is no table `{database}.flihgts` ({hive_metastore.uri}). Did you mean `{database}.flights`?"
+    )
+    assert refusal(spark, of_table(pipeline, f"{database}.zzz")) == (
+        f"there is no table `{database}.zzz` ({hive_metastore.uri}). "
+        "Correct history.table; the database has flights."
+    )
+
+
+def test_a_missing_database_is_refused(spark, pipeline: MakePipeline, hive_metastore) -> None:
+    said = refusal(spark, of_table(pipeline, "nowhere.flights"))
+    assert said.startswith("there is no") and "`nowhere.flights`" in said and hive_metastore.uri in said
+
+
+def test_a_missing_column_is_refused_with_the_known_ones(spark, table: str, pipeline: MakePipeline) -> None:
+    definition = of_table(pipeline, table, history={"position": position(offset="ofset")})
+    assert refusal(spark, definition) == (
+        "there is no column `ofset` (p, history.position.offset). Did you mean `offset`? "
+        "known columns: partition, offset, arrival, carrier, t, day"
+    )
+
+
+def test_another_metastore_than_the_sessions_is_refused(
+    spark, table: str, pipeline: MakePipeline, hive_metastore
+) -> None:
+    assert reachable(spark, of_table(pipeline, table, history={"metastore": hive_metastore.uri})) is None
+    said = refusal(spark, of_table(pipeline, table, history={"metastore": "thrift://elsewhere:9083"}))
+    assert said.startswith(f"this Spark session uses the metastore {hive_metastore.uri}, not thrift://elsewhere:9083")
+
+
+def test_files_that_vanish_below_a_table_are_told(
+    spark, table: str, pipeline: MakePipeline, tmp_path: Path
+) -> None:
+    definition = of_table(pipeline, table)
+    opened = open_history(spark, definition)
+    for file in (tmp_path / "warehouse").rglob("part-*"):
+        file.write_bytes(b"PAR1")
+    with pytest.raises(SourceError) as refused:
+        inspect_history(spark, definition, opened)
+    assert str(tmp_path) in refused.value.where and "\n" not in str(refused.value)
+
+
+def test_a_metastore_that_went_away_is_unreachable(tmp_path: Path) -> None:
+    done = run_python(
+        """
+        import sys
+        from pathlib import Path
+        from spark_jobs.errors import SourceError
+        from spark_jobs.services.hive_metastore import HiveMetastore
+        from spark_jobs.session import spark_session
+        from spark_jobs.sources import open_history
+        from tests.sources.test_hive import of_table
+        from tests.sources.conftest import make_pipeline
+        folder = Path(sys.argv[1])
+        with HiveMetastore(folder / "metastore") as service:
+            spark = spark_session("t", home=folder / "home", metastore=service.uri, master="local[1]")
+            spark.sql("SHOW DATABASES").collect()
+        try:
+            open_history(spark, of_table(make_pipeline, "default.flights"))
+        except SourceError as error:
+            print(error)
+        """,
+        str(tmp_path),
+    )
+    assert done.stdout.startswith("no Hive metastore answers: Connection refused (thrift://127.0.0.1:"), done.stderr

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.errors import SourceError
+from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns, quarantined
+from tests.sources.conftest import BASE, MakePipeline, position
+
+SCHEMA = "partition INT, offset BIGINT, arrival BIGINT, carrier STRING, t BIGINT"
+
+
+def of_lines(pipeline: MakePipeline, path: Path, text_format: str, *, schema: str | None = SCHEMA, **options):
+    return pipeline(
+        path,
+        history={"format": text_format, "options": options, "position": position(arrival_unit="ms")},
+        value={"format": "columns", **({"schema": schema} if schema else {})},
+        keys={"carrier": "carrier"},
+        event_time={"expression": "t", "unit": "ms"},
+    )
+
+
+def line(offset: int, **fields) -> str:
+    return json.dumps({"partition": 0, "offset": offset, "arrival": BASE + offset, "carrier": "AA", "t": BASE, **fields})
+
+
+def split(spark, definition) -> tuple[list[int], dict[str, str]]:
+    """The good offsets, and the reason of each raw line."""
+    frame = canonical(open_history(spark, definition).frame, definition)
+    bad = {row.raw: row.reason for row in quarantined(frame).collect()}
+    return sorted(row.rw_offset for row in good(frame).collect()), bad
+
+
+def test_malformed_json_lines_are_kept_with_their_text(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    bad = {"{": "not valid JSON", line(7, t="soon"): "wrong type for field t", "[1]": "not a JSON object",
+           line(8, offset=None): "no position"}  # fmt: skip
+    (tmp_path / "a.json").write_text("\n".join([line(0), *bad, "", "  ", line(1)]) + "\n")
+    definition = of_lines(pipeline, tmp_path, "json")
+    assert split(spark, definition) == ([0, 1], bad)
+    found = inspect_history(spark, definition, open_history(spark, definition))
+    assert (found.records, found.quarantined) == (6, 4)
+
+
+def test_a_malformed_line_survives_the_filter_and_the_missing_event_time(
+    spark, tmp_path: Path, pipeline: MakePipeline
+) -> None:
+    (tmp_path / "a.json").write_text("\n".join(["{", line(0, t=None), line(1), line(2, carrier="BB")]))
+    definition = of_lines(pipeline, tmp_path, "json").model_copy(
+        update=dict(
+            filter=pipeline(filter={"before_watermark": "carrier = 'AA' AND offset >= 0"}).filter,
+            event_time=pipeline(event_time={"expression": "t", "unit": "ms", "missing": "drop"}).event_time,
+        )
+    )
+    assert split(spark, definition) == ([1], {"{": "not valid JSON"})
+
+
+def test_a_json_schema_is_inferred_where_none_is_given(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    (tmp_path / "a.json").write_text("\n".join([line(0), "{", line(1, gate="7")]))
+    definition = of_lines(pipeline, tmp_path, "json", schema=None)
+    opened = open_history(spark, definition)
+    assert "gate" in opened.frame.columns and "_corrupt_record" not in opened.frame.columns
+    assert split(spark, definition) == ([0, 1], {"{": "not valid JSON"})
+
+
+def test_json_text_in_json_lines_is_decoded_too(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    inner = json.dumps({"t": BASE})
+    lines = ["{", line(0, value=inner), line(1, value="{"), line(2, value=None)]
+    (tmp_path / "a.json").write_text("\n".join(lines))
+    definition = of_lines(pipeline, tmp_path, "json", schema=None)
+    value = pipeline(value={"format": "json", "column": "value", "schema": "t BIGINT"}).value
+    assert split(spark, definition.model_copy(update={"value": value})) == (
+        [0],
+        {"{": "not valid JSON", lines[2]: "not valid JSON", lines[3]: "no value"},
+    )
+
+
+HEADER = "partition,offset,arrival,carrier,t"
+
+
+def test_malformed_csv_lines_are_kept_with_their_text(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    bad = {"0,1,1": "not valid CSV: 5 columns are expected", "0,2,2,AA,soon": "wrong type for field t",
+           "0,3,3,AA,0,9": "not valid CSV: 5 columns are expected", "0,,3,AA,0": "no position"}  # fmt: skip
+    for name in ("a.csv", "b.csv"):
+        good_line = f"0,{ord(name[0])},5,\"A,A\",{BASE}"
+        (tmp_path / name).write_text("\n".join([HEADER, good_line, *(bad if name == "a.csv" else [])]))
+    assert split(spark, of_lines(pipeline, tmp_path, "csv", header=True)) == ([97, 98], bad)
+
+
+def test_csv_columns_go_by_the_header_and_unnamed_ones_are_left_out(
+    spark, tmp_path: Path, pipeline: MakePipeline
+) -> None:
+    (tmp_path / "a.csv").write_text(f"\ufefft;gate;Carrier;arrival;offset;partition\n{BASE};7;AA;1;4;2\n")
+    frame = open_history(spark, of_lines(pipeline, tmp_path, "csv", header=True, sep=";")).frame
+    assert frame.columns == ["rw_raw", "rw_reason", "partition", "offset", "arrival", "carrier", "t"]
+    assert frame.first()[2:] == (2, 4, 1, "AA", BASE)
+
+
+def test_csv_without_header_goes_by_the_order_of_the_schema(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write(f"# a comment\n0,4,1,AA,{BASE}\n")
+    assert split(spark, of_lines(pipeline, tmp_path, "csv", comment="#")) == ([4], {})
+
+
+def test_csv_without_a_schema_is_text(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    (tmp_path / "a.csv").write_text(f"{HEADER}\n0,4,1,AA,{BASE}\nx,5,1,AA,{BASE}\n")
+    assert split(spark, of_lines(pipeline, tmp_path, "csv", schema=None, header=True)) == (
+        [4],
+        {f"x,5,1,AA,{BASE}": "no position"},
+    )
+
+
+def test_different_headers_are_refused_by_both_names(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    (tmp_path / "a.csv").write_text(HEADER + "\n")
+    (tmp_path / "b.csv").write_text("offset,partition,arrival,carrier,t\n")
+    with pytest.raises(SourceError) as refused:
+        open_history(spark, of_lines(pipeline, tmp_path, "csv", header=True))
+    assert refused.value.where == f"{tmp_path}/a.csv and {tmp_path}/b.csv"
+    assert refused.value.what.startswith(f"the files have different headers: `{HEADER}` and `offset,")
+
+
+def test_a_column_that_the_header_lacks_is_refused(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    (tmp_path / "a.csv").write_text("partition,offset\n")
+    with pytest.raises(SourceError, match=r"the header has no column `arrival` .*the header has partition, offset\."):
+        open_history(spark, of_lines(pipeline, tmp_path, "csv", header=True))
+
+
+def test_folders_named_by_a_value_are_columns_of_lines_too(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        (tmp_path / f"day={day}" / "a.json").write_text(line(day) + "\n")
+    definition = of_lines(pipeline, tmp_path, "json").model_copy(update={"keys": {"day": "day"}})
+    assert partition_columns(spark, definition) == ("day",)
+    frame = good(canonical(open_history(spark, definition).frame, definition))
+    assert sorted((row.day, row.rw_offset) for row in frame.collect()) == [(1, 1), (2, 2)]
+
+
+def test_records_over_several_lines_are_refused(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    (tmp_path / "a.json").write_text("{\n}")
+    with pytest.raises(SourceError, match="records over several lines cannot be read"):
+        open_history(spark, of_lines(pipeline, tmp_path, "json", multiLine=True))
+
+
+def test_damaged_compressed_files_are_named(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    content = gzip.compress("\n".join(line(offset) for offset in range(1000)).encode())
+    (tmp_path / "a.json.gz").write_bytes(content[: len(content) // 2])
+    definition = of_lines(pipeline, tmp_path, "json")
+    with pytest.raises(SourceError) as refused:
+        inspect_history(spark, definition, open_history(spark, definition))
+    assert refused.value.where == f"{tmp_path}/a.json.gz"
+    assert refused.value.what.startswith("the file is truncated or damaged")
