@@ -44,7 +44,9 @@ AsOfOption = Annotated[
     typer.Option(help="Cut the history here: end offsets (exclusive) by partition, as 0=120,1=95. Default: all."),
 ]
 ModeOption = Annotated[str, typer.Option(help="faithful, complete or both (one aggregation).")]
-ChunksOption = Annotated[int | None, typer.Option(min=1, help="Slices of the range to work through. Never changes a result.")]
+ChunksOption = Annotated[
+    int | None, typer.Option(min=1, help="Slices of the range to work through. Never changes a result.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
@@ -62,7 +64,7 @@ def main() -> None:
     except KeyboardInterrupt:
         errors.print("interrupted: nothing was published")
         raise SystemExit(130) from None
-    except Exception as problem:  # noqa: BLE001 - the last resort for a person at a terminal
+    except Exception as problem:
         if debug:
             raise
         told = _known_failure(problem)
@@ -203,7 +205,9 @@ def print_plan(made) -> None:
         table.add_row("window ends", f"at most {made.window_ends:,}, times the keys")
     table.add_row("records", f"{made.records:,} ({made.quarantined:,} to quarantine)")
     table.add_row("watermark", made.watermark)
-    table.add_row("fidelity", f"{made.fidelity}" + (f": {'; '.join(made.fidelity_reasons)}" if made.fidelity_reasons else ""))
+    table.add_row(
+        "fidelity", f"{made.fidelity}" + (f": {'; '.join(made.fidelity_reasons)}" if made.fidelity_reasons else "")
+    )
     table.add_row("timer runs to", format_instant(made.processing_time_end))
     table.add_row("definition", made.definition_hash[:12])
     console.print(table)
@@ -276,18 +280,27 @@ def print_result(result) -> None:
     """What happened, for people, and where to look."""
     table = Table(title=f"Run {result.run_id}", show_header=False, title_justify="left")
     table.add_row("records read", f"{result.records_read:,} ({result.records_quarantined:,} in quarantine)")
-    table.add_row("windows", f"{result.windows:,} ({result.windows_open:,} still open, {result.windows_all_late:,} only late records)")
+    table.add_row(
+        "windows",
+        f"{result.windows:,} ({result.windows_open:,} still open, {result.windows_all_late:,} only late records)",
+    )
     table.add_row("on time", f"{result.pairs_on_time:,} (record, window) pairs")
     table.add_row("late, counted", f"{result.pairs_late:,} pairs within the allowed lateness")
     table.add_row("late, dropped", f"{result.pairs_dropped:,} pairs; {result.records_late:,} late records")
-    table.add_row("tables", f"{result.tables.windows}\n{result.tables.late}\n{result.tables.quarantine}\n{result.tables.runs}")
+    table.add_row(
+        "tables", f"{result.tables.windows}\n{result.tables.late}\n{result.tables.quarantine}\n{result.tables.runs}"
+    )
     if result.watermark_note:
         table.add_row("watermark", result.watermark_note)
     if result.continued_from:
         table.add_row("timeline", f"continues that of run {result.continued_from}")
     table.add_row("seconds", ", ".join(f"{k} {v:.1f}" for k, v in result.timings.items()))
     console.print(table)
-    console.print(f'Query it: rewindow sql "SELECT * FROM {result.tables.windows} ORDER BY window_start LIMIT 10"', highlight=False, soft_wrap=True)
+    console.print(
+        f'Query it: rewindow sql "SELECT * FROM {result.tables.windows} ORDER BY window_start LIMIT 10"',
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 @app.command()
@@ -303,7 +316,9 @@ def sql(
     try:
         rows = spark.sql(query).limit(limit).collect()
     except (AnalysisException, ParseException) as problem:
-        raise DefinitionError(str(problem).split("\n")[0], "the query", "Tables are named rewindow.<namespace>.<table>.") from None
+        raise DefinitionError(
+            str(problem).split("\n")[0], "the query", "Tables are named rewindow.<namespace>.<table>."
+        ) from None
     if as_json:
         for row in rows:
             print(json.dumps(row.asDict(recursive=True), default=str))
@@ -318,7 +333,9 @@ def sql(
 
 @app.command()
 def conformance(
-    folder: Annotated[Path, typer.Argument(exists=True, help="A folder of case files (flink-oracle-case/1), or one file.")],
+    folder: Annotated[
+        Path, typer.Argument(exists=True, help="A folder of case files (flink-oracle-case/1), or one file.")
+    ],
     engine: Annotated[str, typer.Option(help="sequential or spark.")] = "sequential",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for passing cases too.")] = False,
 ) -> None:

@@ -77,7 +77,11 @@ def run_demo(console: Console, errors: Console) -> None:
             spark.read.parquet(str(SAMPLE / "late_hourly.parquet")).select("partition", "offset"),
         )
     for name, seen in (("windows", windows), ("late records", late)):
-        verdict = "[green]identical[/]" if seen.equal else f"[red]{seen.only_ours} only ours, {seen.only_flinks} only Flink's[/]"
+        verdict = (
+            "[green]identical[/]"
+            if seen.equal
+            else f"[red]{seen.only_ours} only ours, {seen.only_flinks} only Flink's[/]"
+        )
         console.print(f"{name}: {seen.ours:,} of ours, {seen.flinks:,} of Flink's: {verdict}")
     differ = spark.table(result.tables.windows).where("flights__complete <> coalesce(flights, 0)").count()
     console.print(

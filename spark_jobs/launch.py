@@ -53,7 +53,9 @@ def jvm_settings() -> dict[str, str]:
     logging = (Path(__file__).parent / "log4j2.properties").as_uri()
     return {
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={logging}",
+        "spark.driver.extraJavaOptions": " ".join(
+            ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={logging}", os.environ.get("REWINDOW_JAVA_OPTIONS", "")]
+        ).strip(),
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.ivy": str(ivy_folder()),
     }

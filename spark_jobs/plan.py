@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -91,7 +92,9 @@ def plan_from_json(text: str) -> Plan:
             }
         )
     except (ValueError, KeyError, TypeError) as problem:
-        raise DefinitionError(f"not a plan: {problem}", mend="Make one with `rewindow plan PIPELINE --json`.") from problem
+        raise DefinitionError(
+            f"not a plan: {problem}", mend="Make one with `rewindow plan PIPELINE --json`."
+        ) from problem
 
 
 def make_plan(
@@ -164,7 +167,9 @@ def make_plan(
         window_ends=None if isinstance(windows, SessionWindows) else _grid_points(windows, work),
         fidelity=told.level,
         fidelity_reasons=told.reasons,
-        watermark="timeline by inversion, set by set" if invertible else "timeline simulated in one task, in position order",
+        watermark="timeline by inversion, set by set"
+        if invertible
+        else "timeline simulated in one task, in position order",
         warnings=_warnings(pipeline, windows, seen),
     )
 
@@ -217,7 +222,7 @@ def _chunks(windows: WindowAssigner, work: Span, asked: int | None) -> tuple[Spa
     cuts = [int(grid.ends(first + i * points // count, 1)[0]) for i in range(1, count)]
     cuts = sorted({c for c in cuts if work.start < c < work.end})
     edges = [work.start, *cuts, work.end]
-    return tuple(Span(a, b) for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(Span(a, b) for a, b in itertools.pairwise(edges))
 
 
 def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:

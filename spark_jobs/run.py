@@ -95,9 +95,10 @@ def execute(
     create_tables(spark, tables)
     carried = carried_state(spark, tables, plan, spec, history.records)
     result.continued_from = carried.run_id if carried else None
-    with Replay(
-        history, spec, state=carried and carried.state, timeline_records=carried and carried.records
-    ) as replay, progress:
+    with (
+        Replay(history, spec, state=carried and carried.state, timeline_records=carried and carried.records) as replay,
+        progress,
+    ):
         faithful = spec.mode is not Mode.COMPLETE
         if faithful:
             with progress.stage("timeline", plan.watermark), result.timed("timeline", clock):
@@ -146,7 +147,9 @@ class Carried:
     records: DataFrame
 
 
-def carried_state(spark: SparkSession, tables: Tables, plan: Plan, spec: ReplaySpec, records: DataFrame) -> Carried | None:
+def carried_state(
+    spark: SparkSession, tables: Tables, plan: Plan, spec: ReplaySpec, records: DataFrame
+) -> Carried | None:
     """The nearest earlier state from which the timeline of this range can go on; None: read from the start.
 
     It must be of the same definition and of an earlier as-of vector, and its watermark must not have
@@ -178,9 +181,7 @@ def carried_state(spark: SparkSession, tables: Tables, plan: Plan, spec: ReplayS
 
 
 def _range_condition(span: Span, column: str = "window_start") -> str:
-    return (
-        f"{column} >= TIMESTAMP '{format_instant(span.start)}' AND {column} < TIMESTAMP '{format_instant(span.end)}'"
-    )
+    return f"{column} >= TIMESTAMP '{format_instant(span.start)}' AND {column} < TIMESTAMP '{format_instant(span.end)}'"
 
 
 def published_windows(windows: DataFrame, run_id: str) -> DataFrame:
@@ -188,7 +189,9 @@ def published_windows(windows: DataFrame, run_id: str) -> DataFrame:
     fired = [c for c in FIRED_COLUMNS if c in windows.columns]
     rest = [c for c in windows.columns if c not in (START, END, *fired)]
     closed_at = (
-        F.when(F.col(FIRED_COLUMNS[0]) < F.lit(NEVER), F.timestamp_millis(FIRED_COLUMNS[0])) if fired else F.lit(None).cast("timestamp")
+        F.when(F.col(FIRED_COLUMNS[0]) < F.lit(NEVER), F.timestamp_millis(FIRED_COLUMNS[0]))
+        if fired
+        else F.lit(None).cast("timestamp")
     )
     return windows.select(
         F.lit(run_id).alias("run_id"),
@@ -208,9 +211,7 @@ def _stage_windows(
         with progress.stage("windows", label), result.timed("windows", clock):
             rows = published_windows(replay.windows(chunk), result.run_id)
             if staging is None:
-                staging = Staging(
-                    spark, result.tables.windows, rows.schema, result.run_id, _range_condition(plan.span)
-                )
+                staging = Staging(spark, result.tables.windows, rows.schema, result.run_id, _range_condition(plan.span))
             staging.append(rows)
     if staging is None:
         raise CatalogError("the plan has no chunk", plan.pipeline, "Plan again.")
@@ -272,7 +273,12 @@ def _published_late(late: DataFrame, run_id: str) -> DataFrame:
 
 
 def _stage_quarantine(
-    spark: SparkSession, records: DataFrame, plan: Plan, result: RunResult, progress: Progress, clock: Callable[[], float]
+    spark: SparkSession,
+    records: DataFrame,
+    plan: Plan,
+    result: RunResult,
+    progress: Progress,
+    clock: Callable[[], float],
 ) -> Staging:
     with progress.stage("quarantine", f"{plan.quarantined} records"), result.timed("quarantine", clock):
         rows = quarantined(records).select(F.lit(result.run_id).alias("run_id"), "*")
@@ -301,7 +307,13 @@ def _instant(milliseconds: int) -> datetime:
 
 
 def _run_row(
-    spark: SparkSession, pipeline: Pipeline, plan: Plan, result: RunResult, panes: Panes, started: datetime, finished: datetime
+    spark: SparkSession,
+    pipeline: Pipeline,
+    plan: Plan,
+    result: RunResult,
+    panes: Panes,
+    started: datetime,
+    finished: datetime,
 ) -> DataFrame:
     row = (
         result.run_id, pipeline.name, "published", plan.definition_hash, pipeline.to_canonical_json(),

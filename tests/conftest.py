@@ -29,6 +29,8 @@ def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("REWINDOW_HOME", str(home))
         patch.setenv("REWINDOW_DRIVER_MEMORY", "1g")
+        # Many short jobs: the optimizing compiler would cost more than it gains.
+        patch.setenv("REWINDOW_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
         yield home
 
 

@@ -94,13 +94,21 @@ class Case:
             case "session":
                 return SessionWindows(window["gap_ms"])
             case other:
-                raise DefinitionError(f"unknown window kind {other!r}", where=str(self.path), mend="use tumbling, sliding, cumulative or session")
+                raise DefinitionError(
+                    f"unknown window kind {other!r}",
+                    where=str(self.path),
+                    mend="use tumbling, sliding, cumulative or session",
+                )
 
     def strategy(self, *, all_idle_emits_maximum: bool = True) -> WatermarkStrategy:
         """The job's watermark strategy, under the rules of Flink >= 2.2 or of an older version (rule 13)."""
         config, watermark = self.config, self.config["watermark"]
         if watermark["kind"] not in _KINDS:
-            raise DefinitionError(f"unknown watermark kind {watermark['kind']!r}", where=str(self.path), mend=f"use one of {', '.join(_KINDS)}")
+            raise DefinitionError(
+                f"unknown watermark kind {watermark['kind']!r}",
+                where=str(self.path),
+                mend=f"use one of {', '.join(_KINDS)}",
+            )
         partitions = tuple(range(config["partitions"]))
         rows = self.rows
         return WatermarkStrategy(
@@ -139,9 +147,15 @@ def load_case(path: Path) -> Case:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
-        raise DefinitionError(f"not a readable case file: {problem}", where=str(path), mend=f"give JSON files of the format {FORMAT}") from problem
+        raise DefinitionError(
+            f"not a readable case file: {problem}", where=str(path), mend=f"give JSON files of the format {FORMAT}"
+        ) from problem
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise DefinitionError(f"not a case of the format {FORMAT}", where=str(path), mend="see tests/golden/flink/README.md for the format")
+        raise DefinitionError(
+            f"not a case of the format {FORMAT}",
+            where=str(path),
+            mend="see tests/golden/flink/README.md for the format",
+        )
     return Case(path, document)
 
 
@@ -151,5 +165,9 @@ def load_cases(folder: Path) -> list[Path]:
         return [folder]
     paths = sorted(p for p in folder.rglob("*.json") if p.name != "index.json")
     if not paths:
-        raise DefinitionError("no case files found", where=str(folder), mend=f"name a folder that holds *.json files of the format {FORMAT}")
+        raise DefinitionError(
+            "no case files found",
+            where=str(folder),
+            mend=f"name a folder that holds *.json files of the format {FORMAT}",
+        )
     return paths

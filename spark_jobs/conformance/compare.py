@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, zip_longest
+from itertools import groupby, pairwise, zip_longest
 from typing import Any
 
 from spark_jobs.conformance.case import Case
@@ -97,7 +97,7 @@ def _firing_difference(
 
         return f"firing: expected {show(missing)}; got {show(extra)}"
     if "watermark" in step:
-        for previous, row in zip(got, got[1:], strict=False):
+        for previous, row in pairwise(got):
             same = all(previous[c] == row[c] for c in step) and previous["cause"] == row["cause"] == "W"
             if same and row["end"] < previous["end"]:
                 return f"firing order: window end {row['end']} after {previous['end']} in one watermark step"

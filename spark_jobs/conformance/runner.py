@@ -11,6 +11,14 @@ from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 
+TINY = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark settings for many tiny inputs: one task a stage, nothing planned twice, nothing compiled for a few rows."""
+
 
 def run_cases(folder: Path, engine: str, *, verbose: bool, say: Callable[[str], None]) -> tuple[int, int]:
     """(passed, failed) over all case files of a folder; a case with several Flink versions counts once.
@@ -32,9 +40,7 @@ def run_cases(folder: Path, engine: str, *, verbose: bool, say: Callable[[str], 
     return passed, failed
 
 
-def _try(
-    path: Path, run: Callable[[Case, WatermarkStrategy], Outcome], *, set_based: bool
-) -> tuple[str | None, str]:
+def _try(path: Path, run: Callable[[Case, WatermarkStrategy], Outcome], *, set_based: bool) -> tuple[str | None, str]:
     note = ""
     try:
         case = load_case(path)
@@ -46,7 +52,7 @@ def _try(
                 return f"Flink {version}: {difference}", note
     except DefinitionError as problem:
         return str(problem), note
-    except Exception as problem:  # noqa: BLE001 - one broken case must not hide the others
+    except Exception as problem:
         line = next((line for line in str(problem).splitlines() if line.strip()), "")
         return f"{type(problem).__name__}: {line[:300]}", note
     return None, note
@@ -58,5 +64,4 @@ def _spark_runner() -> Callable[[Case, WatermarkStrategy], Outcome]:
     from spark_jobs.conformance.spark import run_spark
     from spark_jobs.session import spark_session
 
-    small = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
-    return partial(run_spark, spark_session("rewindow conformance", conf=small))
+    return partial(run_spark, spark_session("rewindow conformance", conf=TINY))

@@ -30,14 +30,24 @@ def run_sequential(case: Case, strategy: WatermarkStrategy) -> Outcome:
     return Outcome(
         firings=[
             firing_row(
-                case, f.key, f.window.start, f.window.end, f.pane, watermark(f.watermark), at.records,
-                "E" if f.by_element else "W", at.clock if timed else None, sorted(f.elements),
+                case,
+                f.key,
+                f.window.start,
+                f.window.end,
+                f.pane,
+                watermark(f.watermark),
+                at.records,
+                "E" if f.by_element else "W",
+                at.clock if timed else None,
+                sorted(f.elements),
             )
             for at, f in result.firings
         ],
         late=[[i, case.rows[i][0], case.rows[i][1], watermark(w)] for i, w in result.late],
         error_at=None if result.failure is None else result.failure.at.records,
-        error=None if result.failure is None else {
+        error=None
+        if result.failure is None
+        else {
             "class": result.failure.java_class,
             "message": result.failure.message,
             "at": result.failure.at.records,

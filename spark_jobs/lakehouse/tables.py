@@ -70,7 +70,9 @@ def _guarded(what: str, where: str, action: Callable[[], T]) -> T:
     except (PySparkException, Py4JJavaError) as problem:
         text = str(problem)
         if re.search(r"No space left on device|Disk quota exceeded", text):
-            raise CatalogError(f"{what}: the disk is full", where, "Free space and run again; nothing was published.") from problem
+            raise CatalogError(
+                f"{what}: the disk is full", where, "Free space and run again; nothing was published."
+            ) from problem
         reason = next((line.strip() for line in text.splitlines() if line.strip()), type(problem).__name__)
         raise CatalogError(f"{what}: {reason[:300]}", where, "Check the catalog with `rewindow doctor`.") from problem
 

@@ -25,13 +25,16 @@ _ORDER_DEPENDENT = {
     "collect_list": "wrap it: sort_array(collect_list(x))",
     "collect_set": "wrap it: sort_array(collect_set(x))",
     "array_agg": "wrap it: sort_array(array_agg(x))",
-    "mode": "use max_by over counts, or mode() WITHIN GROUP (ORDER BY x)",
+    "mode": "say the order among ties: mode() WITHIN GROUP (ORDER BY x)",
     "listagg": "say the order: listagg(x, ',') WITHIN GROUP (ORDER BY x)",
     "string_agg": "say the order: string_agg(x, ',') WITHIN GROUP (ORDER BY x)",
     "percentile_approx": "use percentile(x, p), which is exact",
     "approx_percentile": "use percentile(x, p), which is exact",
     "histogram_numeric": "use percentile(x, array(...))",
 }
+_PARSED_AGGREGATES = {"First": "first", "Last": "last", "AnyValue": "any_value"}
+"""Functions that Spark's parser makes into expressions of their own, since they have a syntax of their own."""
+
 _BY_ORDERING = ("max_by", "min_by")
 _NOT_REPEATABLE = ("rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date",
                    "localtimestamp", "monotonically_increasing_id", "spark_partition_id", "input_file_name")  # fmt: skip
@@ -62,7 +65,7 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
         identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
         try:
             return session.catalog().lookupFunctionInfo(identifier).getGroup() == "agg_funcs"
-        except Exception:  # noqa: BLE001 - py4j wraps the analyzer's "no such function", reported by `check`
+        except Exception:
             return False
 
     def span(node: Any) -> tuple[int, int]:
@@ -75,6 +78,13 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
         if kind == "UnresolvedAttribute":
             return {node.name().lower()}
         name = ""
+        if kind in _PARSED_AGGREGATES:
+            start, stop = span(node)
+            references = set().union(*(visit(child, "") for child in children))
+            found.append(
+                _Call(_PARSED_AGGREGATES[kind], start, stop, True, False, None, parent, False, frozenset(references))
+            )
+            return references
         if kind == "UnresolvedFunction":
             name = ".".join(node.nameParts().apply(i) for i in range(node.nameParts().size())).lower()
         references = set().union(*(visit(child, name or parent) for child in children)) if children else set()
@@ -92,7 +102,7 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
 
     try:
         visit(session.sqlParser().parseExpression(text), "")
-    except Exception as problem:  # noqa: BLE001 - py4j wraps Spark's ParseException
+    except Exception as problem:
         if "ParseException" not in str(problem) and not isinstance(problem, ParseException):
             raise
         raise DefinitionError(f"not a Spark SQL expression: {text!r}", mend="check brackets and quotes") from problem

@@ -43,6 +43,17 @@ def latest_start(windows: WindowAssigner) -> Column:
             raise TypeError(f"{type(windows).__name__} are merged, not assigned")
 
 
+def latest_end(windows: WindowAssigner) -> Column:
+    """The end of the last window that the event time is in; windows close in the order of their ends."""
+    match windows:
+        case TumblingWindows(size) | SlidingWindows(size) | CumulativeWindows(size):
+            return latest_start(windows) + F.lit(size)
+        case CalendarDayWindows():
+            return day_start(windows, local_day_index(windows, F.col(EVENT_TIME)) + F.lit(1))
+        case _:
+            raise TypeError(f"{type(windows).__name__} are merged, not assigned")
+
+
 def longest(windows: WindowAssigner) -> int:
     """The most milliseconds that one of these windows covers."""
     match windows:

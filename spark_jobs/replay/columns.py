@@ -70,6 +70,11 @@ def record_position(records: DataFrame) -> PositionColumns:
     return PositionColumns(F.col(ARRIVAL), F.col(PARTITION).cast("long"), F.col(OFFSET))
 
 
+def identity_columns(records: DataFrame) -> list[str]:
+    """The columns that say which record this is, as far as the history has them."""
+    return [c for c in (PARTITION, OFFSET, ARRIVAL, SEQUENCE, EVENT_TIME) if c in records.columns]
+
+
 class Held:
     """Cached DataFrames of one replay, given back together."""
 

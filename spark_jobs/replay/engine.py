@@ -9,16 +9,15 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows
 from spark_jobs.replay.assign import END, START, Span, latest_start
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, Held, PositionColumns, record_position
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, Held, PositionColumns, identity_columns, record_position
 from spark_jobs.replay.grid import RegularGrid, end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, cell_grid, coarse_thresholds, replay_sessions
 from spark_jobs.replay.simulation import simulate
-from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.replay.windows import FIRED, late_records, replay_windows
 
@@ -159,18 +158,12 @@ class Replay:
             x = ts + F.lit(lateness)
         placed = self.timeline.exact(between.withColumn("rw_x", x), "rw_x", "x")
         closed = PositionColumns.named("x")
-        identity = [c for c in (PARTITION, OFFSET, ARRIVAL, "rw_sequence", EVENT_TIME) if c in records.columns]
         nothing = F.lit(None).cast("long")
         return placed.where(~record_position(placed).not_after(closed)).select(
-            *self.spec.keys, *identity, F.lit(0).cast("long").alias("windows_missed"),
+            *self.spec.keys, *identity_columns(records), F.lit(0).cast("long").alias("windows_missed"),
             F.lit(True).alias("side_output"), nothing.alias(START), nothing.alias(END),
             (F.col(ARRIVAL) - closed.arrival).alias("missed_by"),
         )  # fmt: skip
-
-    def require_order(self) -> None:
-        """Refuse the combination that Spark cannot compute for every pane."""
-        if self.spec.panes is Panes.ALL and self.spec.mode is Mode.COMPLETE:
-            raise HistoryError("complete values have one pane only", mend="use `panes: last` with mode complete")
 
 
 def _has_gaps(spec: ReplaySpec) -> bool:

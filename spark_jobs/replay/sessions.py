@@ -9,28 +9,35 @@ that is decided set by set. The others, few, go through the sequential operator 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.operator import MergeTooLateError, WindowOperator
-from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, saturating_add, wrapping_add
-from spark_jobs.eventtime.windows import Window
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.assign import END, START, Span
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, Held, PositionColumns, long_array, record_position
+from spark_jobs.replay.columns import (
+    ARRIVAL,
+    EVENT_TIME,
+    NEVER,
+    OFFSET,
+    PARTITION,
+    Held,
+    PositionColumns,
+    identity_columns,
+    long_array,
+    record_position,
+)
 from spark_jobs.replay.grid import RegularGrid
+from spark_jobs.replay.session_groups import GROUP, JUDGED, replay_groups
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
 
 _TS = "rw_ts"
 _END = "rw_end"
-_GROUP = "rw_group"
 _RANK = "rw_rank"
 
 
@@ -139,7 +146,7 @@ def replay_sessions(
         return SessionReplay(_chosen(clean, span), None, None, 0)
 
     group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
-    marked = dirty.withColumn(_GROUP, group)
+    marked = dirty.withColumn(GROUP, group)
     members_of = held.keep(_records_of(base, marked, spec))
     judged = held.keep(_operate(members_of, spec, finer, grid, flushes))
     failed = judged.where("kind = 'failure'").agg(F.min(F.struct("f_arrival", "f_major", "f_minor"))).collect()[0][0]
@@ -169,7 +176,9 @@ def _suspicion(
     position = record_position(base)
 
     def cell(time: Column) -> Column:
-        inside = F.least(F.greatest(time, F.lit(int(grid.ends(first, 1)[0]))), F.lit(int(grid.ends(first + count - 1, 1)[0])))
+        inside = F.least(
+            F.greatest(time, F.lit(int(grid.ends(first, 1)[0]))), F.lit(int(grid.ends(first + count - 1, 1)[0]))
+        )
         return grid.floor(inside)
 
     closed_before = cells.at(cell(F.col(_TS) - F.lit(1)), base)
@@ -195,13 +204,15 @@ def _clean_rows(sessions: DataFrame, spec: ReplaySpec, timeline: Timeline | None
         unknown = PositionColumns(*(F.lit(None).cast("long"),) * 3)
         return sessions.select(*columns, *unknown.aliased(FIRED))
     with_x = sessions.withColumn("rw_x", F.col(END) - F.lit(1))
-    return timeline.exact(with_x, "rw_x", FIRED).select(*columns, *(f"{FIRED}_{p}" for p in ("arrival", "major", "minor")))
+    return timeline.exact(with_x, "rw_x", FIRED).select(
+        *columns, *(f"{FIRED}_{p}" for p in ("arrival", "major", "minor"))
+    )
 
 
 def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec) -> DataFrame:
     sessions = marked.select(
         *(F.col(key).alias(f"rw_key_{i}") for i, key in enumerate(spec.keys)),
-        F.col(START).alias("rw_low"), F.col(END).alias("rw_high"), _GROUP,
+        F.col(START).alias("rw_low"), F.col(END).alias("rw_high"), GROUP,
     )  # fmt: skip
     same = [F.col(key).eqNullSafe(F.col(f"rw_key_{i}")) for i, key in enumerate(spec.keys)]
     inside = (F.col(_TS) >= F.col("rw_low")) & (F.col(_TS) < F.col("rw_high"))
@@ -209,9 +220,7 @@ def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec) -> DataFra
     return joined.drop("rw_low", "rw_high", *(f"rw_key_{i}" for i in range(len(spec.keys))))
 
 
-def _operate(
-    members: DataFrame, spec: ReplaySpec, finer: FinerTimeline, grid: RegularGrid, flushes: bool
-) -> DataFrame:
+def _operate(members: DataFrame, spec: ReplaySpec, finer: FinerTimeline, grid: RegularGrid, flushes: bool) -> DataFrame:
     """Run the sequential operator over each session that needs it."""
     lateness = spec.allowed_lateness
     x_end = F.col(_END) - F.lit(1)
@@ -220,7 +229,7 @@ def _operate(
     else:
         x_cleanup = x_end + F.lit(lateness)
     queried = members.select(
-        _GROUP, PARTITION, OFFSET, _TS, _END, *record_position(members).aliased("r"),
+        GROUP, PARTITION, OFFSET, _TS, _END, *record_position(members).aliased("r"),
         x_end.alias("rw_x_end"), x_cleanup.alias("rw_x_cleanup"),
     )  # fmt: skip
     asked = [grid.index(grid.floor(F.col(c))).alias("cell") for c in ("rw_x_end", "rw_x_cleanup")]
@@ -229,165 +238,46 @@ def _operate(
     cells = cells.unionByName(queried.where(usable).select(asked[1]))
     timeline = finer.exact_in(grid, cells, queried)
     looked_up = timeline.exact(timeline.exact(queried, "rw_x_end", "e"), "rw_x_cleanup", "c")
-    ordered = looked_up.repartition(F.col(_GROUP)).sortWithinPartitions(
-        _GROUP, "r_arrival", "r_major", "r_minor"
-    )
-    run = partial(_replay_groups, gap_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
+    ordered = looked_up.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, "r_arrival", "r_major", "r_minor")
+    run = partial(replay_groups, gap_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
     return ordered.select(
-        _GROUP, PARTITION, OFFSET, _TS, _END, "r_arrival", "r_major", "r_minor",
+        GROUP, PARTITION, OFFSET, _TS, _END, "r_arrival", "r_major", "r_minor",
         "e_arrival", "e_major", "e_minor", "c_arrival", "c_major", "c_minor",
-    ).mapInArrow(run, _JUDGED)  # fmt: skip
-
-
-_JUDGED = (
-    f"{_GROUP} STRING, kind STRING, partition INT, offset BIGINT, {START} BIGINT, {END} BIGINT, {PANE} INT, "
-    "late BOOLEAN, f_arrival BIGINT, f_major BIGINT, f_minor BIGINT"
-)
-_JUDGED_ARROW = pa.schema(
-    [(_GROUP, pa.string()), ("kind", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
-     (START, pa.int64()), (END, pa.int64()), (PANE, pa.int32()), ("late", pa.bool_()),
-     ("f_arrival", pa.int64()), ("f_major", pa.int64()), ("f_minor", pa.int64())]
-)  # fmt: skip
-
-
-class _OwnSession:
-    """Gives each record the session it brings along: `element` carries it, for gaps that differ by record."""
-
-    is_merging = True
-
-    def __init__(self) -> None:
-        self.window = Window(0, 0)
-
-    def assign(self, timestamp: int) -> Iterator[Window]:
-        yield self.window
-
-
-def _replay_groups(
-    batches: Iterator[pa.RecordBatch], *, gap_lateness: int, flush: bool, all_panes: bool
-) -> Iterator[pa.RecordBatch]:
-    """Groups come whole and in position order; yields rows of `_JUDGED`."""
-    group: str | None = None
-    rows: list[tuple] = []
-    out: list[tuple] = []
-    for batch in batches:
-        for row in zip(*(batch.column(i).to_pylist() for i in range(batch.num_columns)), strict=True):
-            if row[0] != group:
-                out += _replay_group(rows, gap_lateness, flush, all_panes)
-                group, rows = row[0], []
-            rows.append(row)
-        if len(out) > 65_536:
-            yield _judged_batch(out)
-            out = []
-    out += _replay_group(rows, gap_lateness, flush, all_panes)
-    yield _judged_batch(out)
-
-
-def _judged_batch(rows: list[tuple]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in _JUDGED_ARROW]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, f.type) for c, f in zip(columns, _JUDGED_ARROW, strict=True)], schema=_JUDGED_ARROW
-    )
-
-
-def _replay_group(rows: list[tuple], lateness: int, flush: bool, all_panes: bool) -> list[tuple]:
-    """One complete session through the window operator.
-
-    The watermark matters only where something of this session closes, so the operator is advanced to
-    those values, each at its close position: every comparison comes out as in the live job.
-    """
-    if not rows:
-        return []
-    group = rows[0][0]
-    closings: dict[int, tuple[int, int, int]] = {}
-    for _, _, _, _, end, _, _, _, ea, em, en, ca, cm, cn in rows:
-        closings[end - 1] = (ea, em, en)
-        x = saturating_add(end - 1, lateness)
-        if lateness == MAX_TIMESTAMP:
-            x = wrapping_add(end - 1, lateness)
-        closings[x] = (ca, cm, cn)
-    steps = sorted(((position, x) for x, position in closings.items() if position[0] != NEVER))
-    assigner = _OwnSession()
-    operator: WindowOperator[int] = WindowOperator(assigner, lateness)
-    out: list[tuple] = []
-    fired: dict[tuple[Window, int], tuple[tuple[int, ...], tuple[int, int, int]]] = {}
-    late_in: dict[Window, set[int]] = {}
-
-    def keep(firing, position: tuple[int, int, int]) -> None:
-        fired[firing.window, firing.pane] = (firing.elements, position)
-
-    step = 0
-    for i, (_, partition, offset, ts, end, *rest) in enumerate(rows):
-        here = (rest[0], rest[1], rest[2])
-        while step < len(steps) and steps[step][0] < here:
-            for firing in operator.advance_watermark(max(steps[step][1], operator.watermark)):
-                keep(firing, steps[step][0])
-            step += 1
-        assigner.window = Window(ts, end)
-        try:
-            firings, late = operator.process(None, ts, i)
-        except MergeTooLateError:
-            out.append((group, "failure", partition, offset, None, None, None, None, *here))
-            return out + _members(group, rows, fired, late_in, all_panes)
-        for firing in firings:
-            late_in.setdefault(firing.window, set()).add(i)
-            keep(firing, here)
-        if late:
-            out.append((group, "late", partition, offset, ts, end, None, None, rest[6], rest[7], rest[8]))
-    for position, x in steps[step:]:
-        for firing in operator.advance_watermark(max(x, operator.watermark)):
-            keep(firing, position)
-    if flush:
-        for firing in operator.advance_watermark(MAX_TIMESTAMP):
-            keep(firing, (NEVER, NEVER, NEVER))
-    return out + _members(group, rows, fired, late_in, all_panes)
-
-
-def _members(group: str, rows: list[tuple], fired: dict, late_in: dict, all_panes: bool) -> list[tuple]:
-    last = {}
-    for window, pane in fired:
-        last[window] = max(pane, last.get(window, 0))
-    out = []
-    for (window, pane), (elements, position) in fired.items():
-        if all_panes or pane == last[window]:
-            late = late_in.get(window, set())
-            out += [
-                (group, "member", rows[i][1], rows[i][2], window.start, window.end, pane, i in late, *position)
-                for i in elements
-            ]
-    return out
+    ).mapInArrow(run, JUDGED)  # fmt: skip
 
 
 def _faithful_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec) -> DataFrame:
     of_window = judged.where("kind = 'member'")
     renamed = of_window.select(*(F.col(c).alias(f"rw_m_{c}") for c in of_window.columns))
     same = (
-        (F.col(f"rw_m_{_GROUP}") == F.col(_GROUP))
+        (F.col(f"rw_m_{GROUP}") == F.col(GROUP))
         & (F.col("rw_m_partition") == F.col(PARTITION))
         & (F.col("rw_m_offset") == F.col(OFFSET))
     )
     joined = members.join(renamed, same)
     values = [F.expr(text).alias(name) for name, text in spec.aggregates.items()]
-    grouped = joined.groupBy(
-        _GROUP, *spec.keys, F.col(f"rw_m_{START}").alias(START), F.col(f"rw_m_{END}").alias(END), F.col(f"rw_m_{PANE}").alias(PANE)
+    return joined.groupBy(
+        GROUP, *spec.keys, F.col(f"rw_m_{START}").alias(START), F.col(f"rw_m_{END}").alias(END), F.col(f"rw_m_{PANE}").alias(PANE)
     ).agg(
         *values, F.count_if(~F.col("rw_m_late")).alias(ON_TIME), F.count_if("rw_m_late").alias(LATE),
         *(F.min(f"rw_m_f_{p}").alias(f"{FIRED}_{p}") for p in ("arrival", "major", "minor")),
     )  # fmt: skip
-    return grouped
 
 
 def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, spec: ReplaySpec) -> DataFrame:
     """Faithful sessions beside the complete one where they are the same window; the rest stand alone."""
-    lost = judged.where("kind = 'late'").groupBy(F.col(_GROUP).alias("rw_late_group")).agg(F.expr("count(*)").alias(DROPPED))
-    complete = marked.join(F.broadcast(lost), F.col(_GROUP) == F.col("rw_late_group"), "left").select(
-        F.col(_GROUP).alias("c_group"), *(F.col(k).alias(f"c_key_{i}") for i, k in enumerate(spec.keys)),
+    outcomes = judged.groupBy(F.col(GROUP).alias("rw_judged_group")).agg(
+        F.count_if(F.col("kind") == "late").alias("rw_lost"), F.count_if(F.col("kind") == "member").alias("rw_members")
+    )
+    complete = marked.join(outcomes, F.col(GROUP) == F.col("rw_judged_group"), "left").select(
+        F.col(GROUP).alias("c_group"), *(F.col(k).alias(f"c_key_{i}") for i, k in enumerate(spec.keys)),
         F.col(START).alias("c_start"), F.col(END).alias("c_end"),
-        *(complete_name(name) for name in spec.aggregates), F.col("rw_all"), F.coalesce(DROPPED, F.lit(0)).alias("c_dropped"),
+        *(complete_name(name) for name in spec.aggregates), F.col("rw_all"), F.coalesce("rw_lost", F.lit(0)).alias("c_dropped"), "rw_members",
     )  # fmt: skip
-    same = (F.col(_GROUP) == F.col("c_group")) & (F.col(START) == F.col("c_start")) & (F.col(END) == F.col("c_end"))
+    same = (F.col(GROUP) == F.col("c_group")) & (F.col(START) == F.col("c_start")) & (F.col(END) == F.col("c_end"))
     how = "full" if spec.mode is Mode.BOTH else "left"
     joined = faithful.join(complete, same, how)
-    emitted = F.col(_GROUP).isNotNull()
+    emitted = F.col(GROUP).isNotNull()
     zero = F.lit(0).cast("long")
     return joined.select(
         *(F.when(emitted, F.col(k)).otherwise(F.col(f"c_key_{i}")).alias(k) for i, k in enumerate(spec.keys)),
@@ -396,21 +286,24 @@ def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, sp
         *(F.col(complete_name(name)) for name in spec.aggregates if spec.mode is Mode.BOTH),
         F.coalesce(ON_TIME, zero).alias(ON_TIME), F.coalesce(LATE, zero).alias(LATE),
         F.coalesce("c_dropped", zero).alias(DROPPED), PANE,
-        F.when(emitted, "closed").when(F.col("c_dropped") == F.col("rw_all"), "all_late").otherwise("open").alias(STATE),
+        F.when(emitted, "closed").when(F.col("c_dropped") == F.col("rw_all"), "all_late")
+        .when(F.col("rw_members") > 0, "not_emitted").otherwise("open").alias(STATE),
         *(f"{FIRED}_{p}" for p in ("arrival", "major", "minor")),
     )  # fmt: skip
 
 
 def _late_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
     late = judged.where("kind = 'late'").select(
-        F.col(_GROUP).alias("l_group"), F.col("partition").alias("l_partition"), F.col("offset").alias("l_offset"),
+        F.col(GROUP).alias("l_group"), F.col("partition").alias("l_partition"), F.col("offset").alias("l_offset"),
         START, END, "f_arrival",
     )  # fmt: skip
-    same = (F.col("l_group") == F.col(_GROUP)) & (F.col("l_partition") == F.col(PARTITION)) & (F.col("l_offset") == F.col(OFFSET))
-    identity = [c for c in (PARTITION, OFFSET, ARRIVAL, "rw_sequence", EVENT_TIME) if c in members.columns]
+    same = (
+        (F.col("l_group") == F.col(GROUP))
+        & (F.col("l_partition") == F.col(PARTITION))
+        & (F.col("l_offset") == F.col(OFFSET))
+    )
     rows = members.join(late, same).select(
-        *spec.keys, *identity, F.lit(1).cast("long").alias("windows_missed"), F.lit(True).alias("side_output"),
+        *spec.keys, *identity_columns(members), F.lit(1).cast("long").alias("windows_missed"), F.lit(True).alias("side_output"),
         START, END, (F.col(ARRIVAL) - F.col("f_arrival")).alias("missed_by"),
     )  # fmt: skip
     return _chosen(rows, span)
-

@@ -24,9 +24,7 @@ from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTIT
 from spark_jobs.replay.timeline import SCHEMA, Thresholds, Timeline
 
 _BATCH = 65_536
-_ARROW = pa.schema(
-    [(name, pa.int64()) for name in ("x_from", "arrival", "major", "minor")] + [("state", pa.string())]
-)
+_ARROW = pa.schema([(name, pa.int64()) for name in ("x_from", "arrival", "major", "minor")] + [("state", pa.string())])
 _SEES_ONLY_THE_MAXIMUM = (
     GeneratorKind.ASCENDING,
     GeneratorKind.BOUNDED,

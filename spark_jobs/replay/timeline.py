@@ -136,7 +136,11 @@ class Timeline:
         position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
         queries = frame.select(F.col(x).alias("x")).distinct()
         steps = self.rows.select(F.col("x_from").alias("x"), position.alias("p"), F.lit(0).alias("is_query"))
-        asked = queries.select("x", F.lit(None).cast("struct<arrival:bigint,major:bigint,minor:bigint>").alias("p"), F.lit(1).alias("is_query"))
+        asked = queries.select(
+            "x",
+            F.lit(None).cast("struct<arrival:bigint,major:bigint,minor:bigint>").alias("p"),
+            F.lit(1).alias("is_query"),
+        )
         order = Window.orderBy("x", "is_query").rowsBetween(Window.unboundedPreceding, Window.currentRow)
         answers = (
             steps.unionByName(asked)

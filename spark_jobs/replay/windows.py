@@ -12,14 +12,23 @@ values together. No record is looked at in order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.windows import SlidingWindows, TumblingWindows
 from spark_jobs.replay.aggregates import conditional, running
-from spark_jobs.replay.assign import END, START, Span, assign_windows, in_span, latest_start, longest
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns, record_position
+from spark_jobs.replay.assign import END, START, Span, assign_windows, in_span, latest_end, latest_start, longest
+from spark_jobs.replay.columns import (
+    ARRIVAL,
+    EVENT_TIME,
+    NEVER,
+    PositionColumns,
+    identity_columns,
+    record_position,
+)
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Timeline
@@ -80,8 +89,22 @@ def replay_windows(records: DataFrame, spec: ReplaySpec, timeline: Timeline, spa
 def _in_range(records: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
     if spec.after_watermark:
         records = records.where(spec.after_watermark)
+    if isinstance(spec.windows, TumblingWindows):
+        # One window a record: a range of starts is a range of event times, which Parquet prunes.
+        size, offset = spec.windows.size, spec.windows.offset
+        low, high = (time + (offset - time) % size for time in (span.start, span.end))
+        ts = F.col(EVENT_TIME)
+        return assign_windows(records.where((ts >= F.lit(low)) & (ts < F.lit(high))), spec.windows)
     assigned = assign_windows(in_span(records, spec.windows, span), spec.windows)
     return assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+
+
+def _group_by_window(assigned: DataFrame, spec: ReplaySpec, values: Sequence[Column]) -> DataFrame:
+    """One aggregation by key and window; where the start says the end, the start alone is the key."""
+    if isinstance(spec.windows, TumblingWindows | SlidingWindows):
+        grouped = assigned.groupBy(*spec.keys, START).agg(*values)
+        return grouped.withColumn(END, F.col(START) + F.lit(spec.windows.size))
+    return assigned.groupBy(*spec.keys, START, END).agg(*values)
 
 
 def _judge(assigned: DataFrame, spec: ReplaySpec, lookup: CloseLookup) -> DataFrame:
@@ -96,7 +119,8 @@ def _judge(assigned: DataFrame, spec: ReplaySpec, lookup: CloseLookup) -> DataFr
 
 def _complete_only(assigned: DataFrame, spec: ReplaySpec) -> DataFrame:
     values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
-    return assigned.groupBy(*spec.keys, START, END).agg(*values)
+    grouped = _group_by_window(assigned, spec, values)
+    return grouped.select(*spec.keys, START, END, *(complete_name(name) for name in spec.aggregates))
 
 
 def _last_panes(judged: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushes: bool) -> DataFrame:
@@ -105,10 +129,10 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushe
     if spec.mode is Mode.BOTH:
         values += [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
     in_time = _FITS if spec.allowed_lateness == 0 else _IN_TIME
-    counted = [F.expr(f"count_if({in_time})").alias(ON_TIME), F.expr("count(*)").alias("rw_all")]
+    counted = [_count(in_time).alias(ON_TIME), F.expr("count(*)").alias("rw_all")]
     if spec.allowed_lateness:
-        counted.append(F.expr(f"count_if({_FITS})").alias("rw_kept"))
-    grouped = judged.groupBy(*spec.keys, START, END).agg(*values, *counted)
+        counted.append(_count(_FITS).alias("rw_kept"))
+    grouped = _group_by_window(judged, spec, [*values, *counted])
 
     kept = F.col("rw_kept") if spec.allowed_lateness else F.col(ON_TIME)
     closed = lookup.at_end.at(F.col(END), grouped)
@@ -125,6 +149,11 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushe
         F.when(fired, "closed").when(kept > 0, "open").otherwise("all_late").alias(STATE),
         *closed.aliased(FIRED),
     )  # fmt: skip
+
+
+def _count(condition: str) -> Column:
+    """As the users' own count(*) is made conditional, so that Spark sees that both are one."""
+    return F.expr(f"count(*) FILTER (WHERE {condition})")
 
 
 def _with_all_panes(
@@ -179,40 +208,21 @@ def late_records(records: DataFrame, spec: ReplaySpec, timeline: Timeline, span:
         records = records.where(spec.after_watermark)
     ts = F.col(EVENT_TIME)
     home = latest_start(spec.windows)
-    own = records.where(
-        (ts >= F.lit(span.start)) & (home >= F.lit(span.start)) & (home < F.lit(span.end))
-    )
+    own = records.where((ts >= F.lit(span.start)) & (home >= F.lit(span.start)) & (home < F.lit(span.end)))
     lookup = close_lookup(timeline, spec, span)
     assigned = assign_windows(own, spec.windows)
     position = record_position(assigned)
     cleanup = lookup.at_cleanup.at(F.col(END), assigned)
     missed = assigned.withColumn("rw_cleanup", cleanup.arrival).where(~position.not_after(cleanup))
-    identity = [*spec.keys, *_identity(records)]
+    identity = [*spec.keys, *identity_columns(records)]
     last = F.max(F.struct(F.col(END), F.col(START), F.col("rw_cleanup"))).alias("rw_last")
     in_chosen = (F.col(START) >= F.lit(chosen.start)) & (F.col(START) < F.lit(chosen.end))
     by_record = missed.groupBy(*identity).agg(F.count_if(in_chosen).alias("windows_missed"), last)
     # Windows close in the order of their ends: who missed the last of its windows entered none.
-    last_end = _last_end(spec, F.col(EVENT_TIME))
+    last_end = latest_end(spec.windows)
     return by_record.where("windows_missed > 0").select(
         *identity, "windows_missed",
         (F.col(f"rw_last.{END}") == last_end).alias("side_output"),
         F.col(f"rw_last.{START}").alias(START), F.col(f"rw_last.{END}").alias(END),
         (F.col(ARRIVAL) - F.col("rw_last.rw_cleanup")).alias("missed_by"),
     )  # fmt: skip
-
-
-def _identity(records: DataFrame) -> list[str]:
-    return [c for c in (PARTITION, OFFSET, ARRIVAL, "rw_sequence", EVENT_TIME) if c in records.columns]
-
-
-def _last_end(spec: ReplaySpec, ts: Column) -> Column:
-    from spark_jobs.eventtime.windows import CalendarDayWindows, CumulativeWindows, SlidingWindows, TumblingWindows
-    from spark_jobs.replay.grid import day_start, local_day_index
-
-    match spec.windows:
-        case TumblingWindows(size) | SlidingWindows(size) | CumulativeWindows(size):
-            return latest_start(spec.windows) + F.lit(size)
-        case CalendarDayWindows() as days:
-            return day_start(days, local_day_index(days, ts) + F.lit(1))
-        case other:
-            raise TypeError(f"{type(other).__name__} are merged, not assigned")

@@ -57,7 +57,9 @@ def decode(
     chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     read_as = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
     decoder = F.from_json if text_format == "json" else _from_csv
-    parsed = frame.withColumn(_DECODED, decoder(text, read_as, chosen))
+    # A generator of one row: Spark never copies it into the filters and columns that use the fields, where the text
+    # would be decoded again for each of them.
+    parsed = frame.select("*", F.explode_outer(F.array(decoder(text, read_as, chosen))).alias(_DECODED))
     reason = _json_reason(text, schema) if text_format == "json" else _csv_reason(text, schema, chosen)
     columns = {field.name: F.col(_DECODED)[field.name] for field in only or schema}
     return parsed.withColumns({REASON: F.when(text.isNull(), NO_VALUE).otherwise(reason), **columns}).drop(_DECODED)

@@ -115,7 +115,8 @@ def _refusal(frame: DataFrame, error: AnalysisException) -> Refused:
         listed = ", ".join(known[:_SHOWN_COLUMNS]) + (", ..." if len(known) > _SHOWN_COLUMNS else "")
         hint = f"did you mean `{near}`? " if near else ""
         return Refused(f"there is no column `{name}`", f"{hint}known columns: {listed or 'none'}", is_missing=True)
-    if condition.startswith("INVALID_WHERE_CONDITION") or "MISSING_GROUP_BY" in condition:
+    is_many = "MISSING_GROUP_BY" in condition or "window functions inside WHERE" in str(error)
+    if condition.startswith("INVALID_WHERE_CONDITION") or is_many:
         return Refused("must give one value for each record", "leave out aggregates, window functions and explode(...)")
     if condition.startswith("UNRESOLVED_ROUTINE"):
         name = parameters.get("routineName", "").replace("`", "")

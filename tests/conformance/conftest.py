@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.conformance.runner import TINY
+
 
 @pytest.fixture(scope="session")
 def quick_spark(spark: SparkSession) -> SparkSession:
-    """One task a stage and no re-planning: what costs time here is the number of jobs, not the data."""
+    """A session of its own, set up as the conformance command does it."""
     session = spark.newSession()
-    for name, value in {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.ansi.enabled": "true",
-    }.items():
+    for name, value in {**TINY, "spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}.items():
         session.conf.set(name, value)
     return session

@@ -14,7 +14,13 @@ from spark_jobs.eventtime.strategy import GeneratorKind
 GOLDEN = Path("tests/golden")
 CASES = [*load_cases(GOLDEN / "flink"), *load_cases(GOLDEN / "generators")]
 
-SET_BASED = {GeneratorKind.ASCENDING, GeneratorKind.BOUNDED, GeneratorKind.PUNCTUATED, GeneratorKind.NONE, GeneratorKind.LAG}
+SET_BASED = {
+    GeneratorKind.ASCENDING,
+    GeneratorKind.BOUNDED,
+    GeneratorKind.PUNCTUATED,
+    GeneratorKind.NONE,
+    GeneratorKind.LAG,
+}
 
 
 def must_be_set_based(case: Case) -> bool:

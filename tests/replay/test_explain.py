@@ -14,7 +14,9 @@ from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.inversion import first_reached
 from spark_jobs.replay.spec import ReplaySpec
 
-RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, rw_marker BOOLEAN, k STRING, v BIGINT"
+RECORDS = (
+    "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, rw_marker BOOLEAN, k STRING, v BIGINT"
+)
 WINDOWS = [TumblingWindows(1000), SlidingWindows(3000, 1000), CumulativeWindows(4000, 1000)]
 GENERATORS = [GeneratorKind.BOUNDED, GeneratorKind.ASCENDING, GeneratorKind.PUNCTUATED, GeneratorKind.NONE]
 LATENESS = [0, 1500, MAX_TIMESTAMP]
@@ -34,10 +36,12 @@ def records(spark, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("windows", "kind", "per_event", "lateness"),
-    [c for c in itertools.product(WINDOWS, GENERATORS, [True, False], LATENESS)][::5],
+    list(itertools.product(WINDOWS, GENERATORS, [True, False], LATENESS))[::5],
 )
 def test_windows_are_replayed_set_by_set_without_python(records, windows, kind, per_event, lateness) -> None:
-    strategy = WatermarkStrategy(kind, (0, 1), ((0, 1),), per_event=per_event, interval=0 if per_event else 200, bound=300)
+    strategy = WatermarkStrategy(
+        kind, (0, 1), ((0, 1),), per_event=per_event, interval=0 if per_event else 200, bound=300
+    )
     spec = ReplaySpec(strategy, windows, lateness, ("k",), {"n": "count(*)", "s": "sum(v)"})
     with Replay(History(records, Span(0, 5400), 5900), spec) as replay:
         assert not replay.simulates

@@ -101,7 +101,7 @@ def test_a_sound_definition_has_no_problems(check) -> None:
         ("carrier <> 'XX'", "carier <> 'XX'", "p.yaml:24: filter.after_watermark: there is no column `carier`"),
         ("n: count(*)", "n: distance + 1", "p.yaml:27: aggregates.n: "),
         ("n: count(*)", "n: sum(distanc)", "p.yaml:27: aggregates.n: unknown column"),
-        ("n: count(*)", "n: first(distance)", "p.yaml:27: aggregates.n: first() depends on the order"),
+        ("n: count(*)", "n: collect_list(distance)", "p.yaml:27: aggregates.n: collect_list() depends on the order"),
         ("generator: bounded_out_of_orderness\n  bound: 30 min", "generator: punctuated\n  lag: 0\n  marker: distance",
          "p.yaml:22: watermark.marker: is BIGINT; write a condition"),
         ("generator: bounded_out_of_orderness", "generator: interleaved\n  stream: devise",
@@ -118,7 +118,11 @@ def test_each_field_is_refused_at_its_line_and_once(check, old: str, new: str, p
 
 def test_all_problems_are_told_together_in_the_order_of_the_file(check) -> None:
     found = check(("offset: offset", "offset: nope"), ("carrier: key", "carrier: nope"), ("count(*)", "sum(nope)"))
-    assert [problem.split(" ")[1] for problem in found] == ["history.position.offset:", "keys.carrier:", "aggregates.n:"]
+    assert [problem.split(" ")[1] for problem in found] == [
+        "history.position.offset:",
+        "keys.carrier:",
+        "aggregates.n:",
+    ]
 
 
 def test_a_missing_file_is_a_source_error(check, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,11 @@ _NUMBERS = itertools.count()
 
 
 @pytest.fixture
-def database(spark, tmp_path: Path) -> Iterator[str]:
+def database(spark, tmp_path: Path) -> str:
     """An empty database of the real metastore."""
     name = f"sources_{next(_NUMBERS)}"
     spark.sql(f"CREATE DATABASE {name} LOCATION '{tmp_path / 'warehouse'}'")
-    yield name
-    spark.sql(f"DROP DATABASE {name} CASCADE")
+    return name
 
 
 @pytest.fixture
@@ -46,7 +44,10 @@ def insert(spark, table: str, day: int) -> None:
 def of_table(pipeline: MakePipeline, table: str, **sections):
     history = {"kind": "hive", "table": table, "position": position(), **sections.pop("history", {})}
     made = pipeline(
-        value={"format": "columns"}, keys={"carrier": "carrier"}, event_time={"expression": "t", "unit": "ms"}, **sections
+        value={"format": "columns"},
+        keys={"carrier": "carrier"},
+        event_time={"expression": "t", "unit": "ms"},
+        **sections,
     )
     content = made.model_dump(by_alias=True)
     return type(made).model_validate({**content, "history": history})
@@ -70,14 +71,13 @@ def test_a_hive_table_is_a_history_and_its_partition_columns_are_fields(
     assert "PartitionFilters: [isnotnull(day" in plan
 
 
-def test_partitions_are_pruned_also_where_values_are_decoded(
-    spark, database: str, pipeline: MakePipeline
-) -> None:
+def test_partitions_are_pruned_also_where_values_are_decoded(spark, database: str, pipeline: MakePipeline) -> None:
     name = f"{database}.raw"
     spark.sql(f"CREATE TABLE {name} (`partition` INT, `offset` BIGINT, arrival TIMESTAMP, value STRING) "
               "PARTITIONED BY (day INT) STORED AS ORC")  # fmt: skip
     for day in (1, 2):
-        values = f"(0, {2 * day}, timestamp_millis({BASE}), '{{\"t\": {BASE}}}'), (0, {2 * day + 1}, timestamp_millis({BASE}), '{{')"
+        good_row = f"(0, {2 * day}, timestamp_millis({BASE}), '{{\"t\": {BASE}}}')"
+        values = f"{good_row}, (0, {2 * day + 1}, timestamp_millis({BASE}), '{{')"
         spark.sql(f"INSERT INTO {name} PARTITION (day = {day}) VALUES {values}")
     definition = of_table(pipeline, name, filter={"before_watermark": "day = 2 AND t > 0"}).model_copy(
         update={
@@ -138,8 +138,7 @@ def test_a_missing_table_is_refused_with_the_one_that_was_meant(
         f"there is no table `{database}.flihgts` ({hive_metastore.uri}). Did you mean `{database}.flights`?"
     )
     assert refusal(spark, of_table(pipeline, f"{database}.zzz")) == (
-        f"there is no table `{database}.zzz` ({hive_metastore.uri}). "
-        "Correct history.table; the database has flights."
+        f"there is no table `{database}.zzz` ({hive_metastore.uri}). Correct history.table; the database has flights."
     )
 
 
@@ -164,9 +163,7 @@ def test_another_metastore_than_the_sessions_is_refused(
     assert said.startswith(f"this Spark session uses the metastore {hive_metastore.uri}, not thrift://elsewhere:9083")
 
 
-def test_files_that_vanish_below_a_table_are_told(
-    spark, table: str, pipeline: MakePipeline, tmp_path: Path
-) -> None:
+def test_files_that_vanish_below_a_table_are_told(spark, table: str, pipeline: MakePipeline, tmp_path: Path) -> None:
     definition = of_table(pipeline, table)
     opened = open_history(spark, definition)
     for file in (tmp_path / "warehouse").rglob("part-*"):

@@ -24,7 +24,8 @@ def of_lines(pipeline: MakePipeline, path: Path, text_format: str, *, schema: st
 
 
 def line(offset: int, **fields) -> str:
-    return json.dumps({"partition": 0, "offset": offset, "arrival": BASE + offset, "carrier": "AA", "t": BASE, **fields})
+    record = {"partition": 0, "offset": offset, "arrival": BASE + offset, "carrier": "AA", "t": BASE}
+    return json.dumps({**record, **fields})
 
 
 def split(spark, definition) -> tuple[list[int], dict[str, str]]:
@@ -36,7 +37,7 @@ def split(spark, definition) -> tuple[list[int], dict[str, str]]:
 
 def test_malformed_json_lines_are_kept_with_their_text(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     bad = {"{": "not valid JSON", line(7, t="soon"): "wrong type for field t", "[1]": "not a JSON object",
-           line(8, offset=None): "no position"}  # fmt: skip
+           line(8, arrival=None): "no position"}  # fmt: skip
     (tmp_path / "a.json").write_text("\n".join([line(0), *bad, "", "  ", line(1)]) + "\n")
     definition = of_lines(pipeline, tmp_path, "json")
     assert split(spark, definition) == ([0, 1], bad)
@@ -49,10 +50,10 @@ def test_a_malformed_line_survives_the_filter_and_the_missing_event_time(
 ) -> None:
     (tmp_path / "a.json").write_text("\n".join(["{", line(0, t=None), line(1), line(2, carrier="BB")]))
     definition = of_lines(pipeline, tmp_path, "json").model_copy(
-        update=dict(
-            filter=pipeline(filter={"before_watermark": "carrier = 'AA' AND offset >= 0"}).filter,
-            event_time=pipeline(event_time={"expression": "t", "unit": "ms", "missing": "drop"}).event_time,
-        )
+        update={
+            "filter": pipeline(filter={"before_watermark": "carrier = 'AA' AND offset >= 0"}).filter,
+            "event_time": pipeline(event_time={"expression": "t", "unit": "ms", "missing": "drop"}).event_time,
+        }
     )
     assert split(spark, definition) == ([1], {"{": "not valid JSON"})
 
@@ -84,7 +85,7 @@ def test_malformed_csv_lines_are_kept_with_their_text(spark, tmp_path: Path, pip
     bad = {"0,1,1": "not valid CSV: 5 columns are expected", "0,2,2,AA,soon": "wrong type for field t",
            "0,3,3,AA,0,9": "not valid CSV: 5 columns are expected", "0,,3,AA,0": "no position"}  # fmt: skip
     for name in ("a.csv", "b.csv"):
-        good_line = f"0,{ord(name[0])},5,\"A,A\",{BASE}"
+        good_line = f'0,{ord(name[0])},5,"A,A",{BASE}'
         (tmp_path / name).write_text("\n".join([HEADER, good_line, *(bad if name == "a.csv" else [])]))
     assert split(spark, of_lines(pipeline, tmp_path, "csv", header=True)) == ([97, 98], bad)
 

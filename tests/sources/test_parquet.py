@@ -201,5 +201,3 @@ def test_reachable_says_nothing_or_what_is_wrong(spark, tmp_path: Path, pipeline
     assert reachable(spark, pipeline(tmp_path)) is None
     with pytest.raises(SourceError):
         reachable(spark, pipeline(tmp_path / "b.parquet"))
-
-

@@ -31,7 +31,12 @@ def test_a_record_becomes_its_columns_its_fields_its_keys_and_its_position(
     write_log(tmp_path / "a.parquet", [(1, 5, 20, "AA", payload(7, distance=300))])
     frame = opened(spark, pipeline(tmp_path))
     row = good(frame).first().asDict()
-    assert (row["rw_partition"], row["rw_offset"], row["rw_arrival"], row["rw_event_time"]) == (1, 5, BASE + 20, BASE + 7)
+    assert (row["rw_partition"], row["rw_offset"], row["rw_arrival"], row["rw_event_time"]) == (
+        1,
+        5,
+        BASE + 20,
+        BASE + 7,
+    )
     assert (row["carrier"], row["distance"], row["key"]) == ("AA", 300, "AA")
     types = dict(good(frame).dtypes)
     assert [types[name] for name in ("rw_partition", "rw_offset", "rw_arrival", "rw_event_time")] == [
@@ -333,9 +338,7 @@ def test_markers_streams_and_sequences_are_there_where_the_definition_has_them(
     )
     rows = good(opened(spark, punctuated)).orderBy("rw_offset").collect()
     assert [(row.rw_marker, row.rw_sequence) for row in rows] == [(True, 0), (False, 10)]
-    interleaved = pipeline(
-        tmp_path, watermark={"generator": "interleaved", "bound": "1 s", "stream": "distance"}
-    )
+    interleaved = pipeline(tmp_path, watermark={"generator": "interleaved", "bound": "1 s", "stream": "distance"})
     rows = good(opened(spark, interleaved)).orderBy("rw_offset").collect()
     assert [row.rw_stream for row in rows] == ["100", None]
 
@@ -376,11 +379,13 @@ def test_an_unknown_column_is_a_source_error_and_a_wrong_expression_a_definition
     spark, tmp_path: Path, pipeline: MakePipeline
 ) -> None:
     write_log(tmp_path / "a.parquet", records((0, 0, 0)))
-    with pytest.raises(SourceError, match=r"there is no column `sched_depp` \(p, event_time.expression\). Did you mean"):
+    with pytest.raises(
+        SourceError, match=r"there is no column `sched_depp` \(p, event_time.expression\). Did you mean"
+    ):
         opened(spark, pipeline(tmp_path, event_time={"expression": "sched_depp"}))
-    with pytest.raises(DefinitionError, match="keys.carrier: not a Spark SQL expression"):
+    with pytest.raises(DefinitionError, match=r"keys\.carrier: not a Spark SQL expression"):
         opened(spark, pipeline(tmp_path, keys={"carrier": "upper(key"}))
-    with pytest.raises(DefinitionError, match="keys.carrier: must give one value for each record"):
+    with pytest.raises(DefinitionError, match=r"keys\.carrier: must give one value for each record"):
         opened(spark, pipeline(tmp_path, keys={"carrier": "max(key)"}))
     with pytest.raises(DefinitionError, match="before_watermark: is BIGINT, not a condition"):
         opened(spark, pipeline(tmp_path, filter={"before_watermark": "distance"}))
@@ -390,6 +395,15 @@ def test_no_python_worker_makes_canonical_records(spark, tmp_path: Path, pipelin
     write_log(tmp_path / "a.parquet", records((0, 0, 0)))
     plan = opened(spark, pipeline(tmp_path))._jdf.queryExecution().executedPlan().toString()
     assert "Python" not in plan and "Arrow" not in plan
+
+
+def test_a_text_is_decoded_once_however_often_its_fields_are_used(
+    spark, tmp_path: Path, pipeline: MakePipeline
+) -> None:
+    write_log(tmp_path / "a.parquet", records((0, 0, 0)))
+    frame = good(opened(spark, pipeline(tmp_path, filter={"before_watermark": "distance > 0"})))
+    plan = frame.groupBy("carrier").agg(F.sum("distance"), F.max("rw_event_time"))._jdf.queryExecution().optimizedPlan()
+    assert plan.toString().count("from_json") == 1
 
 
 def test_only_the_columns_that_are_used_are_read(spark, tmp_path: Path, pipeline: MakePipeline) -> None:

@@ -1,0 +1,89 @@
+"""Measuring: contenders take turns, the median counts."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: `ours` against `theirs`, median seconds; `theirs` may be missing.
+
+    `target` says what the ratio should be, as `<= 1.6` (ours / theirs) or `>= 7` (theirs / ours: times faster).
+    """
+
+    section: str
+    what: str
+    ours: float
+    theirs: float | None = None
+    target: str = ""
+    note: str = ""
+
+    @property
+    def ratio(self) -> str:
+        if self.theirs is None:
+            return ""
+        if self.target.startswith(">="):
+            return f"{self.theirs / self.ours:.1f} times faster"
+        return f"{self.ours / self.theirs:.2f}x"
+
+
+def to_nowhere(frame: DataFrame) -> None:
+    """Compute every row and column, and keep nothing."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def alternate(
+    contenders: Mapping[str, Callable[[], None]], rounds: int, log: Callable[[str], None]
+) -> dict[str, float]:
+    """Median seconds of each contender over `rounds` rounds, in which they take turns, after one that warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds + 1):
+        for name, run in contenders.items():
+            began = time.perf_counter()
+            run()
+            took = time.perf_counter() - began
+            if number:
+                seconds[name].append(took)
+            log(f"{'round ' + str(number) if number else 'warm-up'}: {name} {took:.2f} s")
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def peak_memory_mib(spark: SparkSession) -> float | None:
+    """The most memory that Spark's JVM has held so far, heap and all, in MiB; None where the system does not say."""
+    status = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/status")
+    try:
+        lines = status.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), None)
+
+
+def machine(spark: SparkSession) -> str:
+    """The machine in one line: cores, memory, heap, Spark and Java."""
+    gib = 1 << 30
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / gib
+    heap = spark._jvm.java.lang.Runtime.getRuntime().maxMemory() / gib
+    java = spark._jvm.java.lang.System.getProperty("java.version")
+    cores = spark.sparkContext.defaultParallelism
+    return f"{cores} cores, {memory:.0f} GiB memory, heap {heap:.0f} GiB, Spark {spark.version}, Java {java}"
+
+
+def markdown(rows: list[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [
+        "| measured | Rewindow | the other | ratio | target | |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for row in rows:
+        theirs = "" if row.theirs is None else f"{row.theirs:.1f} s"
+        cells = (f"{row.section}: {row.what}", f"{row.ours:.1f} s", theirs, row.ratio, row.target, row.note)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
