@@ -54,7 +54,11 @@ def jvm_settings() -> dict[str, str]:
     return {
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": " ".join(
-            ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={logging}", os.environ.get("REWINDOW_JAVA_OPTIONS", "")]
+            [
+                "-Duser.timezone=UTC",
+                f"-Dlog4j2.configurationFile={logging}",
+                os.environ.get("REWINDOW_JAVA_OPTIONS", ""),
+            ]
         ).strip(),
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.ivy": str(ivy_folder()),

@@ -35,7 +35,7 @@ from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
-from spark_jobs.sources import good, quarantined
+from spark_jobs.sources import good, quarantined, reading
 
 
 @dataclass(slots=True)
@@ -98,6 +98,7 @@ def execute(
     with (
         Replay(history, spec, state=carried and carried.state, timeline_records=carried and carried.records) as replay,
         progress,
+        reading(plan.pipeline),
     ):
         faithful = spec.mode is not Mode.COMPLETE
         if faithful:

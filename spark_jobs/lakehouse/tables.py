@@ -30,10 +30,13 @@ from pyspark.sql.types import StructType
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.catalog import CATALOG
+from spark_jobs.sources.failures import read_error
 
 T = TypeVar("T")
 
 STAGING_PREFIX = "staging_"
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
 _PROPERTIES = "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd')"
 
 RUNS_SCHEMA = """run_id STRING, pipeline STRING, status STRING, definition_hash STRING, definition STRING,
@@ -64,15 +67,18 @@ class Tables:
         return cls(table, f"{table}__late", f"{table}__quarantine", f"{namespace}.runs", f"{namespace}.timeline_state")
 
 
-def _guarded(what: str, where: str, action: Callable[[], T]) -> T:
+def _guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bool = False) -> T:
     try:
         return action()
     except (PySparkException, Py4JJavaError) as problem:
         text = str(problem)
-        if re.search(r"No space left on device|Disk quota exceeded", text):
-            raise CatalogError(
-                f"{what}: the disk is full", where, "Free space and run again; nothing was published."
-            ) from problem
+        if _FULL.search(text):
+            mend = "Free space and run again; nothing was published."
+            raise CatalogError(f"{what}: the disk is full", where, mend) from problem
+        # Spark reads the history while it writes: a damaged file is no trouble of the catalog.
+        told = read_error(problem, where) if reads_history and not _FORBIDDEN.search(text) else None
+        if told is not None:
+            raise told from problem
         reason = next((line.strip() for line in text.splitlines() if line.strip()), type(problem).__name__)
         raise CatalogError(f"{what}: {reason[:300]}", where, "Check the catalog with `rewindow doctor`.") from problem
 
@@ -140,7 +146,7 @@ class Staging:
             *(F.col(f.name) if f.name in given else F.lit(None).cast(f.dataType).alias(f.name) for f in columns)
         )
         target = f"{self._table}.branch_{self._branch}"
-        _guarded("cannot write", self._table, lambda: aligned.writeTo(target).append())
+        _guarded("cannot write", self._table, lambda: aligned.writeTo(target).append(), reads_history=True)
 
     def rows(self) -> DataFrame:
         """What readers will see after publishing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -56,6 +57,7 @@ class _Call:
     references: frozenset[str]
 
 
+@lru_cache(maxsize=1024)
 def _calls(spark: SparkSession, text: str) -> list[_Call]:
     session = spark._jsparkSession.sessionState()
     jvm = spark._jvm

@@ -7,6 +7,7 @@ record of its millisecond: `(tick, -1, -1)`. "Never" is `MAX_TIMESTAMP` in all t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,18 +95,20 @@ class Held:
 _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 
 
-def long_array(frame: DataFrame, values: np.ndarray) -> Column:
-    """An array of BIGINT that every row can look into, as a scalar subquery.
+def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> Column:
+    """A struct of arrays of BIGINT that every row can look into, as a scalar subquery.
 
     Not a literal: the optimizer hashes and compares literals at every step, which takes longer than the
     query once they hold some ten thousand values.
     """
     spark = frame.sparkSession
-    offsets = pa.array([0, len(values)], pa.int32())
-    column = pa.ListArray.from_arrays(offsets, pa.array(values, pa.int64()))
+    columns = {
+        name: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, pa.int64()))
+        for name, values in arrays.items()
+    }
     before = spark.conf.get(_LOCAL_THRESHOLD)
     spark.conf.set(_LOCAL_THRESHOLD, "0")  # keep the values out of the plan: a relation over an RDD
     try:
-        return spark.createDataFrame(pa.table({"values": column})).scalar()
+        return spark.createDataFrame(pa.table(columns)).select(F.struct(*columns)).scalar()
     finally:
         spark.conf.set(_LOCAL_THRESHOLD, before)

@@ -51,7 +51,7 @@ class RegularGrid:
         return time - F.pmod(time - F.lit(self.phase), F.lit(self.step))
 
     def index(self, end: Column) -> Column:
-        return _div(end - F.lit(self.phase), self.step)
+        return divided(end - F.lit(self.phase), self.step)
 
     def first_index_at_or_after(self, time: int) -> int:
         return -((self.phase - time) // self.step)
@@ -84,7 +84,7 @@ class CalendarGrid:
         return local_day_index(self.windows, time)
 
 
-def _div(value: Column, divisor: int) -> Column:
+def divided(value: Column, divisor: int) -> Column:
     """Exact integer division; a double would lose milliseconds beyond 2^53."""
     return F.call_function("div", value, F.lit(divisor)) if divisor != 1 else value
 
@@ -93,7 +93,7 @@ def local_day_index(windows: CalendarDayWindows, time: Column) -> Column:
     """The number of the calendar window that holds `time`: whole local days since 1970-01-01, in `days`."""
     local = F.to_date(F.from_utc_timestamp(F.timestamp_millis(time), windows.time_zone.key))
     days = F.datediff(local, F.lit(_EPOCH)).cast("long")
-    return _div(days - F.pmod(days, F.lit(windows.days)), windows.days)
+    return divided(days - F.pmod(days, F.lit(windows.days)), windows.days)
 
 
 def day_start(windows: CalendarDayWindows, index: Column) -> Column:

@@ -98,7 +98,10 @@ def invert(
         group = F.create_map(*pairs)[F.col("partition")] if pairs else F.col("partition")
     else:
         group = F.col("partition")
-    by_group = firsts.groupBy(group.alias("generator"), "reached").agg(F.min(position).alias("p"))
+    if state is None and strategy.scope is Scope.PARTITION:
+        by_group = firsts.select(group.alias("generator"), "reached", position.alias("p"))
+    else:
+        by_group = firsts.groupBy(group.alias("generator"), "reached").agg(F.min(position).alias("p"))
 
     ascending = Window.partitionBy("generator").orderBy("reached")
     later = Window.partitionBy("generator").orderBy(F.desc("reached"))

@@ -27,7 +27,7 @@ from spark_jobs.replay.columns import (
     Held,
     PositionColumns,
     identity_columns,
-    long_array,
+    long_arrays,
     record_position,
 )
 from spark_jobs.replay.grid import RegularGrid
@@ -71,7 +71,7 @@ class FinerTimeline:
             return self._coarse
         flags = np.zeros(int(wanted[-1] - wanted[0]) + 1, dtype=np.int64)
         flags[wanted - wanted[0]] = 1
-        array = long_array(frame, flags)
+        array = long_arrays(frame, {"flags": flags})["flags"]
 
         def floor(value: Column) -> Column:
             start = grid.floor(value)

@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.replay.columns import PositionColumns, long_array
+from spark_jobs.replay.columns import PositionColumns, long_arrays
 from spark_jobs.replay.grid import EndGrid, RegularGrid
 
 SCHEMA = "x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT"
@@ -59,21 +59,25 @@ def exact_thresholds() -> Thresholds:
     return Thresholds(lambda value: value)
 
 
-@dataclass(frozen=True)
+@dataclass
 class CloseArrays:
-    """Close positions of `count` consecutive grid ends (of `end - 1 + shift`), as numpy arrays of int64."""
+    """Close positions of consecutive grid ends (C of `end - 1 + shift`): int64, shape (ends, 3)."""
 
     grid: EndGrid
     first: int
-    arrival: np.ndarray
-    major: np.ndarray
-    minor: np.ndarray
+    positions: np.ndarray
+    _arrays: Column | None = None
 
     def at(self, end: Column, frame: DataFrame) -> PositionColumns:
-        """The close position of each `end`, by array look-up; ends outside the arrays give null."""
-        index = (self.grid.index(end) - F.lit(self.first)).cast("int")
-        columns = (F.get(long_array(frame, values), index) for values in (self.arrival, self.major, self.minor))
-        return PositionColumns(*columns)
+        """The close position of each `end`; ends outside the arrays give null."""
+        return self.at_index((self.grid.index(end) - F.lit(self.first)).cast("int"), frame)
+
+    def at_index(self, index: Column, frame: DataFrame) -> PositionColumns:
+        """The close position of the end number `first + index`: an array look-up, no join."""
+        if self._arrays is None:
+            parts = {name: self.positions[:, i] for i, name in enumerate(("arrival", "major", "minor"))}
+            self._arrays = long_arrays(frame, parts)
+        return PositionColumns(*(F.get(self._arrays[name], index) for name in ("arrival", "major", "minor")))
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,7 @@ class Timeline:
         x = np.full(count, MAX_TIMESTAMP, dtype=np.int64) if shift == MAX_TIMESTAMP else x + shift
         x_from, positions = self._small if self._small is not None else self._slice(grid, x, shift)
         index = np.searchsorted(x_from, x, side="right") - 1
-        looked_up = positions[index]
-        return CloseArrays(grid, first, looked_up[:, 0], looked_up[:, 1], looked_up[:, 2])
+        return CloseArrays(grid, first, positions[index])
 
     def _slice(self, grid: EndGrid, x: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
         low, high = int(x[0]), int(x[-1])

@@ -29,7 +29,7 @@ from spark_jobs.replay.columns import (
     identity_columns,
     record_position,
 )
-from spark_jobs.replay.grid import end_grid
+from spark_jobs.replay.grid import EndGrid, divided, end_grid
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Timeline
 
@@ -43,6 +43,7 @@ FIRED = "fired"
 
 _FITS = "rw_fits"
 _IN_TIME = "rw_in_time"
+_INDEX = "rw_index"
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,7 @@ class CloseLookup:
 
 def close_lookup(timeline: Timeline, spec: ReplaySpec, span: Span) -> CloseLookup:
     """Look-ups for all windows that a record of the chunk `span` can be in."""
-    grid = end_grid(spec.windows)
-    reach = longest(spec.windows)
-    first = grid.first_index_at_or_after(span.start)
-    count = grid.first_index_at_or_after(span.end + 2 * reach) - first + 1
+    grid, first, count = _lookup_range(spec, span)
     at_end = timeline.close_arrays(grid, first, count)
     if spec.allowed_lateness == 0:
         return CloseLookup(at_end, at_end)
@@ -76,54 +74,82 @@ def replay_windows(records: DataFrame, spec: ReplaySpec, timeline: Timeline, spa
     """
     chosen = _in_range(records, spec, span)
     if spec.mode is Mode.COMPLETE:
-        return _complete_only(chosen, spec)
+        return _complete_only(chosen, spec, span)
     lookup = close_lookup(timeline, spec, span)
     flushes = spec.flush and timeline.flushes
     judged = _judge(chosen, spec, lookup)
-    windows = _last_panes(judged, spec, lookup, flushes)
+    windows = _last_panes(judged, spec, span, lookup, flushes)
     if spec.panes is Panes.LAST:
         return windows
-    return _with_all_panes(judged, windows, spec, lookup, flushes)
+    return _with_all_panes(_with_bounds(judged, spec, span), windows, spec, lookup, flushes)
 
 
 def _in_range(records: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
+    """One row for each (record, window in `span`), with `rw_index`: the number of the window's end in the look-up.
+
+    Tumbling windows: a range of starts is a range of event times, which Parquet prunes, and one division by
+    record says all there is to know of its window.
+    """
     if spec.after_watermark:
         records = records.where(spec.after_watermark)
+    grid, first, _ = _lookup_range(spec, span)
     if isinstance(spec.windows, TumblingWindows):
-        # One window a record: a range of starts is a range of event times, which Parquet prunes.
         size, offset = spec.windows.size, spec.windows.offset
         low, high = (time + (offset - time) % size for time in (span.start, span.end))
+        skipped = grid.first_index_at_or_after(low + size) - first
         ts = F.col(EVENT_TIME)
-        return assign_windows(records.where((ts >= F.lit(low)) & (ts < F.lit(high))), spec.windows)
+        inside = records.where((ts >= F.lit(low)) & (ts < F.lit(high)))
+        return inside.withColumn(_INDEX, (divided(ts - F.lit(low), size) + F.lit(skipped)).cast("int"))
     assigned = assign_windows(in_span(records, spec.windows, span), spec.windows)
-    return assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+    chosen = assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+    return chosen.withColumn(_INDEX, (grid.index(F.col(END)) - F.lit(first)).cast("int"))
 
 
-def _group_by_window(assigned: DataFrame, spec: ReplaySpec, values: Sequence[Column]) -> DataFrame:
-    """One aggregation by key and window; where the start says the end, the start alone is the key."""
-    if isinstance(spec.windows, TumblingWindows | SlidingWindows):
-        grouped = assigned.groupBy(*spec.keys, START).agg(*values)
-        return grouped.withColumn(END, F.col(START) + F.lit(spec.windows.size))
-    return assigned.groupBy(*spec.keys, START, END).agg(*values)
+def _lookup_range(spec: ReplaySpec, span: Span) -> tuple[EndGrid, int, int]:
+    """The grid, and number and count of the ends of all windows that a record of the chunk can be in."""
+    grid = end_grid(spec.windows)
+    first = grid.first_index_at_or_after(span.start)
+    return grid, first, grid.first_index_at_or_after(span.end + 2 * longest(spec.windows)) - first + 1
 
 
-def _judge(assigned: DataFrame, spec: ReplaySpec, lookup: CloseLookup) -> DataFrame:
+def _index_says_all(spec: ReplaySpec) -> bool:
+    return isinstance(spec.windows, TumblingWindows | SlidingWindows)
+
+
+def _with_bounds(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
+    """`window_start` and `window_end`, where the window's number is all that was carried along."""
+    if not _index_says_all(spec):
+        return placed
+    grid, first, _ = _lookup_range(spec, span)
+    step = spec.windows.size if isinstance(spec.windows, TumblingWindows) else spec.windows.slide
+    end = F.lit(int(grid.ends(first, 1)[0])) + F.col(_INDEX).cast("long") * F.lit(step)
+    return placed.withColumn(END, end).withColumn(START, F.col(END) - F.lit(spec.windows.size))
+
+
+def _group_by_window(placed: DataFrame, spec: ReplaySpec, span: Span, values: Sequence[Column]) -> DataFrame:
+    """One aggregation by key and window; where its number says all, the number alone is the key."""
+    window = [_INDEX] if _index_says_all(spec) else [START, END, _INDEX]
+    return _with_bounds(placed.groupBy(*spec.keys, *window).agg(*values), spec, span)
+
+
+def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup) -> DataFrame:
     """Add `rw_fits` (not dropped) and, with an allowed lateness, `rw_in_time` (not late at all)."""
-    position = record_position(assigned)
-    fits = position.not_after(lookup.at_cleanup.at(F.col(END), assigned))
+    position = record_position(placed)
+    index = F.col(_INDEX)
+    fits = position.not_after(lookup.at_cleanup.at_index(index, placed))
     if spec.allowed_lateness == 0:
-        return assigned.withColumn(_FITS, fits)
-    in_time = position.not_after(lookup.at_end.at(F.col(END), assigned))
-    return assigned.withColumn(_FITS, fits).withColumn(_IN_TIME, in_time)
+        return placed.withColumn(_FITS, fits)
+    in_time = position.not_after(lookup.at_end.at_index(index, placed))
+    return placed.withColumn(_FITS, fits).withColumn(_IN_TIME, in_time)
 
 
-def _complete_only(assigned: DataFrame, spec: ReplaySpec) -> DataFrame:
+def _complete_only(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
     values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
-    grouped = _group_by_window(assigned, spec, values)
+    grouped = _group_by_window(placed, spec, span, values)
     return grouped.select(*spec.keys, START, END, *(complete_name(name) for name in spec.aggregates))
 
 
-def _last_panes(judged: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushes: bool) -> DataFrame:
+def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLookup, flushes: bool) -> DataFrame:
     spark = judged.sparkSession
     values = [F.expr(conditional(spark, text, _FITS)).alias(name) for name, text in spec.aggregates.items()]
     if spec.mode is Mode.BOTH:
@@ -132,10 +158,10 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushe
     counted = [_count(in_time).alias(ON_TIME), F.expr("count(*)").alias("rw_all")]
     if spec.allowed_lateness:
         counted.append(_count(_FITS).alias("rw_kept"))
-    grouped = _group_by_window(judged, spec, [*values, *counted])
+    grouped = _group_by_window(judged, spec, span, [*values, *counted])
 
     kept = F.col("rw_kept") if spec.allowed_lateness else F.col(ON_TIME)
-    closed = lookup.at_end.at(F.col(END), grouped)
+    closed = lookup.at_end.at_index(F.col(_INDEX), grouped)
     has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
     late = kept - F.col(ON_TIME)
     fired = (has_closed & (F.col(ON_TIME) > 0)) | (late > 0)
@@ -173,12 +199,12 @@ def _with_all_panes(
     whole = f"PARTITION BY {group} ORDER BY rw_position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
     in_time = _FITS if spec.allowed_lateness == 0 else _IN_TIME
     ran = kept.select(
-        *spec.keys, START, END, "rw_position", F.col(in_time).alias("rw_first"),
+        *spec.keys, START, END, _INDEX, "rw_position", F.col(in_time).alias("rw_first"),
         *(F.expr(running(spark, text, over)).alias(name) for name, text in spec.aggregates.items()),
         F.expr(f"sum(CAST({in_time} AS INT)) OVER ({whole})").alias("rw_on_time"),
         F.expr(f"row_number() OVER (PARTITION BY {group} ORDER BY rw_position)").alias("rw_number"),
     )  # fmt: skip
-    closed = lookup.at_end.at(F.col(END), ran)
+    closed = lookup.at_end.at_index(F.col(_INDEX), ran)
     has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
     first = F.col("rw_first") & (F.col("rw_number") == F.col("rw_on_time")) & has_closed
     first_pane = F.when(F.col("rw_on_time") > 0, F.col("rw_on_time") - 1).otherwise(F.lit(0))
