@@ -197,6 +197,9 @@ def print_plan(made) -> None:
     from spark_jobs.plan import describe_span
 
     table = Table(title=f"Plan of {made.pipeline}", show_header=False, title_justify="left")
+    table.add_row("source", escape(made.source))
+    if made.partition_columns:
+        table.add_row("partitioned by", f"{', '.join(made.partition_columns)}: filters on these prune what is read")
     table.add_row("windows that start in", describe_span(made.span))
     table.add_row("event times", describe_span(made.event_times))
     table.add_row("mode", made.mode)

@@ -50,16 +50,11 @@ def jvm_settings() -> dict[str, str]:
     memory = os.environ.get("REWINDOW_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
     if not re.fullmatch(r"[1-9]\d*[mg]", memory, re.IGNORECASE):
         raise EnvironmentProblem(f"`{memory}` is not a heap size", "REWINDOW_DRIVER_MEMORY", "Write 4g or 512m.")
+    more = os.environ.get("REWINDOW_JAVA_OPTIONS", "")
     logging = (Path(__file__).parent / "log4j2.properties").as_uri()
     return {
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": " ".join(
-            [
-                "-Duser.timezone=UTC",
-                f"-Dlog4j2.configurationFile={logging}",
-                os.environ.get("REWINDOW_JAVA_OPTIONS", ""),
-            ]
-        ).strip(),
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={logging} {more}".strip(),
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.ivy": str(ivy_folder()),
     }

@@ -22,7 +22,16 @@ from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.inversion import is_invertible
 from spark_jobs.replay.spec import Mode
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
-from spark_jobs.sources import Inspection, PinnedFile, canonical, cut_at, fidelity, inspect_history, open_history
+from spark_jobs.sources import (
+    Inspection,
+    PinnedFile,
+    canonical,
+    cut_at,
+    fidelity,
+    inspect_history,
+    open_history,
+    partition_columns,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,8 @@ class Plan:
 
     pipeline: str
     definition_hash: str
+    source: str
+    partition_columns: tuple[str, ...]
     mode: str
     span: Span
     chunks: tuple[Span, ...]
@@ -89,6 +100,7 @@ def plan_from_json(text: str) -> Plan:
                 "pinned": tuple(PinnedFile(**f) for f in data["pinned"]),
                 "fidelity_reasons": tuple(data["fidelity_reasons"]),
                 "warnings": tuple(data["warnings"]),
+                "partition_columns": tuple(data["partition_columns"]),
             }
         )
     except (ValueError, KeyError, TypeError) as problem:
@@ -152,6 +164,8 @@ def make_plan(
     return Plan(
         pipeline=pipeline.name,
         definition_hash=pipeline.definition_hash,
+        source=opened.description,
+        partition_columns=partition_columns(spark, pipeline),
         mode=mode.value,
         span=span,
         chunks=_chunks(windows, work, chunks),

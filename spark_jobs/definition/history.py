@@ -8,8 +8,6 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 
 from spark_jobs.definition.fields import Expression, Refusal, Section, Text
 
-Fidelity = Literal["log_order", "approximate", "complete_only"]
-
 
 class Position(Section):
     """The columns (or SQL expressions) that give a record's position `(arrival, partition, offset)`.
@@ -58,19 +56,6 @@ class Position(Section):
         if sequence is not None and info.data.get("arrival", "") is None:
             raise Refusal("`sequence` orders equal arrivals, and there is no arrival", "name `arrival` too")
         return sequence
-
-    @property
-    def fidelity(self) -> Fidelity:
-        """How far this position can tell what the live job decided.
-
-        `log_order`: partition, offset and the broker's append time. `approximate`: producer time, or no arrival.
-        `complete_only`: no order, so only the complete values can be computed.
-        """
-        if self.partition is None or self.offset is None:
-            return "complete_only"
-        if self.arrival is None or self.arrival_kind == "producer_time":
-            return "approximate"
-        return "log_order"
 
 
 def _one_or_many(value: Any) -> Any:

@@ -37,8 +37,12 @@ _PARSED_AGGREGATES = {"First": "first", "Last": "last", "AnyValue": "any_value"}
 """Functions that Spark's parser makes into expressions of their own, since they have a syntax of their own."""
 
 _BY_ORDERING = ("max_by", "min_by")
-_NOT_REPEATABLE = ("rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date",
-                   "localtimestamp", "monotonically_increasing_id", "spark_partition_id", "input_file_name")  # fmt: skip
+_NOT_REPEATABLE = frozenset(
+    {
+        "rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date", "localtimestamp",
+        "monotonically_increasing_id", "spark_partition_id", "input_file_name",
+    }
+)  # fmt: skip
 _SORTERS = ("sort_array", "array_sort")
 
 

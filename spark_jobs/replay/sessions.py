@@ -38,7 +38,6 @@ from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
 
 _TS = "rw_ts"
 _END = "rw_end"
-_RANK = "rw_rank"
 
 
 @dataclass(frozen=True)
@@ -257,7 +256,7 @@ def _faithful_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec) -> D
     joined = members.join(renamed, same)
     values = [F.expr(text).alias(name) for name, text in spec.aggregates.items()]
     return joined.groupBy(
-        GROUP, *spec.keys, F.col(f"rw_m_{START}").alias(START), F.col(f"rw_m_{END}").alias(END), F.col(f"rw_m_{PANE}").alias(PANE)
+        GROUP, *spec.keys, *(F.col(f"rw_m_{c}").alias(c) for c in (START, END, PANE)),
     ).agg(
         *values, F.count_if(~F.col("rw_m_late")).alias(ON_TIME), F.count_if("rw_m_late").alias(LATE),
         *(F.min(f"rw_m_f_{p}").alias(f"{FIRED}_{p}") for p in ("arrival", "major", "minor")),
@@ -272,7 +271,8 @@ def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, sp
     complete = marked.join(outcomes, F.col(GROUP) == F.col("rw_judged_group"), "left").select(
         F.col(GROUP).alias("c_group"), *(F.col(k).alias(f"c_key_{i}") for i, k in enumerate(spec.keys)),
         F.col(START).alias("c_start"), F.col(END).alias("c_end"),
-        *(complete_name(name) for name in spec.aggregates), F.col("rw_all"), F.coalesce("rw_lost", F.lit(0)).alias("c_dropped"), "rw_members",
+        *(complete_name(name) for name in spec.aggregates),
+        "rw_all", "rw_members", F.coalesce("rw_lost", F.lit(0)).alias("c_dropped"),
     )  # fmt: skip
     same = (F.col(GROUP) == F.col("c_group")) & (F.col(START) == F.col("c_start")) & (F.col(END) == F.col("c_end"))
     how = "full" if spec.mode is Mode.BOTH else "left"
@@ -303,7 +303,8 @@ def _late_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: Sp
         & (F.col("l_offset") == F.col(OFFSET))
     )
     rows = members.join(late, same).select(
-        *spec.keys, *identity_columns(members), F.lit(1).cast("long").alias("windows_missed"), F.lit(True).alias("side_output"),
+        *spec.keys, *identity_columns(members),
+        F.lit(1).cast("long").alias("windows_missed"), F.lit(True).alias("side_output"),
         START, END, (F.col(ARRIVAL) - F.col("f_arrival")).alias("missed_by"),
     )  # fmt: skip
     return _chosen(rows, span)

@@ -25,7 +25,6 @@ def test_the_sample_pipeline_is_the_hourly_job() -> None:
     assert (pipeline.allowed_lateness, pipeline.end_of_input) == (0, "flush")
     assert pipeline.keys == {"carrier": "key"}
     assert list(pipeline.aggregates) == ["flights", "distance", "shortest", "longest"]
-    assert pipeline.history.position.fidelity == "log_order"
 
 
 def test_what_is_left_out_has_its_default(load, definition) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.definition.history import Position
 from spark_jobs.definition.output import Threshold
 from spark_jobs.eventtime.durations import FOREVER
 
@@ -59,20 +58,6 @@ def test_names_that_cannot_stand_are_refused(refusals, definition, replacement, 
 )  # fmt: skip
 def test_a_history_that_cannot_be_is_refused(refusals, definition, replacement, messages: list[str]) -> None:
     assert refusals(definition(replacement)) == [f"p.yaml:{message}" for message in messages]
-
-
-@pytest.mark.parametrize(
-    ("fields", "fidelity"),
-    [
-        ({"partition": "p", "offset": "o", "arrival": "a"}, "log_order"),
-        ({"partition": "p", "offset": "o", "arrival": "a", "arrival_kind": "producer_time"}, "approximate"),
-        ({"partition": "p", "offset": "o"}, "approximate"),
-        ({"partition": "p", "arrival": "a"}, "complete_only"),
-        ({}, "complete_only"),
-    ],
-)
-def test_fidelity_follows_from_the_position_s_columns(fields: dict[str, str], fidelity: str) -> None:
-    assert Position(**fields).fidelity == fidelity
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Laws of the Spark engine, on generated jobs: it equals the sequential core, and nothing accidental changes a result."""
+"""Laws of the Spark engine, on generated jobs: it equals the naive simulator, and chance changes nothing."""
 
 from __future__ import annotations
 
