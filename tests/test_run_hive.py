@@ -7,7 +7,6 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.plan import make_plan, read_planned
 from tests.test_run import YAML, contents, pipeline, record, run, write
 
-
 COLUMNS = "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"
 
 

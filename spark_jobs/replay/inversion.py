@@ -55,7 +55,7 @@ def first_reached(records: DataFrame, strategy: WatermarkStrategy, thresholds: T
     return (
         records.where(value.isNotNull())
         .groupBy(F.col(PARTITION).alias("partition"), thresholds.floor(value).alias("reached"))
-        .agg(F.min(ARRIVAL).alias("arrival"), F.min(ordering).alias("minor"), F.max(value).alias("maximum"))
+        .agg(F.min(ARRIVAL).alias("arrival"), F.min(ordering).alias("minor"))
     )
 
 
@@ -76,16 +76,10 @@ def invert(
     by_sequence = SEQUENCE in records.columns
     firsts = first_reached(records, strategy, thresholds)
     if state and state["partitions"]:
-        carried = spark.createDataFrame(
-            [(int(p), s["maximum"], s["arrival"], s["minor"]) for p, s in state["partitions"].items()],
-            "partition INT, value BIGINT, arrival BIGINT, minor BIGINT",
-        )
+        carried = [(int(p), s["reached"], s["arrival"], s["minor"]) for p, s in state["partitions"].items()]
         firsts = firsts.unionByName(
-            carried.select(
-                "partition", thresholds.floor(F.col("value")).alias("reached"), "arrival", "minor",
-                F.col("value").alias("maximum"),
-            )
-        )  # fmt: skip
+            spark.createDataFrame(carried, "partition INT, reached BIGINT, arrival BIGINT, minor BIGINT")
+        )
     firsts = held.keep(firsts)
 
     if by_sequence:
@@ -122,19 +116,19 @@ def invert(
     )
     rows = held.keep(rows)
     saved = {"kind": "inversion", "partitions": {str(p): values for p, values in last.items()}}
-    below = min(max(last[p]["maximum"] for p in group if p in last) for group in groups) if complete else MIN_TIMESTAMP
+    below = min(reached_by) if complete else MIN_TIMESTAMP
     return Timeline(rows, thresholds, flushes=True, state=saved, watermark_below=below)
 
 
 def _last_reached(firsts: DataFrame) -> dict[int, dict[str, int]]:
-    """Per partition its highest threshold, the first position that reached it, and the exact maximum.
+    """Per partition its highest threshold, and the first position that reached it.
 
     It is also all that a later run needs. The position stands for "before that run": it is right for
     every x that the watermark has not passed yet, ticks included.
     """
-    best = F.max(F.struct("reached", "maximum", "arrival", "minor")).alias("best")
+    best = F.max(F.struct("reached", "arrival", "minor")).alias("best")
     rows = firsts.groupBy("partition").agg(best).select("partition", "best.*").collect()
-    return {r["partition"]: {k: r[k] for k in ("reached", "maximum", "arrival", "minor")} for r in rows}
+    return {r["partition"]: {k: r[k] for k in ("reached", "arrival", "minor")} for r in rows}
 
 
 def _round_to_ticks(rows: DataFrame, strategy: WatermarkStrategy, processing_time_end: int) -> DataFrame:

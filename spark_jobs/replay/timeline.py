@@ -86,7 +86,7 @@ class Timeline:
 
     `flushes` says whether the end of input reaches the windows: a stream that is idle then is not flushed
     (golden rule 15). `state` is what a later run needs to go on from here, JSON-able; the watermark then
-    is at most `watermark_below`. `note` says how it was made, for people.
+    has passed no threshold above `watermark_below`. `note` says how it was made, for people.
     """
 
     rows: DataFrame
