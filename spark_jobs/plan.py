@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,6 +23,7 @@ from spark_jobs.replay.spec import Mode
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
 from spark_jobs.sources import (
     Inspection,
+    PartitionRange,
     PinnedFile,
     canonical,
     cut_at,
@@ -32,18 +32,6 @@ from spark_jobs.sources import (
     open_history,
     partition_columns,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlan:
-    """What is read of one partition: offsets `[first_offset, end_offset)`; arrivals in epoch ms, if known."""
-
-    partition: int
-    first_offset: int
-    end_offset: int
-    first_arrival: int | None
-    last_arrival: int | None
-    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +50,7 @@ class Plan:
     span: Span
     chunks: tuple[Span, ...]
     event_times: Span
-    partitions: tuple[PartitionPlan, ...]
+    partitions: tuple[PartitionRange, ...]
     processing_time_end: int
     pinned: tuple[PinnedFile, ...]
     cuts: bool
@@ -96,7 +84,7 @@ def plan_from_json(text: str) -> Plan:
                 "span": Span(**data["span"]),
                 "event_times": Span(**data["event_times"]),
                 "chunks": tuple(Span(**c) for c in data["chunks"]),
-                "partitions": tuple(PartitionPlan(**p) for p in data["partitions"]),
+                "partitions": tuple(PartitionRange(**p) for p in data["partitions"]),
                 "pinned": tuple(PinnedFile(**f) for f in data["pinned"]),
                 "fidelity_reasons": tuple(data["fidelity_reasons"]),
                 "warnings": tuple(data["warnings"]),
@@ -139,10 +127,7 @@ def make_plan(
         )
     opened = open_history(spark, pipeline)
     seen = inspect_history(spark, pipeline, opened, as_of=as_of)
-    partitions = tuple(
-        PartitionPlan(p.partition, p.first_offset, p.end_offset, p.first_arrival, p.last_arrival, p.records)
-        for p in seen.partitions
-    )
+    partitions = seen.partitions
     windows = windows_of(pipeline)
     if seen.event_times is None:
         raise EmptyRangeError(
@@ -278,8 +263,3 @@ def describe_span(span: Span) -> str:
     """A range of windows for people: both ends in UTC, and its length."""
     length = format_duration(span.end - span.start)
     return f"{format_instant(span.start)} to {format_instant(span.end)} ({length})"
-
-
-def as_record(plan: Plan) -> dict[str, Any]:
-    """The plan as plain values."""
-    return json.loads(plan.to_json())

@@ -15,10 +15,6 @@ from rich.console import Console
 class Progress(Protocol):
     """Where a run says how far it is."""
 
-    def __enter__(self) -> Progress: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
     def stage(self, name: str, detail: str = "") -> contextmanager: ...
 
 
@@ -27,12 +23,6 @@ class TerminalProgress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-
-    def __enter__(self) -> TerminalProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     @contextmanager
     def stage(self, name: str, detail: str = "") -> Iterator[None]:
@@ -55,12 +45,6 @@ class LogProgress:
             logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         )
         self._log = structlog.get_logger()
-
-    def __enter__(self) -> LogProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     @contextmanager
     def stage(self, name: str, detail: str = "") -> Iterator[None]:

@@ -97,7 +97,6 @@ def execute(
     result.continued_from = carried.run_id if carried else None
     with (
         Replay(history, spec, state=carried and carried.state, timeline_records=carried and carried.records) as replay,
-        progress,
         reading(plan.pipeline),
     ):
         faithful = spec.mode is not Mode.COMPLETE

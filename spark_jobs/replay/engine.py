@@ -61,12 +61,14 @@ class Replay:
         self._timeline_records = history.records if timeline_records is None else timeline_records
         self._exact_positions = exact_positions
         self._held = Held()
+        self._sessions: dict[Span, SessionReplay] = {}
 
     def __enter__(self) -> Replay:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._held.release()
+        self._sessions.clear()
 
     @property
     def merges(self) -> bool:
@@ -118,6 +120,12 @@ class Replay:
         return late.unionByName(self._late_between_windows(span)) if _has_gaps(self.spec) else late
 
     def sessions(self, span: Span) -> SessionReplay:
+        """The sessions with a start in `span`; worked out once, for their windows and their late records."""
+        if span not in self._sessions:
+            self._sessions[span] = self._replay_sessions(span)
+        return self._sessions[span]
+
+    def _replay_sessions(self, span: Span) -> SessionReplay:
         finer = FinerTimeline(self._make, self.timeline, self.simulates or self._exact_positions)
         return replay_sessions(
             self.history.records, self.spec, self.timeline, finer, self._cells, span,
