@@ -17,12 +17,14 @@ from spark_jobs.definition.yaml_tree import SourceMap, YamlTree, read_tree
 from spark_jobs.errors import DefinitionError, Problem
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_FILES_AT = (("history",), ("live", "source"), ("live", "late_output", "source"))
+"""Where a definition can name files."""
 
 
 def load_pipeline(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Pipeline:
     """The pipeline that a YAML file defines.
 
-    `environment` gives the variables; left out, the process's own. A relative `history.path` starts at the project's
+    `environment` gives the variables; left out, the process's own. A relative path of files starts at the project's
     folder: the one that holds `dags/` for a file in `dags/pipelines/`, else the file's own.
 
     Raises DefinitionError, listing every problem as `file:line: field: what is wrong; what to write instead`.
@@ -92,16 +94,26 @@ def _read_text(path: Path) -> str:
 
 
 def _complete_paths(tree: YamlTree, root: Path) -> dict[tuple[str | int, ...], str]:
-    """Makes the relative paths of a files history absolute; gives back their texts as written."""
-    history = tree.data.get("history")
-    if not isinstance(history, dict) or history.get("kind") != "files":
-        return {}
+    """Makes the relative paths of files absolute; gives back their texts as written."""
     written: dict[tuple[str | int, ...], str] = {}
-    holder: Any = history
-    places = [("path", ("history", "path"))]
-    if isinstance(history.get("path"), list):
-        holder = history["path"]
-        places = [(index, ("history", "path", index)) for index in range(len(holder))]
+    for place in _FILES_AT:
+        files: Any = tree.data
+        for step in place:
+            files = files.get(step) if isinstance(files, dict) else None
+        if isinstance(files, dict) and files.get("kind") == "files":
+            written |= _complete_path(files, place, tree, root)
+    return written
+
+
+def _complete_path(
+    files: dict[str, Any], place: tuple[str, ...], tree: YamlTree, root: Path
+) -> dict[tuple[str | int, ...], str]:
+    written: dict[tuple[str | int, ...], str] = {}
+    holder: Any = files
+    places: list[tuple[str | int, tuple[str | int, ...]]] = [("path", (*place, "path"))]
+    if isinstance(files.get("path"), list):
+        holder = files["path"]
+        places = [(index, (*place, "path", index)) for index in range(len(holder))]
     for key, path in places:
         text = holder.get(key) if isinstance(holder, dict) else holder[key]
         if isinstance(text, str) and text.strip() and not _SCHEME.match(text) and not Path(text).is_absolute():

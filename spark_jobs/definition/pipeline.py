@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from spark_jobs.definition.fields import Lateness, Section
+from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, nearest, shown
 from spark_jobs.definition.history import History
+from spark_jobs.definition.live import Live
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.output import Output, Quarantine
 from spark_jobs.definition.payload import EventTime, Filter, Value
@@ -63,6 +64,9 @@ class Pipeline(Section):
     )
     quarantine: Quarantine = Field(Quarantine(), description="What happens to records that cannot be used.")
     output: Output = Field(Output(), description="Where the results go.")
+    live: Live | None = Field(
+        None, description="What the live job emitted, to compare with.", examples=["{source: {kind: table, ...}}"]
+    )
 
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
 
@@ -73,6 +77,28 @@ class Pipeline(Section):
         if isinstance(given, dict) and given.get("table") is None and "name" in info.data:
             return {**given, "table": info.data["name"]}
         return output
+
+    @field_validator("live")
+    @classmethod
+    def _live_names_what_is_defined(cls, live: Live | None, info: ValidationInfo) -> Live | None:
+        """Keys, values and tolerances are those of the definition."""
+        if live is None:
+            return None
+        refusals = []
+        for field, given, known in (
+            ("keys", live.keys, info.data.get("keys")),
+            ("values", live.values, info.data.get("aggregates")),
+            ("tolerance", live.tolerance, info.data.get("aggregates")),
+        ):
+            for name in given if known is not None else ():
+                if name not in known:
+                    near = nearest(name, known)
+                    mend = f"did you mean `{near}`?" if near else f"they are {', '.join(known) or 'none'}"
+                    what = f"{shown(name)} is no {'key' if field == 'keys' else 'aggregate'} of this definition"
+                    refusals.append(Refusal(what, mend, (field, name)))
+        if refusals:
+            raise Refusals(refusals)
+        return live
 
     @property
     def file(self) -> str:
@@ -89,10 +115,10 @@ class Pipeline(Section):
     def to_canonical_json(self) -> str:
         """All that can change a result, as JSON with sorted keys and one spelling for each value.
 
-        Left out: name, description, output. The history (but for its position) stands as written, its variables
+        Left out: name, description, output, live (it is compared with, and changes no result). The history (but for its position) stands as written, its variables
         unresolved: on which machine the same history lies is not part of the definition. All else is resolved.
         """
-        content = self.model_dump(mode="json", by_alias=True, exclude={"name", "description", "output"})
+        content = self.model_dump(mode="json", by_alias=True, exclude={"name", "description", "output", "live"})
         history = content["history"]
         content["history"] = {**self._sources.as_written(("history",), history), "position": history["position"]}
         return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -43,7 +43,7 @@ def _explain(
         return [((), "is missing", mend)]
     if kind == "union_tag_not_found":
         choices = _quoted(context["discriminator"]), _quoted(context["discriminator"])[0]
-        return [((choices[1],), "is missing", f"write one of {_choices(root, path)}")]
+        return [((choices[1],), "is missing", f"write one of {_choices(parents[-1], path)}")]
     if kind in ("literal_error", "enum", "union_tag_invalid"):
         at = (_quoted(context["discriminator"])[0],) if kind == "union_tag_invalid" else ()
         expected = _quoted(context.get("expected") or context["expected_tags"])
@@ -83,10 +83,12 @@ def _explain_unknown(name: str, parents: list[Model], root: Model) -> tuple[str,
             tag_field = next(iter(sibling.model_fields))
             takers = [_tag(other) for other in _siblings(model, root) if name in _fields(other)]
             return f"does not belong to {tag_field} `{_tag(model)}`", f"it is a field of {', '.join(takers)}"
+    near = nearest(name, _fields(model))
+    if near and near.startswith(name):
+        return "unknown field", f"did you mean `{near}`?"
     homes = [path for path, section in _sections(root) if name in _fields(section) and section is not model]
     if homes:
         return "unknown field", f"it belongs under `{homes[0]}`" if homes[0] else "it belongs at the top, not indented"
-    near = nearest(name, _fields(model))
     known = ", ".join(_fields(model))
     return "unknown field", f"did you mean `{near}`?" if near else f"the fields here are {known}"
 
@@ -154,15 +156,16 @@ def _sections(root: Model) -> Iterator[tuple[str, Model]]:
 
 def _siblings(model: Model, root: Model) -> list[Model]:
     """The members of the union that the model is in; none if it is in none."""
-    for info in _fields(root).values():
-        members = list(_models(info.annotation))
-        if len(members) > 1 and model in members:
-            return members
+    for _, section in _sections(root):
+        for info in _fields(section).values():
+            members = list(_models(info.annotation))
+            if len(members) > 1 and model in members:
+                return members
     return []
 
 
-def _choices(root: Model, path: FieldPath) -> str:
-    return ", ".join(_tag(model) for model in _models(_fields(root)[str(path[-1])].annotation))
+def _choices(parent: Model, path: FieldPath) -> str:
+    return ", ".join(_tag(model) for model in _models(_fields(parent)[str(path[-1])].annotation))
 
 
 def _quoted(text: str) -> list[str]:

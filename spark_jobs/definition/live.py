@@ -1,0 +1,227 @@
+"""The live job beside its history: the windows it emitted, what says how it decided, and when it was not itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, WithJsonSchema, field_validator
+
+from spark_jobs.definition.fields import (
+    Duration,
+    Expression,
+    Instant,
+    PositiveDuration,
+    Refusal,
+    Section,
+    Text,
+    shown,
+)
+from spark_jobs.definition.history import Paths
+from spark_jobs.definition.instants import format_instant
+
+TimeUnit = Literal["timestamp", "s", "ms", "us", "iso"]
+
+
+class FilesEmitted(Section):
+    """Emitted rows in Parquet, ORC, JSON lines or CSV files."""
+
+    kind: Literal["files"] = Field(description="Where the emitted rows lie: files.")
+    path: Paths = Field(
+        description="Path, glob or URI, or a list of them. A relative one starts at the project's folder.",
+        examples=["data/emitted/*.parquet"],
+    )
+    format: Literal["parquet", "orc", "json", "csv"] = Field(
+        description="Format of the files; json means JSON lines.", examples=["parquet"]
+    )
+    ddl: Text | None = Field(
+        None, alias="schema", description="Columns as Spark DDL, for json and csv.", examples=["key STRING, n BIGINT"]
+    )
+    options: dict[str, str | int | float | bool] = Field({}, description="Options for Spark's reader.")
+
+
+class TableEmitted(Section):
+    """Emitted rows in a table that Spark knows: Hive, or Iceberg by its catalog."""
+
+    kind: Literal["table"] = Field(description="Where the emitted rows lie: table.")
+    table: Text = Field(
+        description="The table as Spark names it: database.table of the metastore, or catalog.namespace.table.",
+        examples=["live.departures", "rewindow.live.departures"],
+    )
+
+
+EmittedSource = Annotated[FilesEmitted | TableEmitted, Field(discriminator="kind")]
+
+
+class WindowColumns(Section):
+    """Which columns hold a window's bounds, and how they are written."""
+
+    start: Expression | None = Field(None, description="Column of the window's start.", examples=["window_start"])
+    end: Expression | None = Field(None, description="Column of the window's end.", examples=["window_end"])
+    unit: TimeUnit = Field(
+        "timestamp",
+        description="What the bounds are: timestamps, integers of seconds, ms or µs since 1970, or ISO-8601 text.",
+    )
+    time_zone: Text | None = Field(
+        None,
+        description="The zone whose wall clock the bounds show; left out, they are instants (text without zone: UTC).",
+        examples=["America/New_York"],
+    )
+    inclusive_end: Duration = Field(
+        "0 s",
+        description="What is missing to the half-open end, where the job writes a window's last instant.",
+        examples=["1 ms", "1 s"],
+    )
+
+    @field_validator("end")
+    @classmethod
+    def _some_bound(cls, end: str | None, info: ValidationInfo) -> str | None:
+        if end is None and info.data.get("start", "") is None:
+            raise Refusal("is missing, and so is `start`", "name the column of the window's start or of its end")
+        return end
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, zone: str | None) -> str | None:
+        if zone is not None:
+            try:
+                ZoneInfo(zone)
+            except (KeyError, ValueError, OSError):
+                raise Refusal(f"{shown(zone)} is not a time zone", "write an IANA name like `Europe/Berlin`") from None
+        return zone
+
+    @field_validator("inclusive_end")
+    @classmethod
+    def _of_an_end(cls, missing: int, info: ValidationInfo) -> int:
+        if missing and info.data.get("end", "") is None:
+            raise Refusal("there is no `end` to be inclusive", "name the column of the window's end, or leave it out")
+        return missing
+
+
+class Tolerance(Section):
+    """How far two values of one column may be apart and still count as equal: either bound will do."""
+
+    absolute: float = Field(0.0, ge=0, description="Largest difference.", examples=[0.01])
+    relative: float = Field(0.0, ge=0, le=1, description="Largest share of the larger value.", examples=[1e-9])
+
+
+class LateOutput(Section):
+    """The live job's late side output, as evidence of what it dropped."""
+
+    source: EmittedSource = Field(description="Where it lies.", examples=["{kind: table, table: live.late}"])
+    partition: Expression = Field("partition", description="Column of the log partition.", examples=["partition"])
+    offset: Expression = Field("offset", description="Column of the offset.", examples=["offset"])
+
+
+class Lag(Section):
+    """A time during which the live job was behind: a backlog, a stall."""
+
+    start: Instant = Field(alias="from", description="When it fell behind.", examples=["2013-02-01T10:00:00Z"])
+    end: Instant = Field(alias="to", description="When it had caught up.", examples=["2013-02-01T10:05:00Z"])
+
+    @field_validator("end")
+    @classmethod
+    def _ends_later(cls, end: int, info: ValidationInfo) -> int:
+        if "start" in info.data and end <= info.data["start"]:
+            raise Refusal(f"`{format_instant(end)}` is not after `from`", "give the later of the two times here")
+        return end
+
+
+def _ascending(instants: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(instants))
+
+
+Restarts = Annotated[tuple[Instant, ...], AfterValidator(_ascending)]
+Columns = Annotated[
+    dict[str, Expression],
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
+]
+
+
+class Live(Section):
+    """What the live job emitted, and what is known of how it ran."""
+
+    source: EmittedSource = Field(
+        description="Where the emitted windows lie.", examples=["{kind: table, table: live.departures}"]
+    )
+    mode: Literal["append", "upsert", "changelog"] = Field(
+        "append",
+        description="append: a row for each firing, the last pane counts. upsert: one row a key and window. "
+        "changelog: rows with an operation (+I, -U, +U, -D, or c, u, d), applied in the order of `order`.",
+    )
+    keys: Columns = Field(
+        {}, description="Column of each key, where it has another name than the key.", examples=["{carrier: key}"]
+    )
+    window: WindowColumns = Field(
+        WindowColumns(start="window_start", end="window_end"),
+        description="The columns of the window's bounds.",
+        examples=["{start: window_start}"],
+    )
+    values: Columns = Field(
+        {},
+        description="Column of each aggregate that the job emitted; left out, those with the aggregate's own name.",
+        examples=["{flights: count}"],
+    )
+    tolerance: dict[str, Tolerance] = Field(
+        {}, description="By aggregate: how far values may be apart.", examples=["{distance: {absolute: 0.01}}"]
+    )
+    pane: Expression | None = Field(
+        None, description="Column of the pane's number; grows with each firing of a window.", examples=["pane"]
+    )
+    order: Expression | None = Field(
+        None, description="Column by which later rows can be told, where there is no pane.", examples=["sequence"]
+    )
+    operation: Expression | None = Field(None, description="Column of the operation (changelog).", examples=["op"])
+    emitted_at: Expression | None = Field(
+        None,
+        description="Column of the time at which the row was emitted; tells where the job lagged.",
+        examples=["emitted_at"],
+    )
+    emitted_at_unit: TimeUnit = Field("timestamp", description="What `emitted_at` holds.")
+    last_offsets: Expression | None = Field(
+        None,
+        description="Column with the last offset of each partition in the row's contents, MAP<INT, BIGINT>: evidence "
+        "of what was late, exact at any parallelism.",
+        examples=["last_offsets"],
+    )
+    late_output: LateOutput | None = Field(
+        None, description="The job's late side output: evidence, nearly as good.", examples=["{source: {...}}"]
+    )
+    interval: Duration | None = Field(
+        None, description="The job's watermark interval; left out, that of `watermark`.", examples=["200 ms"]
+    )
+    source_subtasks: Annotated[StrictInt, Field(ge=1)] | None = Field(
+        None, description="How many source subtasks the job has; left out, as `watermark.subtasks` says, else 1."
+    )
+    buffer_timeout: Duration = Field(
+        "100 ms", description="How long records of one subtask may wait in network buffers (several subtasks)."
+    )
+    margin: Duration = Field("10 ms", description="What the clocks of broker and job may be apart.")
+    lag_after: PositiveDuration = Field(
+        "250 ms", description="A row emitted later than its close, one interval and this shows that the job lagged."
+    )
+    lags: tuple[Lag, ...] = Field(
+        (), description="Times during which the job is known to have lagged.", examples=[[{"from": "...", "to": "..."}]]
+    )
+    restarts: Restarts = Field(
+        (),
+        description="When the job was restarted: its watermark began anew there, as Flink's does after a restore.",
+        examples=[["2013-02-01T10:00:00Z"]],
+    )
+
+    @field_validator("operation")
+    @classmethod
+    def _changelog_needs_operation(cls, operation: str | None, info: ValidationInfo) -> str | None:
+        mode = info.data.get("mode")
+        if mode == "changelog" and operation is None:
+            raise Refusal("is missing: mode `changelog` needs it", "write `operation: op`")
+        if mode in ("append", "upsert") and operation is not None:
+            raise Refusal(f"has no meaning in mode `{mode}`", "leave it out, or write `mode: changelog`")
+        if mode == "changelog" and not any(info.data.get(name) for name in ("pane", "order")):
+            raise Refusal("operations need an order to be applied in", "name the column under `order`")
+        return operation
+
+    @property
+    def is_evidence_named(self) -> bool:
+        """Whether something says what the live job decided."""
+        return self.last_offsets is not None or self.late_output is not None

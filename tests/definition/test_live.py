@@ -1,0 +1,68 @@
+# ruff: noqa: E501 (a message stands on one line)
+"""The live section: what is read from it, and what it is refused for."""
+
+from __future__ import annotations
+
+import pytest
+
+LIVE = """\
+live:
+  source: {kind: files, path: emitted/*.parquet, format: parquet}
+  keys: {carrier: key}
+  window: {start: ws, time_zone: America/New_York}
+  values: {n: count}
+  tolerance: {n: {absolute: 1}}
+  last_offsets: last_offsets
+  lags: [{from: "2013-01-01T10:00:00Z", to: "2013-01-01T11:00:00Z"}]
+  restarts: ["2013-01-02T10:00:00Z", "2013-01-01T10:00:00Z"]
+"""
+
+
+@pytest.fixture
+def live(definition):
+    """The small definition with a live section, parts of which are replaced."""
+
+    def text(*replacements: tuple[str, str]) -> str:
+        result = LIVE
+        for old, new in replacements:
+            assert old in result
+            result = result.replace(old, new)
+        return definition() + result
+
+    return text
+
+
+def test_a_live_section_is_read(load, live, tmp_path) -> None:
+    section = load(live()).live
+    assert section.source.path == (str(tmp_path / "emitted/*.parquet"),)
+    assert section.mode == "append"
+    assert section.lags[0].start == 1357034400000
+    assert section.restarts == (1357034400000, 1357120800000)
+    assert section.tolerance["n"].absolute == 1
+    assert section.is_evidence_named
+
+
+def test_the_live_section_changes_no_result_and_so_not_the_hash(load, live, definition) -> None:
+    assert load(live()).definition_hash == load(definition()).definition_hash
+
+
+@pytest.mark.parametrize(
+    ("replacement", "message"),
+    [
+        (("kind: files", "kind: kafkaa"), "18: live.source.kind: `kafkaa` is not known; write one of"),
+        (("kind: files, ", ""), "18: live.source.kind: is missing; write one of files, table"),
+        (("format: parquet", "table: x, format: parquet"), "18: live.source.table: does not belong to kind `files`; it is a field of table"),
+        (("{carrier: key}", "{carier: key}"), "19: live.keys.carier: `carier` is no key of this definition; did you mean `carrier`?"),
+        (("values: {n: count}", "values: {m: count}"), "21: live.values.m: `m` is no aggregate of this definition; they are n"),
+        (("{start: ws, ", "{"), "20: live.window.end: is missing, and so is `start`; name the column of the window's start or of its end"),
+        (("America/New_York", "New York"), "20: live.window.time_zone: `New York` is not a time zone; write an IANA name like `Europe/Berlin`"),
+        (("ws, time", "ws, inclusive_end: 1 ms, time"), "20: live.window.inclusive_end: there is no `end` to be inclusive; name the column of the window's end, or leave it out"),
+        (("T11:00:00Z", "T09:00:00Z"), "24: live.lags[0].to: `2013-01-01T09:00:00Z` is not after `from`; give the later of the two times here"),
+        (("  keys", "  mode: changelog\n  keys"), "17: live.operation: is missing: mode `changelog` needs it; write `operation: op`"),
+        (("  keys", "  mode: upsert\n  operation: op\n  keys"), "20: live.operation: has no meaning in mode `upsert`; leave it out, or write `mode: changelog`"),
+        (("{absolute: 1}", "{absolute: -1}"), "22: live.tolerance.n.absolute: `-1`: input should be greater than or equal to 0"),
+    ],
+)  # fmt: skip
+def test_a_live_section_that_cannot_be_is_refused(refusals, live, replacement, message) -> None:
+    (line,) = refusals(live(replacement))
+    assert line.startswith(f"p.yaml:{message}")
