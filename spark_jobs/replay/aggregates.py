@@ -180,3 +180,12 @@ def analyzer_message(problem: AnalysisException) -> tuple[str, str]:
         known = parameters.get("proposal", "").replace("`", "")
         return f"unknown column {parameters['objectName']}", f"known columns: {known}" if known else ""
     return str(problem).split("\n")[0].split("SQLSTATE")[0].strip(), ""
+
+
+def is_additive(spark: SparkSession, text: str) -> bool:
+    """Whether the expression is one count or sum, so that its value over two sets of records is the sum of both."""
+    whole = text.strip()
+    calls = [call for call in _calls(spark, whole) if call.is_aggregate]
+    if len(calls) != 1 or calls[0].is_distinct or calls[0].name not in ("count", "sum", "count_if"):
+        return False
+    return calls[0].start == 0 and calls[0].stop == len(whole)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows
 from spark_jobs.replay.assign import END, START, Span, latest_start
+from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, Held, PositionColumns, identity_columns, record_position
 from spark_jobs.replay.grid import RegularGrid, end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
@@ -103,13 +104,13 @@ class Replay:
             state=self._state,
         )
 
-    def windows(self, span: Span) -> DataFrame:
-        """The windows with a start in `span`; see `replay_windows` for the columns."""
+    def windows(self, span: Span, band: Band | None = None) -> DataFrame:
+        """The windows with a start in `span`; see `replay_windows` for the columns. Sessions have no band."""
         if self.merges:
             return self.sessions(span).windows
         if self.spec.mode is Mode.COMPLETE:
             return replay_windows(self._usable, self.spec, None, span)
-        return replay_windows(self._usable, self.spec, self.timeline, span)
+        return replay_windows(self._usable, self.spec, self.timeline, span, band)
 
     def late(self, span: Span, chosen: Span | None = None) -> DataFrame:
         """The late records of windows with a start in `chosen` (default `span`); see `late_records`."""

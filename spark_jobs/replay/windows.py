@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.windows import SlidingWindows, TumblingWindows
 from spark_jobs.replay.aggregates import conditional, running
 from spark_jobs.replay.assign import END, START, Span, assign_windows, in_span, latest_end, latest_start, longest
+from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
@@ -44,6 +45,7 @@ FIRED = "fired"
 _FITS = "rw_fits"
 _IN_TIME = "rw_in_time"
 _INDEX = "rw_index"
+_UNDECIDED = "rw_undecided"
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,24 @@ def close_lookup(timeline: Timeline, spec: ReplaySpec, span: Span) -> CloseLooku
     return CloseLookup(at_end, timeline.close_arrays(grid, first, count, shift=spec.allowed_lateness))
 
 
-def replay_windows(records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: Span) -> DataFrame:
+def replay_windows(
+    records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: Span, band: Band | None = None
+) -> DataFrame:
     """One row for each key and window with a start in `span` (or for each pane of it, `Panes.ALL`).
 
     Columns: the keys; `window_start`, `window_end` (BIGINT epoch ms); per aggregate the faithful value
     (null where nothing fired) and `__complete`; `records_on_time`, `records_late` (late but allowed),
     `records_dropped` (pairs of record and window); `pane` (0 = first firing, null = none); `state`:
     `closed`, `open` (frozen before its close) or `all_late` (every record was dropped); and the position
-    at which the pane fired, `fired_arrival/_major/_minor`, `NEVER` for the end of input.
+    at which the pane fired, `fired_arrival/_major/_minor`, `NEVER` for the end of input. With a `band` also
+    `records_undecided`: for how many of the window's records the log cannot tell.
     """
     chosen = _in_range(records, spec, span)
     if spec.mode is Mode.COMPLETE:
         return _complete_only(chosen, spec, span)
     lookup = close_lookup(timeline, spec, span)
     flushes = spec.flush and timeline.flushes
-    judged = _judge(chosen, spec, lookup)
+    judged = _judge(chosen, spec, lookup, band)
     windows = _last_panes(judged, spec, span, lookup, flushes)
     if spec.panes is Panes.LAST:
         return windows
@@ -132,10 +137,12 @@ def _group_by_window(placed: DataFrame, spec: ReplaySpec, span: Span, values: Se
     return _with_bounds(placed.groupBy(*spec.keys, *window).agg(*values), spec, span)
 
 
-def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup) -> DataFrame:
-    """Add `rw_fits` (not dropped) and, with an allowed lateness, `rw_in_time` (not late at all)."""
+def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:
+    """Add `rw_fits` (not dropped), with a lateness `rw_in_time` (not late at all), with a band `rw_undecided`."""
     position = record_position(placed)
     index = F.col(_INDEX)
+    if band is not None:
+        placed = placed.withColumn(_UNDECIDED, band.undecided(lookup.at_cleanup, index, placed))
     fits = position.not_after(lookup.at_cleanup.at_index(index, placed))
     if spec.allowed_lateness == 0:
         return placed.withColumn(_FITS, fits)
@@ -158,6 +165,9 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLo
     counted = [_count(in_time).alias(ON_TIME), F.expr("count(*)").alias("rw_all")]
     if spec.allowed_lateness:
         counted.append(_count(_FITS).alias("rw_kept"))
+    banded = _UNDECIDED in judged.columns
+    if banded:
+        counted.append(_count(_UNDECIDED).alias(UNDECIDED))
     grouped = _group_by_window(judged, spec, span, [*values, *counted])
 
     kept = F.col("rw_kept") if spec.allowed_lateness else F.col(ON_TIME)
@@ -173,7 +183,7 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLo
         ON_TIME, late.alias(LATE), (F.col("rw_all") - kept).alias(DROPPED),
         F.when(fired, (by_watermark + late - 1).cast("int")).alias(PANE),
         F.when(fired, "closed").when(kept > 0, "open").otherwise("all_late").alias(STATE),
-        *closed.aliased(FIRED),
+        *closed.aliased(FIRED), *([UNDECIDED] if banded else []),
     )  # fmt: skip
 
 

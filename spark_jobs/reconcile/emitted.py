@@ -1,0 +1,311 @@
+"""What the live job emitted, as canonical rows: one for each key and window.
+
+| column | type | meaning |
+| --- | --- | --- |
+| the keys | as in the history | |
+| `window_start`, `window_end` | BIGINT | epoch ms, half-open |
+| `<aggregate>__emitted` | as emitted | one for each aggregate that the job emitted |
+| `emitted_rows` | INT | how many rows there are for this window |
+| `emitted_pane`, `emitted_at`, `first_emitted_at` | BIGINT | of the row that counts; of the first row (epoch ms) |
+| `last_offsets` | MAP<INT, BIGINT> | evidence: last offset by partition in the row's contents |
+| `ambiguous` | BOOLEAN | several rows, and nothing says which is the last; or one pane twice |
+
+and the columns of `spark_jobs.reconcile.keys`, by which the rows are partitioned and sorted already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, TimestampNTZType
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.live import FilesEmitted, Live, TableEmitted
+from spark_jobs.definition.yaml_tree import FieldPath
+from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.eventtime.windows import (
+    CalendarDayWindows,
+    CumulativeWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowAssigner,
+)
+from spark_jobs.reconcile.keys import join_columns, with_join_keys
+from spark_jobs.replay.assign import END, START, Span
+from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.grid import day_start, local_day_index
+from spark_jobs.sources.expressions import Refused, expression_type, refuse
+from spark_jobs.sources.failures import plain_path, reading, short
+from spark_jobs.sources.times import instants, unit_refused
+
+ROWS, PANE, AT, FIRST_AT = "emitted_rows", "emitted_pane", "emitted_at", "first_emitted_at"
+OFFSETS, AMBIGUOUS = "last_offsets", "ambiguous"
+_ORDER, _DELETED = "rw_order", "rw_deleted"
+
+_KEPT = ("+I", "I", "INSERT", "C", "CREATE", "R", "+U", "U", "UPDATE", "UPDATE_AFTER")
+_RETRACTED = ("-U", "UB", "UPDATE_BEFORE")
+_DELETES = ("-D", "D", "DELETE")
+_ZONED = r"(Z|[+-]\d{2}(:?\d{2})?)\s*$"
+
+
+def emitted_name(aggregate: str) -> str:
+    """The column of the value that the live job emitted for an aggregate."""
+    return f"{aggregate}__emitted"
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The emitted windows. `rows`: see the module; `values`: the aggregates that the job emitted, in their order.
+
+    `raw` are the rows before the last one of each window was chosen, with the same columns (no counts).
+    """
+
+    rows: DataFrame
+    raw: DataFrame
+    values: tuple[str, ...]
+    has_emission_time: bool
+    description: str
+
+
+def read_emitted(spark: SparkSession, pipeline: Pipeline, types: Mapping[str, DataType], span: Span) -> Emitted:
+    """The emitted windows with a start in `span`; `types` are the keys' types in the history.
+
+    Raises DefinitionError where the definition names nothing to compare with or names it wrongly, SourceError where
+    it cannot be read.
+    """
+    live = live_of(pipeline)
+    frame = open_source(spark, live.source, pipeline)
+    values = _value_columns(frame, pipeline)
+    canonical = _canonical(frame, pipeline, live, values, types)
+    inside = canonical.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+    return Emitted(
+        last_rows(inside, tuple(pipeline.keys), live),
+        inside.drop(_DELETED),
+        tuple(values),
+        live.emitted_at is not None,
+        describe(live.source),
+    )
+
+
+def unreadable_and_outside(spark: SparkSession, pipeline: Pipeline, types: Mapping[str, DataType], span: Span):
+    """How many emitted rows have no readable bounds, and how many lie outside of `span`."""
+    live = live_of(pipeline)
+    rows = _canonical(open_source(spark, live.source, pipeline), pipeline, live, {}, types)
+    none = F.col(START).isNull() | F.col(END).isNull()
+    outside = (F.col(START) < F.lit(span.start)) | (F.col(START) >= F.lit(span.end))
+    found = rows.agg(F.count_if(none), F.count_if(~none & outside)).collect()[0]
+    return int(found[0]), int(found[1])
+
+
+def live_of(pipeline: Pipeline) -> Live:
+    if pipeline.live is None:
+        raise DefinitionError(
+            "the definition does not say what the live job emitted",
+            pipeline.file or pipeline.name,
+            "Add a `live:` section: source, window, and the columns that have other names.",
+        )
+    return pipeline.live
+
+
+def describe(source: FilesEmitted | TableEmitted) -> str:
+    """Where emitted rows come from, for people."""
+    if isinstance(source, TableEmitted):
+        return f"table {source.table}"
+    return ", ".join(plain_path(path) for path in source.path)
+
+
+def open_source(spark: SparkSession, source: FilesEmitted | TableEmitted, pipeline: Pipeline) -> DataFrame:
+    """The rows as they lie there. Raises SourceError."""
+    where = pipeline.source_of(("live", "source")) or describe(source)
+    try:
+        with reading(describe(source)):
+            if isinstance(source, TableEmitted):
+                spark.catalog.refreshTable(source.table)
+                return spark.table(source.table)
+            reader = spark.read.options(**source.options)
+            if source.ddl is not None:
+                reader = reader.schema(source.ddl)
+            return reader.format(source.format).load(list(source.path))
+    except (AnalysisException, Py4JJavaError, PySparkException) as error:
+        mend = "Correct live.source."
+        raise SourceError(f"the emitted windows cannot be read: {short(str(error))}", where, mend) from error
+
+
+def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live) -> DataFrame:
+    """Of several rows for one window the last counts: by pane, then by order, then by emission time.
+
+    One sort by keys and window, which a join by them uses again.
+    """
+    placed = with_join_keys(rows, keys)
+    window = join_columns(keys)
+    latest_first = Window.partitionBy(*window).orderBy(F.desc_nulls_last(_ORDER))
+    whole = Window.partitionBy(*window)
+    ranked = placed.select(
+        "*",
+        F.row_number().over(latest_first).alias("rw_rank"),
+        F.lead(_ORDER).over(latest_first).alias("rw_next"),
+        F.count(F.lit(1)).over(whole).cast("int").alias(ROWS),
+        F.min(AT).over(whole).alias(FIRST_AT),
+    )
+    tied = F.col(_ORDER).eqNullSafe(F.col("rw_next"))
+    if live.mode == "append" and live.pane is not None and not live.restarts:
+        tied = tied | (F.col(ROWS) > F.col(PANE) + 1)  # panes count from 0: one of them is there twice
+    last = ranked.where("rw_rank = 1").withColumn(AMBIGUOUS, (F.col(ROWS) > 1) & F.coalesce(tied, F.lit(False)))
+    if live.mode == "changelog":
+        last = last.where(~F.col(_DELETED))
+    return last.drop("rw_rank", "rw_next", _ORDER, _DELETED)
+
+
+def _canonical(
+    frame: DataFrame, pipeline: Pipeline, live: Live, values: Mapping[str, str], types: Mapping[str, DataType]
+) -> DataFrame:
+    start, end = _bounds(frame, pipeline, live)
+    keys = []
+    for key, kind in types.items():
+        text = live.keys.get(key, f"`{key}`")
+        expression_type(frame, text, pipeline, ("live", "keys", key) if key in live.keys else ("live", "keys"))
+        keys.append(F.expr(text).try_cast(kind).alias(key))
+    pane = _optional(frame, pipeline, live.pane, "pane", "bigint")
+    at = F.lit(None).cast("bigint")
+    if live.emitted_at is not None:
+        kind = _instant_type(frame, pipeline, live.emitted_at, live.emitted_at_unit, ("live", "emitted_at"))
+        at = instants(F.expr(live.emitted_at), kind, live.emitted_at_unit).milliseconds
+    order = _optional(frame, pipeline, live.order, "order", None)
+    operation, deleted = _operation(frame, pipeline, live)
+    if operation is not None:
+        frame = frame.where(operation)
+    return frame.select(
+        *keys, start.alias(START), end.alias(END),
+        *(F.expr(text).alias(emitted_name(name)) for name, text in values.items()),
+        pane.alias(PANE), at.alias(AT), _last_offsets(frame, pipeline, live).alias(OFFSETS),
+        F.struct(pane.alias("pane"), order.alias("order"), at.alias("at")).alias(_ORDER), deleted.alias(_DELETED),
+    )  # fmt: skip
+
+
+def _value_columns(frame: DataFrame, pipeline: Pipeline) -> dict[str, str]:
+    """Aggregate to expression over the emitted columns; those neither named nor there are not compared."""
+    live = live_of(pipeline)
+    there = {name.lower() for name in frame.columns}
+    found = {}
+    for name in pipeline.aggregates:
+        text = live.values.get(name)
+        if text is None and not live.values and name.lower() in there:
+            text = f"`{name}`"
+        if text is not None:
+            expression_type(frame, text, pipeline, ("live", "values", name) if live.values else ("live", "source"))
+            found[name] = text
+    if not found:
+        known = ", ".join(frame.columns)
+        mend = f"Name the columns under live.values, as `{next(iter(pipeline.aggregates))}: ...`; there are {known}."
+        where = pipeline.source_of(("live",)) or pipeline.name
+        raise DefinitionError("no aggregate of the definition is a column of the emitted windows", where, mend)
+    return found
+
+
+def _bounds(frame: DataFrame, pipeline: Pipeline, live: Live) -> tuple[Column, Column]:
+    """Start and end of the half-open window, epoch ms."""
+    columns = live.window
+    windows = windows_of(pipeline)
+    start = None if columns.start is None else _bound(frame, pipeline, live, "start")
+    end = None if columns.end is None else _bound(frame, pipeline, live, "end") + F.lit(columns.inclusive_end)
+    if start is None:
+        start = _start_before(windows, end)
+    if end is None:
+        end = _end_after(windows, start)
+    if start is None or end is None:
+        missing = "start" if start is None else "end"
+        what = f"is missing: {missing}s of {pipeline.window.type} windows do not follow from the other bound"
+        raise refuse(pipeline, ("live", "window", missing), Refused(what, f"name the column of the {missing}"))
+    return start, end
+
+
+def _bound(frame: DataFrame, pipeline: Pipeline, live: Live, which: str) -> Column:
+    text, unit, zone = getattr(live.window, which), live.window.unit, live.window.time_zone
+    path = ("live", "window", which)
+    kind = expression_type(frame, text, pipeline, path)
+    value = F.expr(text)
+    if zone is None:
+        kind = _instant_type(frame, pipeline, text, unit, path)
+        return instants(value, kind, unit).milliseconds
+    if isinstance(kind, (TimestampNTZType, StringType)) and unit in ("timestamp", "iso"):
+        clock = value.try_cast("timestamp")
+        local = F.unix_millis(F.to_utc_timestamp(clock, zone))
+        # Text that carries a zone of its own is an instant already.
+        return F.when(value.cast("string").rlike(_ZONED), F.unix_millis(clock)).otherwise(local)
+    kind = _instant_type(frame, pipeline, text, unit, path)
+    shown = F.timestamp_millis(instants(value, kind, unit).milliseconds)
+    return F.unix_millis(F.to_utc_timestamp(shown, zone))
+
+
+def _end_after(windows: WindowAssigner, start: Column) -> Column | None:
+    match windows:
+        case TumblingWindows(size) | SlidingWindows(size):
+            return start + F.lit(size)
+        case CalendarDayWindows():
+            return day_start(windows, local_day_index(windows, start) + F.lit(1))
+        case _:
+            return None
+
+
+def _start_before(windows: WindowAssigner, end: Column) -> Column | None:
+    match windows:
+        case TumblingWindows(size) | SlidingWindows(size):
+            return end - F.lit(size)
+        case CumulativeWindows(size, _, offset):
+            return end - F.lit(1) - F.pmod(end - F.lit(1 + offset), F.lit(size))
+        case CalendarDayWindows():
+            return day_start(windows, local_day_index(windows, end - F.lit(1)))
+        case _:
+            return None
+
+
+def _last_offsets(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column:
+    target = "map<int,bigint>"
+    if live.last_offsets is None:
+        return F.lit(None).cast(target)
+    path = ("live", "last_offsets")
+    kind = expression_type(frame, live.last_offsets, pipeline, path)
+    value = F.expr(live.last_offsets)
+    match kind:
+        case MapType():
+            return value.cast(target)
+        case StringType():
+            return F.from_json(value, "map<string,bigint>").cast(target)
+        case ArrayType():
+            numbers = F.sequence(F.lit(0), F.size(value) - F.lit(1))
+            pairs = F.map_from_arrays(numbers, value.cast("array<bigint>"))
+            return F.when(F.size(value) > 0, F.map_filter(pairs, lambda _, last: last.isNotNull())).cast(target)
+        case _:
+            what = f"is {kind.simpleString().upper()}, not a map of partition to offset"
+            mend = "name a MAP<INT, BIGINT> column, JSON text, or an array by partition"
+            raise refuse(pipeline, path, Refused(what, mend))
+
+
+def _operation(frame: DataFrame, pipeline: Pipeline, live: Live) -> tuple[Column | None, Column]:
+    """Which rows count (changelog), and which of them delete."""
+    if live.operation is None:
+        return None, F.lit(False)
+    expression_type(frame, live.operation, pipeline, ("live", "operation"))
+    code = F.upper(F.trim(F.expr(live.operation).cast("string")))
+    told = F.concat(F.lit("live.operation: unknown operation "), F.coalesce(code, F.lit("null")))
+    counts = F.when(code.isin(*_KEPT, *_DELETES), True).when(code.isin(*_RETRACTED), False)
+    return counts.otherwise(F.raise_error(told).cast("boolean")), code.isin(*_DELETES)
+
+
+def _optional(frame: DataFrame, pipeline: Pipeline, text: str | None, name: str, kind: str | None) -> Column:
+    if text is None:
+        return F.lit(None).cast(kind or "int")
+    found = expression_type(frame, text, pipeline, ("live", name))
+    return F.expr(text).cast(kind or found)
+
+
+def _instant_type(frame: DataFrame, pipeline: Pipeline, text: str, unit: str, path: FieldPath) -> DataType:
+    kind = expression_type(frame, text, pipeline, path)
+    if (refused := unit_refused(kind, unit)) is not None:
+        raise refuse(pipeline, path, refused)
+    return kind

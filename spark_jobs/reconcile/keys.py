@@ -1,0 +1,54 @@
+"""Joining by keys and window where keys may be null: one column that says which are, and the keys without nulls.
+
+`a <=> b` does the same, but makes expressions of its own, and whatever was partitioned by the columns is shuffled
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, DataType, DateType, NumericType, StringType, StructType, TimestampType
+
+from spark_jobs.replay.assign import END, START
+
+_NULLS = "rw_nulls"
+
+
+def with_join_keys(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """`frame` with the columns that `join_columns` names."""
+    kinds = {field.name: field.dataType for field in frame.schema}
+    columns = {f"rw_key_{i}": _never_null(key, kinds[key]) for i, key in enumerate(keys)}
+    nulls = F.lit(0).cast("bigint")
+    for i, key in enumerate(keys):
+        nulls = nulls + F.when(F.col(f"`{key}`").isNull(), F.lit(1 << i)).otherwise(F.lit(0))
+    return frame.withColumns({**columns, _NULLS: nulls})
+
+
+def join_columns(keys: Sequence[str]) -> list[str]:
+    """What to join or partition by: keys and window, null-safe, without an expression."""
+    return [*(f"rw_key_{i}" for i in range(len(keys))), _NULLS, START, END]
+
+
+def key_types(schema: StructType, keys: Sequence[str]) -> dict[str, DataType]:
+    """The types of the key columns."""
+    return {key: schema[key].dataType for key in keys}
+
+
+def _never_null(key: str, kind: DataType) -> Column:
+    column = F.col(f"`{key}`")
+    match kind:
+        case StringType():
+            return F.coalesce(column, F.lit(""))
+        case NumericType():
+            return F.coalesce(column, F.lit(0).cast(kind))
+        case BooleanType():
+            return F.coalesce(column, F.lit(False))
+        case TimestampType():
+            return F.coalesce(column, F.timestamp_millis(F.lit(0).cast("bigint")))
+        case DateType():
+            return F.coalesce(column, F.lit("1970-01-01").cast("date"))
+        case _:
+            return F.to_json(F.struct(column.alias("k")))
