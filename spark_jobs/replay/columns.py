@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
@@ -102,13 +102,19 @@ def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> Column:
     query once they hold some ten thousand values.
     """
     spark = frame.sparkSession
+    never_null = pa.list_(pa.field("item", pa.int64(), nullable=False))  # spares a test at each look-up
     columns = {
-        name: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, pa.int64()))
+        name: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, pa.int64()), never_null)
         for name, values in arrays.items()
     }
+    return arrow_frame(spark, pa.table(columns)).select(F.struct(*columns)).scalar()
+
+
+def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The table as a relation over an RDD, which keeps its values out of the plan."""
     before = spark.conf.get(_LOCAL_THRESHOLD)
-    spark.conf.set(_LOCAL_THRESHOLD, "0")  # keep the values out of the plan: a relation over an RDD
+    spark.conf.set(_LOCAL_THRESHOLD, "0")
     try:
-        return spark.createDataFrame(pa.table(columns)).select(F.struct(*columns)).scalar()
+        return spark.createDataFrame(table)
     finally:
         spark.conf.set(_LOCAL_THRESHOLD, before)

@@ -10,13 +10,25 @@ record of that millisecond (golden rule 7). Punctuated watermarks are not rounde
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.strategy import GeneratorKind, Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, Held
-from spark_jobs.replay.timeline import SCHEMA, Thresholds, Timeline
+from spark_jobs.replay.columns import (
+    ARRIVAL,
+    EVENT_TIME,
+    MARKER,
+    NEVER,
+    OFFSET,
+    PARTITION,
+    SEQUENCE,
+    Held,
+    PositionColumns,
+)
+from spark_jobs.replay.steps import MOST_IN_MEMORY, SCHEMA, inverted
+from spark_jobs.replay.timeline import Thresholds, Timeline
 
 _MAXIMA = (
     GeneratorKind.ASCENDING,
@@ -80,44 +92,76 @@ def invert(
         firsts = firsts.unionByName(
             spark.createDataFrame(carried, "partition INT, reached BIGINT, arrival BIGINT, minor BIGINT")
         )
-    firsts = held.keep(firsts)
+    firsts = held.keep(_with_closes(firsts, strategy, processing_time_end, by_sequence))
 
-    if by_sequence:
-        position = F.struct("arrival", F.col("minor").alias("major"), F.lit(0).cast("long").alias("minor"))
-    else:
-        position = F.struct("arrival", F.col("partition").cast("long").alias("major"), "minor")
-    subtask_of = {p: i for i, group in enumerate(strategy.generator_groups) for p in group}
-    if strategy.scope is Scope.SUBTASK:
-        pairs = [F.lit(v) for item in subtask_of.items() for v in item]
-        group = F.create_map(*pairs)[F.col("partition")] if pairs else F.col("partition")
-    else:
-        group = F.col("partition")
-    if state is None and strategy.scope is Scope.PARTITION:
-        by_group = firsts.select(group.alias("generator"), "reached", position.alias("p"))
-    else:
-        by_group = firsts.groupBy(group.alias("generator"), "reached").agg(F.min(position).alias("p"))
+    table = firsts.limit(MOST_IN_MEMORY + 1).toArrow()
+    few = table.num_rows <= MOST_IN_MEMORY
+    last = _last_of(table) if few else _last_reached(firsts)
+    groups = strategy.generator_groups
+    reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]
+    complete = bool(reached_by) and None not in reached_by
+    never_from = min(reached_by) + 1 if complete else MIN_TIMESTAMP
+    steps = inverted(table, groups, never_from) if few else None
+    rows = steps.frame(spark) if few else held.keep(_steps(firsts, strategy, never_from))
+    return Timeline(
+        rows,
+        thresholds,
+        flushes=True,
+        state={"kind": "inversion", "partitions": {str(p): values for p, values in last.items()}},
+        watermark_below=never_from - 1 if complete else MIN_TIMESTAMP,
+        in_memory=steps,
+    )
 
+
+def _with_closes(
+    firsts: DataFrame, strategy: WatermarkStrategy, processing_time_end: int, by_sequence: bool
+) -> DataFrame:
+    """Add `close_arrival, close_major, close_minor`: where the watermark shows that the threshold was reached.
+
+    Per event that is the record itself. A periodic watermark moves at the first tick strictly later; a tick
+    after the end never comes. Rounding keeps the order, so it may come before all minima and maxima.
+    """
+    zero = F.lit(0).cast("long")
+    major, minor = (F.col("minor"), zero) if by_sequence else (F.col("partition").cast("long"), F.col("minor"))
+    exact = PositionColumns(F.col("arrival"), major, minor)
+    if strategy.per_event or strategy.kind in (GeneratorKind.PUNCTUATED, GeneratorKind.NONE):
+        return firsts.select("*", *exact.aliased("close"))
+    start, interval = F.lit(strategy.timer_start), F.lit(strategy.interval)
+    since = F.greatest(F.col("arrival") - start, F.lit(0))
+    tick = start + since - F.pmod(since, interval) + interval
+    exists = (tick <= F.lit(processing_time_end)) if strategy.interval else F.lit(False)
+    parts = (tick, F.lit(-1).cast("long"), F.lit(-1).cast("long"))
+    rounded = PositionColumns(*(F.when(exists, part).otherwise(F.lit(NEVER)) for part in parts))
+    return firsts.select("*", *rounded.aliased("close"))
+
+
+def _steps(firsts: DataFrame, strategy: WatermarkStrategy, never_from: int) -> DataFrame:
+    """The timeline's rows, in Spark: what `inverted` computes, for timelines of any size."""
+    generator_of = {p: i for i, group in enumerate(strategy.generator_groups) for p in group}
+    pairs = [F.lit(v) for item in generator_of.items() for v in item]
+    generator = F.create_map(*pairs)[F.col("partition")].alias("generator")
+    close = PositionColumns.named("close").as_struct()
+    by_generator = firsts.groupBy(generator, "reached").agg(F.min(close).alias("p")).where("generator IS NOT NULL")
     ascending = Window.partitionBy("generator").orderBy("reached")
     later = Window.partitionBy("generator").orderBy(F.desc("reached"))
-    steps = by_group.select(
-        "generator",
+    steps = by_generator.select(
         F.coalesce(F.lag("reached").over(ascending) + F.lit(1), F.lit(MIN_TIMESTAMP)).alias("x_from"),
         F.min("p").over(later.rowsBetween(Window.unboundedPreceding, Window.currentRow)).alias("p"),
     )
     rows = steps.groupBy("x_from").agg(F.max("p").alias("p")).select("x_from", "p.*")
-    rows = _round_to_ticks(rows, strategy, processing_time_end)
-    last = _last_reached(firsts)
-    groups = strategy.generator_groups
-    reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]
-    complete = reached_by and None not in reached_by
-    from_here_never = min(reached_by) + 1 if complete else MIN_TIMESTAMP
-    rows = rows.where(F.col("x_from") < F.lit(from_here_never)).unionByName(
-        spark.createDataFrame([(from_here_never, NEVER, NEVER, NEVER)], SCHEMA)
-    )
-    rows = held.keep(rows)
-    saved = {"kind": "inversion", "partitions": {str(p): values for p, values in last.items()}}
-    below = min(reached_by) if complete else MIN_TIMESTAMP
-    return Timeline(rows, thresholds, flushes=True, state=saved, watermark_below=below)
+    never = firsts.sparkSession.createDataFrame([(never_from, NEVER, NEVER, NEVER)], SCHEMA)
+    return rows.where(F.col("x_from") < F.lit(never_from)).unionByName(never)
+
+
+def _last_of(table: pa.Table) -> dict[int, dict[str, int]]:
+    """As `_last_reached`, in memory."""
+    last: dict[int, dict[str, int]] = {}
+    columns = (table.column(name).to_pylist() for name in ("partition", "reached", "arrival", "minor"))
+    for partition, *values in zip(*columns, strict=True):
+        best = last.get(partition)
+        if best is None or values > list(best.values()):
+            last[partition] = dict(zip(("reached", "arrival", "minor"), values, strict=True))
+    return last
 
 
 def _last_reached(firsts: DataFrame) -> dict[int, dict[str, int]]:
@@ -129,20 +173,3 @@ def _last_reached(firsts: DataFrame) -> dict[int, dict[str, int]]:
     best = F.max(F.struct("reached", "arrival", "minor")).alias("best")
     rows = firsts.groupBy("partition").agg(best).select("partition", "best.*").collect()
     return {r["partition"]: {k: r[k] for k in ("reached", "arrival", "minor")} for r in rows}
-
-
-def _round_to_ticks(rows: DataFrame, strategy: WatermarkStrategy, processing_time_end: int) -> DataFrame:
-    """A periodic watermark: C moves to the first tick strictly later; a tick after the end never comes."""
-    punctuated = strategy.kind is GeneratorKind.PUNCTUATED
-    if strategy.per_event or punctuated or strategy.kind is GeneratorKind.NONE:
-        return rows
-    start, interval = F.lit(strategy.timer_start), F.lit(strategy.interval)
-    since = F.greatest(F.col("arrival") - start, F.lit(0))
-    tick = start + since - F.pmod(since, interval) + interval
-    exists = (tick <= F.lit(processing_time_end)) if strategy.interval else F.lit(False)
-    return rows.select(
-        "x_from",
-        F.when(exists, tick).otherwise(F.lit(NEVER)).alias("arrival"),
-        F.when(exists, F.lit(-1).cast("long")).otherwise(F.lit(NEVER)).alias("major"),
-        F.when(exists, F.lit(-1).cast("long")).otherwise(F.lit(NEVER)).alias("minor"),
-    )

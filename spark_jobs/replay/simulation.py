@@ -21,7 +21,8 @@ from spark_jobs.eventtime.source import Signal, Source, WatermarkEmitted
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, Held, record_position
-from spark_jobs.replay.timeline import SCHEMA, Thresholds, Timeline
+from spark_jobs.replay.steps import SCHEMA
+from spark_jobs.replay.timeline import Thresholds, Timeline
 
 _BATCH = 65_536
 _ARROW = pa.schema([(name, pa.int64()) for name in ("x_from", "arrival", "major", "minor")] + [("state", pa.string())])

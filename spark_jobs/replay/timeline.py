@@ -23,8 +23,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.columns import PositionColumns, long_arrays
 from spark_jobs.replay.grid import EndGrid, RegularGrid
-
-SCHEMA = "x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT"
+from spark_jobs.replay.steps import MOST_IN_MEMORY, Steps
 
 MAX_GRID_POINTS = 1_000_000
 """The most window ends that one chunk may hold: its close positions travel with every task."""
@@ -95,12 +94,15 @@ class Timeline:
     state: dict
     watermark_below: int
     note: str = ""
+    in_memory: Steps | None = None
 
     @cached_property
-    def _small(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """All rows, when they are few: (sorted x_from, positions)."""
-        table = self.rows.limit(MAX_GRID_POINTS + 1).toArrow()
-        return None if table.num_rows > MAX_GRID_POINTS else _sorted_rows(table)
+    def _small(self) -> Steps | None:
+        """All rows, when they are few."""
+        if self.in_memory is not None:
+            return self.in_memory
+        table = self.rows.limit(MOST_IN_MEMORY + 1).toArrow()
+        return None if table.num_rows > MOST_IN_MEMORY else Steps.of_table(table)
 
     def close_arrays(self, grid: EndGrid, first: int, count: int, shift: int = 0) -> CloseArrays:
         """C(end - 1 + shift) of `count` grid ends from number `first` on.
@@ -109,11 +111,10 @@ class Timeline:
         """
         x = grid.ends(first, count) - 1
         x = np.full(count, MAX_TIMESTAMP, dtype=np.int64) if shift == MAX_TIMESTAMP else x + shift
-        x_from, positions = self._small if self._small is not None else self._slice(grid, x, shift)
-        index = np.searchsorted(x_from, x, side="right") - 1
-        return CloseArrays(grid, first, positions[index])
+        steps = self._small if self._small is not None else self._slice(grid, x, shift)
+        return CloseArrays(grid, first, steps.at(x))
 
-    def _slice(self, grid: EndGrid, x: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
+    def _slice(self, grid: EndGrid, x: np.ndarray, shift: int) -> Steps:
         low, high = int(x[0]), int(x[-1])
         position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
         carried = (
@@ -129,7 +130,7 @@ class Timeline:
             .agg(F.max("x_from").alias("x_from"), F.max(position).alias("p"))
             .select("x_from", "p.*")
         )
-        return _sorted_rows(carried.unionByName(inside).toArrow())
+        return Steps.of_table(carried.unionByName(inside).toArrow())
 
     def exact(self, frame: DataFrame, x: str, prefix: str) -> DataFrame:
         """Add `{prefix}_arrival/_major/_minor`: C of the column `x` (epoch ms), at its own millisecond.
@@ -152,16 +153,3 @@ class Timeline:
             .select(F.col("x").alias("_asked"), *PositionColumns.of_struct(F.col("p")).aliased(prefix))
         )
         return frame.join(F.broadcast(answers), F.col(x) == F.col("_asked")).drop("_asked")
-
-
-def _sorted_rows(table) -> tuple[np.ndarray, np.ndarray]:
-    """(x_from ascending, running maximum of the positions as an int64 array of shape (n, 3))."""
-    x_from = table.column("x_from").to_numpy()
-    positions = np.stack([table.column(c).to_numpy() for c in ("arrival", "major", "minor")], axis=1)
-    order = np.argsort(x_from, kind="stable")
-    x_from, positions = x_from[order], positions[order]
-    # Running maximum of triples: take the ranks, accumulate, and go back.
-    by_position = np.lexsort((positions[:, 2], positions[:, 1], positions[:, 0]))
-    rank = np.empty(len(by_position), dtype=np.int64)
-    rank[by_position] = np.arange(len(by_position))
-    return x_from, positions[by_position[np.maximum.accumulate(rank)]]

@@ -47,6 +47,11 @@ _IN_TIME = "rw_in_time"
 _INDEX = "rw_index"
 _UNDECIDED = "rw_undecided"
 
+_SPREAD = 0x9E3779B1
+"""Spark's fast aggregation map hashes an integer to itself and gives up after two probes: consecutive numbers, beside
+a consecutive key, would fill the same few buckets, and nearly every record would take the slow map. Odd: no two numbers
+share their lower bits."""
+
 
 @dataclass(frozen=True)
 class CloseLookup:
@@ -133,8 +138,12 @@ def _with_bounds(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
 
 def _group_by_window(placed: DataFrame, spec: ReplaySpec, span: Span, values: Sequence[Column]) -> DataFrame:
     """One aggregation by key and window; where its number says all, the number alone is the key."""
-    window = [_INDEX] if _index_says_all(spec) else [START, END, _INDEX]
-    return _with_bounds(placed.groupBy(*spec.keys, *window).agg(*values), spec, span)
+    if not _index_says_all(spec):
+        return placed.groupBy(*spec.keys, START, END, _INDEX).agg(*values)
+    spread = (F.col(_INDEX).cast("long") * F.lit(_SPREAD)).alias("rw_spread")
+    grouped = placed.groupBy(*spec.keys, spread).agg(*values)
+    index = divided(F.col("rw_spread"), _SPREAD).cast("int")
+    return _with_bounds(grouped.withColumn(_INDEX, index), spec, span)
 
 
 def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:

@@ -1,0 +1,87 @@
+"""A timeline that fits the driver's memory, as sorted arrays: no Spark job for what numpy does in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.replay.columns import NEVER, arrow_frame
+
+SCHEMA = "x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT"
+"""The rows of a timeline; see `spark_jobs.replay.timeline`."""
+
+MOST_IN_MEMORY = 1_000_000
+"""The most rows of a timeline that come to the driver at once; larger ones stay in Spark."""
+
+_PARTS = ("arrival", "major", "minor")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3)."""
+
+    x_from: np.ndarray
+    positions: np.ndarray
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> Steps:
+        """Timeline rows in any order."""
+        x_from = table.column("x_from").to_numpy()
+        positions = _stacked(table, _PARTS)
+        distinct, rank = _ranked(positions)
+        return _running_maximum(x_from, rank, distinct)
+
+    def at(self, x: np.ndarray) -> np.ndarray:
+        """C of each of `x`: shape (len(x), 3). No `x` lies below the first step."""
+        return self.positions[np.searchsorted(self.x_from, x, side="right") - 1]
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """As timeline rows."""
+        columns = {"x_from": self.x_from, **{part: self.positions[:, i] for i, part in enumerate(_PARTS)}}
+        return arrow_frame(spark, pa.table(columns))
+
+
+def inverted(firsts: pa.Table, generators: Sequence[Sequence[int]], never_from: int) -> Steps:
+    """The steps of `firsts` (`partition, reached, close_arrival, close_major, close_minor`), any order.
+
+    Per generator a suffix minimum over the thresholds, then the maximum over the generators; from `never_from`
+    on the watermark has not come.
+    """
+    partition, reached = firsts.column("partition").to_numpy(), firsts.column("reached").to_numpy()
+    positions, rank = _ranked(_stacked(firsts, [f"close_{part}" for part in _PARTS]))
+    starts, ranks = [], []
+    for group in generators:
+        own = np.flatnonzero(np.isin(partition, group))
+        own = own[np.argsort(reached[own], kind="stable")]
+        thresholds, at = np.unique(reached[own], return_index=True)
+        earliest = np.minimum.accumulate(rank[own][::-1])[::-1][at]
+        starts.append(np.concatenate(([MIN_TIMESTAMP], thresholds[:-1] + 1))[: len(thresholds)])
+        ranks.append(earliest)
+    x_from = np.concatenate(starts) if starts else np.empty(0, dtype=np.int64)
+    ranks = np.concatenate(ranks) if ranks else np.empty(0, dtype=np.int64)
+    comes = x_from < never_from
+    positions = np.concatenate((positions, np.full((1, 3), NEVER, dtype=np.int64)))
+    x_from = np.concatenate((x_from[comes], [never_from])).astype(np.int64)
+    return _running_maximum(x_from, np.concatenate((ranks[comes], [len(positions) - 1])), positions)
+
+
+def _stacked(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
+    return np.stack([table.column(column).to_numpy() for column in columns], axis=1)
+
+
+def _ranked(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions sorted, and the place of each among them."""
+    order = np.lexsort((positions[:, 2], positions[:, 1], positions[:, 0]))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return positions[order], rank
+
+
+def _running_maximum(x_from: np.ndarray, rank: np.ndarray, positions: np.ndarray) -> Steps:
+    order = np.argsort(x_from, kind="stable")
+    return Steps(x_from[order], positions[np.maximum.accumulate(rank[order])])

@@ -1,0 +1,73 @@
+"""A timeline in memory and the same timeline in Spark."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from spark_jobs.eventtime.strategy import GeneratorKind, Scope, WatermarkStrategy
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.replay import inversion, timeline
+from spark_jobs.replay.columns import NEVER, Held
+from spark_jobs.replay.grid import RegularGrid
+from spark_jobs.replay.timeline import grid_thresholds
+
+RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT"
+GROUPS = {
+    "each partition alone": (Scope.PARTITION, ((0, 1, 2),)),
+    "two subtasks": (Scope.SUBTASK, ((0, 2), (1,))),
+    "a partition without records": (Scope.SUBTASK, ((0, 1, 2), (3,))),
+}
+
+
+def log_of(seed: int) -> list[tuple[int, int, int, int]]:
+    draw = random.Random(seed)
+    rows, arrival = [], 0
+    offsets = [0, 0, 0]
+    for _ in range(120):
+        arrival += draw.choice((0, 0, 1, 7, 40))
+        partition = draw.randrange(3)
+        rows.append((partition, offsets[partition], arrival, arrival + draw.randrange(-80, 80)))
+        offsets[partition] += 1
+    return rows
+
+
+def naive(rows, groups, bound: int, x: int) -> tuple[int, int, int]:
+    """C(x) from its definition, record by record, per event."""
+    firsts = []
+    for group in groups:
+        reached = [(a, p, o) for p, o, a, ts in rows if p in group and ts - bound - 1 >= x]
+        firsts.append(min(reached, default=(NEVER, NEVER, NEVER)))
+    return max(firsts)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("per_event", [True, False])
+def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name, per_event) -> None:
+    scope, subtasks = GROUPS[name]
+    partitions = tuple(sorted(p for group in subtasks for p in group))
+    strategy = WatermarkStrategy(
+        GeneratorKind.BOUNDED, partitions, subtasks, scope=scope, per_event=per_event, interval=0 if per_event else 30,
+        bound=15,
+    )  # fmt: skip
+    grid = RegularGrid(10)
+    for seed in range(2):
+        rows = log_of(seed)
+        found = []
+        for most in (1_000_000, 0):
+            monkeypatch.setattr(inversion, "MOST_IN_MEMORY", most)
+            monkeypatch.setattr(timeline, "MOST_IN_MEMORY", most)
+            held = Held()
+            made = inversion.invert(
+                spark.createDataFrame(rows, RECORDS), strategy, grid_thresholds(grid, 0),
+                processing_time_end=rows[-1][2], held=held,
+            )  # fmt: skip
+            arrays = made.close_arrays(grid, -10, 300)
+            found.append((arrays.positions.tolist(), made.state, made.watermark_below, sorted(made.rows.collect())[0][0]))
+            held.release()
+        assert found[0] == found[1]
+        assert found[0][3] == MIN_TIMESTAMP
+        if per_event:
+            expected = [naive(rows, strategy.generator_groups, 15, x - 1) for x in grid.ends(-10, 300).tolist()]
+            assert np.array_equal(found[0][0], expected)
