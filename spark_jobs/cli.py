@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -243,7 +244,7 @@ def run(
     A run can be repeated: it replaces its range of windows and gives the same tables. One that is killed
     leaves the tables as they were.
     """
-    from spark_jobs.plan import make_plan, plan_from_json
+    from spark_jobs.plan import make_plan, plan_from_json, planned_records
     from spark_jobs.progress import progress_for
     from spark_jobs.replay.spec import Panes
     from spark_jobs.run import execute
@@ -257,15 +258,15 @@ def run(
     planned = plan_from_json(plan_file.read_text()) if plan_file else None
     spark = _session(loaded, "run")
     progress = progress_for(errors)
-    if planned is None:
-        with progress.stage("plan", loaded.name):
-            planned = make_plan(
-                spark, loaded, start=from_ms, end=to_ms, as_of=cut, mode=chosen_mode, chunks=chunks
-            )  # fmt: skip
+    asked = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
     if dry_run:
+        planned = planned or make_plan(spark, loaded, **asked)
         print(planned.to_json()) if as_json else print_plan(planned)
         return
-    result = execute(spark, loaded, planned, progress, panes=chosen_panes)
+    with ExitStack() as open_records:
+        with progress.stage("plan", loaded.name):
+            planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **asked))
+        result = execute(spark, loaded, planned, progress, panes=chosen_panes, records=records)
     if as_json:
         print(json.dumps(result_record(result)))
     else:

@@ -18,6 +18,8 @@ from spark_jobs.java import find_java
 
 PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+    "org.apache.spark:spark-avro_2.13:4.0.0",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
 """Jars, as Maven coordinates; Spark fetches them once and keeps them in `ivy_folder()`."""

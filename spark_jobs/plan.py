@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,14 +25,18 @@ from spark_jobs.replay.spec import Mode
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
 from spark_jobs.sources import (
     Inspection,
+    OffsetRange,
+    OpenHistory,
     PartitionRange,
     PinnedFile,
+    PinnedTopic,
     canonical,
     cut_at,
     fidelity,
     inspect_history,
     open_history,
     partition_columns,
+    spooled,
 )
 
 
@@ -53,6 +59,7 @@ class Plan:
     partitions: tuple[PartitionRange, ...]
     processing_time_end: int
     pinned: tuple[PinnedFile, ...]
+    topic: PinnedTopic | None
     cuts: bool
     records: int
     quarantined: int
@@ -86,6 +93,7 @@ def plan_from_json(text: str) -> Plan:
                 "chunks": tuple(Span(**c) for c in data["chunks"]),
                 "partitions": tuple(PartitionRange(**p) for p in data["partitions"]),
                 "pinned": tuple(PinnedFile(**f) for f in data["pinned"]),
+                "topic": data["topic"] and _topic_from(data["topic"]),
                 "fidelity_reasons": tuple(data["fidelity_reasons"]),
                 "warnings": tuple(data["warnings"]),
                 "partition_columns": tuple(data["partition_columns"]),
@@ -97,6 +105,11 @@ def plan_from_json(text: str) -> Plan:
         ) from problem
 
 
+def _topic_from(data: Mapping[str, Any]) -> PinnedTopic:
+    ranges = tuple(OffsetRange(**r) for r in data["ranges"])
+    return PinnedTopic(**{**data, "ranges": ranges, "notes": tuple(data["notes"])})
+
+
 def make_plan(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -106,27 +119,33 @@ def make_plan(
     as_of: Mapping[int, int] | None = None,
     mode: Mode = Mode.BOTH,
     chunks: int | None = None,
+    opened: OpenHistory | None = None,
+    records: DataFrame | None = None,
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
 
     `as_of` cuts the history at an end offset a partition (default: all that is there). `chunks` asks for
-    at least so many slices. Raises EmptyRangeError where there is nothing to do, HistoryError where the
-    history breaks a rule or a faithful result is not to be had, SourceError where it cannot be read.
+    at least so many slices. `opened` and `records` are the history and its canonical records where the
+    caller has them already, see `planned_records`.
+
+    Raises EmptyRangeError where there is nothing to do, HistoryError where the history breaks a rule or a
+    faithful result is not to be had, SourceError where it cannot be read.
     """
     if start is not None and end is not None and start >= end:
         raise DefinitionError(
             f"the range is reversed or empty: from {format_instant(start)} to {format_instant(end)}",
             pipeline.name, "Give a --to after --from; the range [from, to) selects windows by their start.",
         )  # fmt: skip
-    told = fidelity(pipeline)
+    if opened is None:
+        opened = open_history(spark, pipeline, as_of=as_of)
+    told = fidelity(pipeline, opened.topic)
     if told.level == "complete_only" and mode is not Mode.COMPLETE:
         raise HistoryError(
             "faithful results need the order of the log: " + "; ".join(told.reasons),
             pipeline.source_of(("history",)) or pipeline.name,
             "Name partition, offset and arrival under history.position, or run with --mode complete.",
         )
-    opened = open_history(spark, pipeline)
-    seen = inspect_history(spark, pipeline, opened, as_of=as_of)
+    seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
     partitions = seen.partitions
     windows = windows_of(pipeline)
     if seen.event_times is None:
@@ -158,8 +177,9 @@ def make_plan(
         partitions=partitions,
         processing_time_end=max((p.last_arrival for p in partitions if p.last_arrival is not None), default=0),
         pinned=opened.pinned,
+        topic=opened.topic,
         # Pinned files hold nothing new: only an as-of vector that stops short of them has to cut.
-        cuts=bool(partitions) and (as_of is not None or not opened.pinned),
+        cuts=bool(partitions) and opened.topic is None and (as_of is not None or not opened.pinned),
         records=seen.records,
         quarantined=seen.quarantined,
         missing_event_times=seen.missing_event_times,
@@ -169,22 +189,53 @@ def make_plan(
         watermark="timeline by inversion, set by set"
         if invertible
         else "timeline simulated in one task, in position order",
-        warnings=_warnings(pipeline, windows, seen),
+        warnings=_warnings(pipeline, windows, seen, is_topic=opened.topic is not None),
     )
 
 
 def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFrame:
-    """The canonical records of a plan (good and bad): the pinned files, cut at the as-of vector.
+    """The canonical records of a plan (good and bad): the pinned files, cut at the as-of vector; or a topic's offsets.
 
-    Raises DefinitionError if the definition has changed since the plan was made.
+    Raises DefinitionError if the definition has changed since the plan was made, HistoryError if a topic no longer has
+    what the plan says.
     """
+    return _records_of(plan, pipeline, _opened_again(spark, pipeline, plan))
+
+
+@contextmanager
+def planned_records(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan | None = None, **asked: Any
+) -> Iterator[tuple[Plan, DataFrame]]:
+    """A plan and the records to carry it out with, see `read_planned`. Those of a topic are read once for both.
+
+    Without `plan` one is made, as `make_plan` does with `asked`. With one, what had to be accepted since it was made
+    is added to its fidelity.
+    """
+    if plan is None:
+        opened = open_history(spark, pipeline, as_of=asked.get("as_of"))
+    else:
+        opened = _opened_again(spark, pipeline, plan)
+        reasons = fidelity(pipeline, opened.topic).reasons if opened.topic else plan.fidelity_reasons
+        plan = replace(plan, topic=opened.topic, fidelity_reasons=reasons)
+    if opened.topic is None:
+        plan = plan or make_plan(spark, pipeline, opened=opened, **asked)
+        yield plan, _records_of(plan, pipeline, opened)
+        return
+    with spooled(canonical(opened.frame, pipeline), pipeline) as records:
+        yield plan or make_plan(spark, pipeline, opened=opened, records=records, **asked), records
+
+
+def _opened_again(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHistory:
     if plan.definition_hash != pipeline.definition_hash:
         raise DefinitionError(
             f"the definition has changed since the plan was made (plan {plan.definition_hash[:12]}, "
             f"now {pipeline.definition_hash[:12]})",
             pipeline.file or pipeline.name, "Plan again.",
         )  # fmt: skip
-    opened = open_history(spark, pipeline, pinned=plan.pinned or None)
+    return open_history(spark, pipeline, pinned=plan.pinned or None, topic=plan.topic)
+
+
+def _records_of(plan: Plan, pipeline: Pipeline, opened: OpenHistory) -> DataFrame:
     records = canonical(opened.frame, pipeline)
     return cut_at(records, plan.as_of) if plan.cuts else records
 
@@ -237,16 +288,17 @@ def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:
         )
 
 
-def _warnings(pipeline: Pipeline, windows: WindowAssigner, seen: Inspection) -> tuple[str, ...]:
+def _warnings(pipeline: Pipeline, windows: WindowAssigner, seen: Inspection, *, is_topic: bool) -> tuple[str, ...]:
     found = []
     registered = pipeline.watermark.partitions
-    if registered is None:
+    if registered is None and not is_topic:
         names = ", ".join(str(p.partition) for p in seen.partitions)
         found.append(
             f"watermark.partitions is not set: the partitions found ({names}) count as registered; "
             "a live job also waits for registered partitions without records"
         )
-    empty = sorted(set(registered or ()) - {p.partition for p in seen.partitions})
+    known = {p.partition for p in seen.partitions}
+    empty = sorted((set(registered or known)) - {p.partition for p in seen.partitions if p.records})
     if empty:
         found.append(
             f"partition {', '.join(map(str, empty))} is registered and has no record: "

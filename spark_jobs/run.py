@@ -76,10 +76,13 @@ def execute(
     progress: Progress,
     *,
     panes: Panes | None = None,
+    records: DataFrame | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
 ) -> RunResult:
     """Carry out `plan`: timeline, windows chunk by chunk, late records, quarantine; then publish.
+
+    `records` are the plan's, where the caller has read them already (`planned_records`).
 
     Raises HistoryError where a record breaks a rule (before anything is written), CatalogError where the
     tables cannot be written (the published ones stay as they were).
@@ -88,7 +91,8 @@ def execute(
     tables = Tables.of(pipeline)
     result = RunResult(new_run_id(pipeline, started), tables, plan.records, plan.quarantined)
     _check_quarantine(pipeline, plan)
-    records = read_planned(spark, pipeline, plan)
+    if records is None:
+        records = read_planned(spark, pipeline, plan)
     spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode(plan.mode), panes=panes)
     history = History(good(records), plan.event_times, plan.processing_time_end)
     _refuse_missing_event_time(pipeline, plan, history)

@@ -34,7 +34,7 @@ def load_pipeline(path: str | os.PathLike[str], environment: Mapping[str, str] |
     tree = read_tree(_read_text(path), str(path), variables)
     written = _complete_paths(tree, project_folder(path))
     sources = SourceMap(tree.sources.file, tree.sources.lines, {**tree.sources.unresolved, **written})
-    problems = list(tree.problems)
+    problems = [*tree.problems, *_read_schema_file(tree, project_folder(path))]
     pipeline = None
     try:
         pipeline = Pipeline.model_validate(tree.data, context=YAML_CONTEXT)
@@ -120,6 +120,23 @@ def _complete_path(
             written[path] = tree.sources.unresolved.get(path, text)
             holder[key] = str(root / text)
     return written
+
+
+def _read_schema_file(tree: YamlTree, root: Path) -> list[Problem]:
+    """Puts the text of `value.schema_file` where `value.schema` would be, so that it is part of the definition."""
+    value = tree.data.get("value")
+    name = value.get("schema_file") if isinstance(value, dict) else None
+    if not isinstance(name, str) or not name.strip():
+        return []
+    place = ("value", "schema_file")
+    if "schema" in value:
+        return [tree.sources.problem(place, "there is a `schema` too", "keep one of the two")]
+    try:
+        value["schema"] = (root / name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        return [tree.sources.problem(place, f"`{root / name}` cannot be read: {reason}", "name a readable file")]
+    return []
 
 
 def _shared(pipelines: list[Pipeline], field: tuple[str, ...], value_of: Any) -> list[Problem]:

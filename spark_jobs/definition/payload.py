@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -9,19 +10,34 @@ from pydantic import Field, ValidationInfo, field_validator
 from spark_jobs.definition.fields import Expression, Instant, Refusal, Section, Text
 from spark_jobs.definition.instants import format_instant
 
+_ENCODED = ("json", "csv", "avro")
+
 
 class Value(Section):
     """How a record's value becomes columns."""
 
-    format: Literal["columns", "json", "csv"] = Field(
-        "columns", description="columns: the history's own columns are the payload. json, csv: one column holds text."
+    format: Literal["columns", "json", "csv", "avro", "text"] = Field(
+        "columns",
+        description="columns: the history's own columns are the payload. json, csv, avro: one column holds the encoded "
+        "fields. text: one column is the payload, as the field `value`.",
     )
-    column: Text | None = Field(None, description="The column that holds the text (json, csv).", examples=["value"])
+    column: Text | None = Field(
+        None,
+        description="The column that holds the text or bytes; left out for Kafka, where it is the record's value.",
+        examples=["value"],
+    )
+    schema_file: Text | None = Field(
+        None, description="File with the schema, in place of `schema`; a relative path starts at the project's folder."
+    )
     ddl: Text | None = Field(
         None,
         alias="schema",
-        description="Fields to decode, as Spark DDL; required for json and csv. Fields not named are not read.",
+        description="Fields to decode: as Spark DDL for json and csv (fields not named are not read), for avro the "
+        "writer's schema as Avro JSON.",
         examples=["sched_dep STRING, distance BIGINT"],
+    )
+    framing: Literal["none", "confluent"] = Field(
+        "none", description="avro: confluent, if each value begins with a zero byte and the four of a schema's id."
     )
 
     @field_validator("column", "ddl")
@@ -29,13 +45,37 @@ class Value(Section):
     def _text_needs_both(cls, value: str | None, info: ValidationInfo) -> str | None:
         value_format = info.data.get("format")
         name = "schema" if info.field_name == "ddl" else "column"
-        example = "sched_dep STRING, distance BIGINT" if name == "schema" else "value"
-        if value is None and value_format in ("json", "csv"):
+        example = "value" if name == "column" else "sched_dep STRING, distance BIGINT"
+        if value_format == "avro" and name == "schema":
+            example = '{"type": "record", ...}` in quotes, or `schema_file: flight.avsc'
+        needed = _ENCODED if name == "schema" else (*_ENCODED, "text")
+        if value is None and value_format in needed:
             raise Refusal(f"is missing: format `{value_format}` needs it", f"write `{name}: {example}`")
         if value is not None and value_format == "columns" and name == "column":
             mend = "leave it out, or write `format: json` or `format: csv`"
             raise Refusal("has no meaning for format `columns`", mend)
+        if value is not None and value_format == "text" and name == "schema":
+            raise Refusal("has no meaning for format `text`", "leave it out: the field is `value`")
+        if value is not None and value_format == "avro" and name == "schema":
+            _refuse_unless_avro_record(value)
         return value
+
+    @field_validator("framing")
+    @classmethod
+    def _frames_are_avro(cls, framing: str, info: ValidationInfo) -> str:
+        if framing != "none" and info.data.get("format", "avro") != "avro":
+            raise Refusal("is for format `avro`", "leave it out")
+        return framing
+
+
+def _refuse_unless_avro_record(text: str) -> None:
+    mend = 'write Avro JSON: {"type": "record", "name": "flight", "fields": [...]}'
+    try:
+        schema = json.loads(text)
+    except ValueError as error:
+        raise Refusal(f"not JSON: {error}", mend) from None
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise Refusal("not the schema of an Avro record", mend)
 
 
 class EventTime(Section):

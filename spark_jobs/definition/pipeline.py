@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, nearest, shown
 from spark_jobs.definition.history import History
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import Live
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.output import Output, Quarantine
@@ -70,6 +71,21 @@ class Pipeline(Section):
 
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
 
+    @field_validator("value", mode="before")
+    @classmethod
+    def _kafka_keeps_it_in_value(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(info.data.get("history"), KafkaHistory | StitchedHistory):
+            return value
+        given = value.model_dump(by_alias=True, exclude_none=True) if isinstance(value, Value) else value
+        if not isinstance(given, dict):
+            return value
+        if given.get("format", "columns") == "columns":
+            mend = "write `format: json`, `csv`, `avro` or `text`"
+            raise Refusal("is missing: a topic's values are bytes", mend, ("format",))
+        if given.get("column") not in (None, "value"):
+            raise Refusal("a topic has its payload in `value`", "leave it out", ("column",))
+        return {**given, "column": "value"}
+
     @field_validator("output", mode="before")
     @classmethod
     def _table_defaults_to_the_name(cls, output: Any, info: ValidationInfo) -> Any:
@@ -115,12 +131,14 @@ class Pipeline(Section):
     def to_canonical_json(self) -> str:
         """All that can change a result, as JSON with sorted keys and one spelling for each value.
 
-        Left out: name, description, output, live (it is compared with, and changes no result). The history (but for its position) stands as written, its variables
-        unresolved: on which machine the same history lies is not part of the definition. All else is resolved.
+        Left out: name, description, output, live (it is compared with, and changes no result). The history (but for its
+        position) stands as written, its variables unresolved: on which machine the same history lies is not part of
+        the definition. All else is resolved.
         """
         content = self.model_dump(mode="json", by_alias=True, exclude={"name", "description", "output", "live"})
         history = content["history"]
-        content["history"] = {**self._sources.as_written(("history",), history), "position": history["position"]}
+        written = self._sources.as_written(("history",), history)
+        content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
         return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -80,7 +80,7 @@ def _explain_unknown(name: str, parents: list[Model], root: Model) -> tuple[str,
     model = parents[-1]
     for sibling in _siblings(model, root):
         if name in _fields(sibling):
-            tag_field = next(iter(sibling.model_fields))
+            tag_field = _tag_field(model)
             takers = [_tag(other) for other in _siblings(model, root) if name in _fields(other)]
             return f"does not belong to {tag_field} `{_tag(model)}`", f"it is a field of {', '.join(takers)}"
     near = nearest(name, _fields(model))
@@ -141,8 +141,18 @@ def _models(annotation: Any) -> Iterator[Model]:
         yield from _models(argument)
 
 
+def _tag_field(model: Model) -> str:
+    """The field that tells the members of a union apart: it has one possible value."""
+    fields = model.model_fields.items()
+    return next(name for name, info in fields if get_origin(info.annotation) is Literal and len(_values(info)) == 1)
+
+
 def _tag(model: Model) -> str:
-    return get_args(next(iter(model.model_fields.values())).annotation)[0]
+    return _values(model.model_fields[_tag_field(model)])[0]
+
+
+def _values(info: FieldInfo) -> tuple[Any, ...]:
+    return get_args(info.annotation)
 
 
 def _sections(root: Model) -> Iterator[tuple[str, Model]]:

@@ -1,4 +1,4 @@
-"""Histories: files and Hive tables, opened, checked and made into canonical records."""
+"""Histories: files, Hive tables and Kafka topics, opened, checked and made into canonical records."""
 
 from spark_jobs.sources.check import check_expressions
 from spark_jobs.sources.failures import reading
@@ -6,14 +6,18 @@ from spark_jobs.sources.fidelity import Fidelity, fidelity
 from spark_jobs.sources.files import PinnedFile
 from spark_jobs.sources.history import OpenHistory, open_history, partition_columns, reachable
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
+from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import canonical, cut_at, good, quarantined
+from spark_jobs.sources.spool import spooled
 
 __all__ = [
     "Fidelity",
     "Inspection",
+    "OffsetRange",
     "OpenHistory",
     "PartitionRange",
     "PinnedFile",
+    "PinnedTopic",
     "canonical",
     "check_expressions",
     "cut_at",
@@ -25,4 +29,5 @@ __all__ = [
     "quarantined",
     "reachable",
     "reading",
+    "spooled",
 ]

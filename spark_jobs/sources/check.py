@@ -8,13 +8,16 @@ from pyspark.sql.types import BinaryType, BooleanType, DataType, NullType, Numer
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.history import FilesHistory
+from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, Problem, SourceError
 from spark_jobs.replay import aggregates
 from spark_jobs.sources.decode import REASON, parse_schema
+from spark_jobs.sources.decode_avro import avro_fields
 from spark_jobs.sources.expressions import Refused, analyse, problem, schema_refused
 from spark_jobs.sources.files import find_files, read_files
 from spark_jobs.sources.hive import read_table
+from spark_jobs.sources.kafka import empty_topic
 from spark_jobs.sources.records import with_event_time, with_keys, with_payload, with_positions
 from spark_jobs.sources.times import unit_refused
 
@@ -31,7 +34,7 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
     ddl = pipeline.value.ddl
     if ddl is not None:
         try:
-            parse_schema(spark, ddl)
+            (avro_fields if pipeline.value.format == "avro" else parse_schema)(spark, ddl)
         except ValueError as error:
             return [problem(pipeline, ("value", "schema"), schema_refused(error))]
     checked.run(_empty_history(spark, pipeline))
@@ -40,6 +43,8 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
 
 def _empty_history(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     history = pipeline.history
+    if isinstance(history, KafkaHistory):
+        return empty_topic(spark, history)
     if not isinstance(history, FilesHistory):
         return spark.createDataFrame([], read_table(spark, history).schema)
     schema = None
@@ -81,6 +86,8 @@ class _Check:
     def _sound_position(self, history: DataFrame) -> Pipeline:
         """The pipeline without the position columns that are refused."""
         pipeline, position = self._pipeline, self._pipeline.history.position
+        if isinstance(pipeline.history, KafkaHistory):
+            return pipeline
         update: dict[str, None] = {}
         for name in ("partition", "offset", "arrival", "sequence"):
             if getattr(position, name) is None:

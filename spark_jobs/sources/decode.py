@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 REASON = "rw_reason"
 RAW = "rw_raw"
+RAW_BYTES = "rw_raw_bytes"
 NO_VALUE = "no value"
 _DECODED = "rw_decoded"
 _CORRUPT = "rw_corrupt"

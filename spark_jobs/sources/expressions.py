@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from py4j.java_gateway import JavaObject
@@ -48,6 +48,15 @@ def analyse(frame: DataFrame, text: str) -> DataType | Refused:
     if not condition.deterministic() or any(_is_clock(node) for node in _conditions(condition)):
         return Refused("gives another value at each run", "use columns of the record only")
     return kind
+
+
+def references(frame: DataFrame, texts: Iterable[str]) -> set[str]:
+    """The columns of `frame` that the expressions use; aggregates are fine. Raises what Spark raises for bad ones."""
+    used: set[str] = set()
+    for text in texts:
+        attributes = frame.select(F.expr(text))._jdf.queryExecution().analyzed().references().toSeq()
+        used |= {attributes.apply(index).name() for index in range(attributes.size())}
+    return used
 
 
 def expression_type(frame: DataFrame, text: str, pipeline: Pipeline, path: FieldPath) -> DataType:

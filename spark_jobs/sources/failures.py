@@ -63,6 +63,8 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
             where,
             "Write the tolerant form, as try_cast(...) or try_divide(...), or filter such records out.",
         )
+    if (told := _kafka_error(text, reason, where)) is not None:
+        return told
     if _MISMATCH.search(text):
         what = "a column has another type in one file than in the table or the other files"
         return SourceError(f"{what}: {short(reason)}", place, "Rewrite the file, or leave it out.")
@@ -77,6 +79,31 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
         return SourceError(f"the Hive metastore does not answer: {short(reason)}", where, mend)
     if re.search(r"AccessControlException|Permission denied", text):
         return SourceError(f"no permission to read: {short(reason)}", place, "Ask for read access to it.")
+    return None
+
+
+def _kafka_error(text: str, reason: str, where: str) -> RewindowError | None:
+    """What Spark's connector or Kafka's consumer raised; None if it was neither."""
+    if found := re.search(r"rw_no_append_time (\d+) (\d+)", text):
+        return HistoryError(
+            f"offset {found[2]} of partition {found[1]} carries the sender's time, not the broker's",
+            where,
+            "The topic's message.timestamp.type was changed. Write `timestamps: producer_time` in the history, "
+            "or begin behind those records (history.start).",
+        )
+    if not re.search(r"kafka", text, re.IGNORECASE):
+        return None
+    if re.search(r"data may have been lost|OffsetOutOfRange|Some data may|KAFKA_DATA_LOSS", text):
+        what = "records vanished while they were read: retention, or the topic was deleted"
+        return SourceError(f"{what} ({short(reason)})", where, "Plan again; the tables are as they were.")
+    if re.search(r"AuthenticationException|AuthorizationException|SslException", text):
+        mend = "Check `options` and `secrets` in the history."
+        return SourceError(f"the brokers do not let us in: {short(reason)}", where, mend)
+    if re.search(r"TimeoutException|Timeout|Disconnect|Connection to node|FETCH", text):
+        mend = "Start them and run again; the tables are as they were. `read_timeout` says how long to wait."
+        return SourceError("the brokers have stopped answering", where, mend)
+    if re.search(r"org\.apache\.kafka\.|spark\.sql\.kafka010", text):
+        return SourceError(f"the topic cannot be read: {short(reason)}", where, "Run again, or see `rewindow doctor`.")
     return None
 
 

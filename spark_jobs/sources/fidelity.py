@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.sources.kafka_offsets import PinnedTopic
 
 Level = Literal["log_order", "approximate", "complete_only"]
 
@@ -22,8 +23,8 @@ class Fidelity:
     reasons: tuple[str, ...]
 
 
-def fidelity(pipeline: Pipeline) -> Fidelity:
-    """The fidelity that the columns under `history.position` allow."""
+def fidelity(pipeline: Pipeline, topic: PinnedTopic | None = None) -> Fidelity:
+    """The fidelity that the columns under `history.position` allow, and a topic's timestamps and accepted gaps."""
     position = pipeline.history.position
     missing = [name for name in ("partition", "offset", "arrival") if getattr(position, name) is None]
     if missing:
@@ -33,7 +34,12 @@ def fidelity(pipeline: Pipeline) -> Fidelity:
     reasons = []
     if position.going_back == "running_maximum":
         reasons.append("an arrival that goes back counts as the latest arrival before it (going_back: running_maximum)")
+    if topic is not None:
+        reasons += topic.notes
     if position.arrival_kind == "producer_time":
         reasons.insert(0, "the arrival is the sender's time, not the broker's (arrival_kind: producer_time)")
+        return Fidelity("approximate", tuple(reasons))
+    if topic is not None and topic.arrival_kind == "producer_time":
+        reasons.insert(0, f"topic {topic.topic} keeps the sender's time (message.timestamp.type is CreateTime)")
         return Fidelity("approximate", tuple(reasons))
     return Fidelity("log_order", tuple(reasons))

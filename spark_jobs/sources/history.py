@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.history import FilesHistory
+from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.decode import parse_schema
 from spark_jobs.sources.expressions import expression_type, refuse_schema
@@ -23,6 +24,8 @@ from spark_jobs.sources.files import (
     read_files,
 )
 from spark_jobs.sources.hive import read_table, table_partitions
+from spark_jobs.sources.kafka import pin_topic, read_topic
+from spark_jobs.sources.kafka_offsets import PinnedTopic
 
 
 @dataclass(frozen=True)
@@ -30,21 +33,38 @@ class OpenHistory:
     """A history that can be read.
 
     `frame` has all its columns, partition columns too; of JSON and CSV files also `rw_raw` (the line) and `rw_reason`
-    (why it could not be decoded). `pinned` are the files that `frame` reads, by path; empty for a table.
+    (why it could not be decoded). `pinned` are the files that `frame` reads, by path; empty for a table. `topic` are
+    the offsets that `frame` reads of a topic; None where there is none.
     """
 
     frame: DataFrame
     pinned: tuple[PinnedFile, ...]
     description: str
+    topic: PinnedTopic | None = None
 
 
-def open_history(spark: SparkSession, pipeline: Pipeline, *, pinned: Sequence[PinnedFile] | None = None) -> OpenHistory:
-    """The history that the definition names, or exactly the `pinned` files of a plan. Reads footers, not data.
+def open_history(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    *,
+    pinned: Sequence[PinnedFile] | None = None,
+    topic: PinnedTopic | None = None,
+    as_of: Mapping[int, int] | None = None,
+) -> OpenHistory:
+    """The history that the definition names, or exactly the `pinned` files or the `topic`'s offsets of a plan.
+
+    Reads footers and asks brokers, but reads no data. `as_of` (end offsets by partition) counts for a topic only:
+    other histories are cut by `cut_at`.
 
     Raises SourceError: no file matches, a truncated Parquet file, mixed schemas, a pinned file that is gone or has
-    another size, a missing table or column, an unreachable metastore.
+    another size, a missing table, column or topic, an unreachable metastore or broker. Raises HistoryError where
+    records of a topic would silently be missing.
     """
     history = pipeline.history
+    if isinstance(history, KafkaHistory):
+        chosen = pin_topic(spark, history, pinned=topic, registered=pipeline.watermark.partitions, as_of=as_of)
+        frame = read_topic(spark, history, chosen, headers=uses_headers(pipeline))
+        return OpenHistory(frame, (), f"Kafka topic {history.topic} at {history.servers}", chosen)
     if isinstance(history, FilesHistory):
         files = _files(spark, history, pinned)
         frame = read_files(spark, history, files, _line_schema(spark, pipeline))
@@ -55,6 +75,11 @@ def open_history(spark: SparkSession, pipeline: Pipeline, *, pinned: Sequence[Pi
     return opened
 
 
+def uses_headers(pipeline: Pipeline) -> bool:
+    """Whether any expression of the definition names `headers`: reading them costs."""
+    return "headers" in pipeline.model_dump_json(exclude={"history", "description"})
+
+
 def reachable(spark: SparkSession, pipeline: Pipeline) -> None:
     """Raises SourceError if the history cannot be opened."""
     open_history(spark, pipeline)
@@ -63,6 +88,8 @@ def reachable(spark: SparkSession, pipeline: Pipeline) -> None:
 def partition_columns(spark: SparkSession, pipeline: Pipeline) -> tuple[str, ...]:
     """The columns by which the history is partitioned; a filter on them spares reading the rest."""
     history = pipeline.history
+    if isinstance(history, KafkaHistory):
+        return ()
     if not isinstance(history, FilesHistory):
         return table_partitions(spark, history)
     return file_partitions(spark, history)

@@ -15,12 +15,14 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.errors import HistoryError
 from spark_jobs.replay.assign import Span
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.failures import reading
 from spark_jobs.sources.history import OpenHistory
+from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import canonical, cut_at
 from spark_jobs.sources.scan import DISORDER, FIELDS, GOOD, OUTPUT, RANGE, RUN, TOTALS, WHOLE_LOG, Range, Row, scan_task
 
@@ -56,14 +58,26 @@ class Inspection:
 
 
 def inspect_history(
-    spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, *, as_of: Mapping[int, int] | None = None
+    spark: SparkSession,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    *,
+    as_of: Mapping[int, int] | None = None,
+    records: DataFrame | None = None,
 ) -> Inspection:
     """Count the records of a history, below the end offsets `as_of` if given, and check the order of its log.
+
+    `records` are its canonical records where the caller has them already, cut as they should be.
 
     Raises HistoryError where an offset is there twice, or an arrival goes back while the offset (or the sequence)
     grows; SourceError where a file turns out damaged. Without partition, offset and arrival no order is checked.
     """
-    records = cut_at(canonical(opened.frame, pipeline), as_of or {})
+    if records is None:
+        records = canonical(opened.frame, pipeline)
+        records = cut_at(records, as_of or {}) if opened.topic is None else records
+    if opened.topic is not None and isinstance(pipeline.history, KafkaHistory):
+        with reading(opened.description):
+            return _inspect_topic(records, pipeline, opened, opened.topic)
     position = pipeline.history.position
     has_arrival = position.arrival is not None
     columns = [PARTITION, OFFSET, ARRIVAL, EVENT_TIME, F.col(REASON).isNull().alias(GOOD)]
@@ -77,7 +91,51 @@ def inspect_history(
         suspects = _suspects(rows)
         for partition in sorted(suspects):
             _refuse_disorder(records, pipeline, opened, partition)
-    return _inspection(rows, has_arrival)
+    return _inspection(rows, has_arrival, opened.topic)
+
+
+def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, topic: PinnedTopic) -> Inspection:
+    """The same of a topic alone, in one aggregation: its offsets cannot be there twice.
+
+    The arrival goes back with no offset exactly if the offsets of each arrival all lie behind those of the arrivals
+    before it. A broker stamps a whole batch with one time, so there are far fewer arrivals than records.
+    """
+    good, time = F.col(REASON).isNull(), F.col(EVENT_TIME)
+    good_time = F.when(good, time)
+    by_arrival = records.groupBy(PARTITION, ARRIVAL).agg(
+        F.min(OFFSET).alias("first"), F.max(OFFSET).alias("last"), F.count("*").alias("records"),
+        F.count_if(~good).alias("quarantined"), F.count_if(good & time.isNull()).alias("missing"),
+        F.min(good_time).alias("first_time"), F.max(good_time).alias("last_time"),
+    )  # fmt: skip
+    before = Window.partitionBy(PARTITION).orderBy(ARRIVAL).rowsBetween(Window.unboundedPreceding, -1)
+    goes_back = F.coalesce(F.max("last").over(before) > F.col("first"), F.lit(False))
+    rows = (
+        by_arrival.withColumn("goes_back", goes_back)
+        .groupBy(PARTITION)
+        .agg(
+            F.min("first").alias("first"), F.max("last").alias("last"),
+            F.min(ARRIVAL).alias("first_arrival"), F.max(ARRIVAL).alias("last_arrival"),
+            *(F.sum(name).alias(name) for name in ("records", "quarantined", "missing")),
+            F.min("first_time").alias("first_time"), F.max("last_time").alias("last_time"),
+            F.bool_or("goes_back").alias("goes_back"),
+        )
+        .collect()
+    )  # fmt: skip
+    for row in sorted(rows, key=lambda row: row[PARTITION]):
+        if row["goes_back"]:
+            _refuse_disorder(records, pipeline, opened, row[PARTITION])
+    seen = {
+        row[PARTITION]: Range(row["first"], row["last"], row["first_arrival"], row["last_arrival"], row["records"])
+        for row in rows
+    }
+    times = [(row["first_time"], row["last_time"]) for row in rows if row["first_time"] is not None]
+    return Inspection(
+        partitions=_partition_ranges(seen, True, topic),
+        records=sum(row["records"] for row in rows),
+        quarantined=sum(row["quarantined"] for row in rows),
+        missing_event_times=sum(row["missing"] for row in rows),
+        event_times=Span(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
+    )
 
 
 def _suspects(rows: Iterable[Row]) -> set[int]:
@@ -130,7 +188,7 @@ def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory
     )
 
 
-def _inspection(rows: list[Row], has_arrival: bool) -> Inspection:
+def _inspection(rows: list[Row], has_arrival: bool, topic: PinnedTopic | None) -> Inspection:
     ranges: dict[int, Range] = {}
     for row in (row for row in rows if row.kind == RANGE):
         seen = Range(row.first, row.last, row.first_arrival, row.last_arrival, row.records)
@@ -138,19 +196,26 @@ def _inspection(rows: list[Row], has_arrival: bool) -> Inspection:
     totals = [row for row in rows if row.kind == TOTALS]
     times = [(row.first, row.last) for row in totals if row.first is not None]
     return Inspection(
-        partitions=tuple(
-            PartitionRange(
-                partition,
-                seen.first,
-                seen.last + 1,
-                seen.first_arrival if has_arrival else None,
-                seen.last_arrival if has_arrival else None,
-                seen.records,
-            )
-            for partition, seen in sorted(ranges.items())
-        ),
+        partitions=_partition_ranges(ranges, has_arrival, topic),
         records=sum(row.records for row in totals),
         quarantined=sum(row.quarantined for row in totals),
         missing_event_times=sum(row.missing for row in totals),
         event_times=Span(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
     )
+
+
+def _partition_ranges(
+    ranges: Mapping[int, Range], has_arrival: bool, topic: PinnedTopic | None
+) -> tuple[PartitionRange, ...]:
+    """By partition. Of a topic also those without a record, and the pinned ends: what lies there may be no records."""
+    ends = {} if topic is None else {pinned.partition: pinned for pinned in topic.ranges}
+    found = []
+    for partition in sorted(ranges.keys() | ends.keys()):
+        pinned, seen = ends.get(partition), ranges.get(partition)
+        if seen is None:
+            found.append(PartitionRange(partition, pinned.start, pinned.end, None, None, 0))
+            continue
+        end = seen.last + 1 if pinned is None else pinned.end
+        arrivals = (seen.first_arrival, seen.last_arrival) if has_arrival else (None, None)
+        found.append(PartitionRange(partition, seen.first, end, *arrivals, seen.records))
+    return tuple(found)

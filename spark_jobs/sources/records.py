@@ -9,6 +9,7 @@
 | `rw_marker`, `rw_stream` | BOOLEAN, STRING | only for `punctuated`, `interleaved` |
 | `rw_reason` | STRING | null for a good record, else why it goes to quarantine |
 | `rw_raw` | STRING | the text that held the record, else all its columns as JSON |
+| `rw_raw_bytes` | BINARY | only where the value is bytes: exactly those |
 
 Of columns with the same name, a decoded field hides the history's column, and a key hides both. The position sees the
 history's columns; keys see the decoded fields too; the event time, filters, marker and stream see all of them.
@@ -26,12 +27,16 @@ from pyspark.sql.types import BinaryType, DataType, DecimalType, IntegralType, N
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, OFFSET, PARTITION, SEQUENCE, STREAM
-from spark_jobs.sources.decode import NO_VALUE, RAW, REASON, decode, parse_schema
+from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON, decode, parse_schema
+from spark_jobs.sources.decode_avro import avro_fields, decode_avro
 from spark_jobs.sources.expressions import Refused, analyse, conjuncts, expression_type, refuse, refuse_schema
 from spark_jobs.sources.times import instants, unit_refused
 
 NO_POSITION = "no position"
 MISSING_EVENT_TIME = "missing event time"
+NOT_UTF8 = "not valid UTF-8"
+TEXT_FIELD = "value"
+"""The one field of values that are plain text."""
 _PENDING = "rw_pending"
 _LINE_REASON = "rw_line_reason"
 _LINE_RAW = "rw_line_raw"
@@ -60,17 +65,19 @@ def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 def good(records: DataFrame) -> DataFrame:
     """The canonical records that can be used, without `rw_reason` and `rw_raw`."""
-    return records.where(F.col(REASON).isNull()).drop(REASON, RAW)
+    return records.where(F.col(REASON).isNull()).drop(REASON, RAW, RAW_BYTES)
 
 
 def quarantined(records: DataFrame) -> DataFrame:
-    """The rest: `partition` INT, `offset` BIGINT, `arrival` TIMESTAMP, `raw`, `reason`."""
+    """The rest: `partition` INT, `offset` BIGINT, `arrival` TIMESTAMP, `raw`, `reason`, `raw_bytes` BINARY."""
+    raw_bytes = F.col(RAW_BYTES) if RAW_BYTES in records.columns else F.lit(None).cast("binary")
     return records.where(F.col(REASON).isNotNull()).select(
         F.col(PARTITION).alias("partition"),
         F.col(OFFSET).alias("offset"),
         F.timestamp_millis(ARRIVAL).alias("arrival"),
         F.col(RAW).alias("raw"),
         F.col(REASON).alias("reason"),
+        raw_bytes.alias("raw_bytes"),
     )
 
 
@@ -128,13 +135,43 @@ def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         raise refuse(pipeline, ("value", "column"), Refused(what, "name a STRING or BINARY column"))
     schema = _payload_schema(frame, pipeline)
     text = F.col(f"`{value.column}`").cast("string")
+    if isinstance(kind, BinaryType):
+        return _with_bytes_decoded(frame.withColumn(RAW_BYTES, F.col(f"`{value.column}`")), pipeline, schema)
+    if value.format == "avro":
+        what = f"column `{value.column}` is text, and Avro is bytes"
+        raise refuse(pipeline, ("value", "column"), Refused(what, "name a BINARY column"))
     if not from_lines:
-        frame = frame.withColumn(RAW, text)
-        return decode(frame, F.col(RAW), value.format, schema)
+        return _decoded(frame.withColumn(RAW, text), pipeline, schema)
     kept = frame.withColumnsRenamed({REASON: _LINE_REASON, RAW: _LINE_RAW}).withColumn(RAW, text)
-    decoded = decode(kept, F.col(RAW), value.format, schema)
+    decoded = _decoded(kept, pipeline, schema)
     both = {REASON: F.coalesce(_LINE_REASON, REASON), RAW: F.col(_LINE_RAW)}
     return decoded.withColumns(both).drop(_LINE_REASON, _LINE_RAW)
+
+
+def _decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType) -> DataFrame:
+    """`frame`, whose RAW holds the text, with the decoded fields and REASON."""
+    if pipeline.value.format == "text":
+        return frame.withColumns({REASON: F.when(F.col(RAW).isNull(), NO_VALUE), TEXT_FIELD: F.col(RAW)})
+    return decode(frame, F.col(RAW), pipeline.value.format, schema)
+
+
+def _with_bytes_decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType) -> DataFrame:
+    """`frame`, whose RAW_BYTES hold the value, with the decoded fields, REASON and RAW; tombstones by policy."""
+    tombstones = getattr(pipeline.history, "tombstones", "quarantine")
+    if tombstones == "drop":
+        frame = frame.where(F.col(RAW_BYTES).isNotNull())
+    value = pipeline.value
+    if value.format == "avro":
+        framed = value.framing == "confluent"
+        decoded = decode_avro(frame, F.col(RAW_BYTES), value.ddl or "", schema, framed=framed)
+        decoded = decoded.withColumn(RAW, F.lit(None).cast("string"))
+    else:
+        decoded = _decoded(frame.withColumn(RAW, F.col(RAW_BYTES).cast("string")), pipeline, schema)
+        broken = F.when(~F.is_valid_utf8(RAW), NOT_UTF8)
+        decoded = decoded.withColumns({REASON: F.coalesce(broken, REASON), RAW: F.make_valid_utf8(RAW)})
+    if tombstones == "keep":
+        decoded = decoded.withColumn(REASON, F.when(F.col(RAW_BYTES).isNotNull(), F.col(REASON)))
+    return decoded
 
 
 def with_keys(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -204,8 +241,11 @@ def _split_filter(placed: DataFrame, pipeline: Pipeline) -> tuple[list[str], lis
 
 
 def _payload_schema(frame: DataFrame, pipeline: Pipeline) -> StructType:
+    if pipeline.value.format == "text":
+        return StructType().add(TEXT_FIELD, StringType())
+    schema_of = avro_fields if pipeline.value.format == "avro" else parse_schema
     try:
-        return parse_schema(frame.sparkSession, pipeline.value.ddl or "")
+        return schema_of(frame.sparkSession, pipeline.value.ddl or "")
     except ValueError as error:
         raise refuse_schema(pipeline, error) from error
 

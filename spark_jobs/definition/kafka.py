@@ -1,0 +1,235 @@
+"""A Kafka topic as a history, and a history stitched from a Hive table (the past) and a topic (the recent)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+
+from spark_jobs.definition import instants
+from spark_jobs.definition.fields import Expression, PositiveDuration, Refusal, Section, Text, shown
+from spark_jobs.definition.position import Position
+
+_SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
+_OWN_OPTIONS = {
+    "bootstrap.servers": "write it under `servers`",
+    "isolation.level": "write it under `isolation`",
+    "auto.offset.reset": "write it under `start`",
+    "enable.auto.commit": "leave it out: a replay commits nothing",
+    "group.id": "leave it out: a replay joins no group",
+    "key.deserializer": "leave it out: write `key: text` or `key: binary`",
+    "value.deserializer": "leave it out: write it under `value.format`",
+}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+LogBound = str | int | dict[int, int]
+"""Where a read begins or ends: `earliest`/`latest`, an instant in epoch ms, or an offset for each partition."""
+
+
+def _read_bound(word: str) -> BeforeValidator:
+    def read(value: Any, info: ValidationInfo) -> Any:
+        mend = f"write `{word}`, a time like `{instants.EXAMPLE}`, or offsets by partition like `{{0: 120, 1: 95}}`"
+        from_yaml = bool(info.context and info.context.get("from_yaml"))
+        if value == word or (isinstance(value, int) and not isinstance(value, bool) and not from_yaml):
+            return value
+        if isinstance(value, dict):
+            try:
+                offsets = {int(partition): int(offset) for partition, offset in value.items()}
+            except (TypeError, ValueError):
+                raise Refusal("are not offsets by partition", mend) from None
+            if not offsets or min(*offsets, *offsets.values(), 0) < 0:
+                raise Refusal("are not offsets by partition: there is none, or one is negative", mend)
+            return offsets
+        try:
+            return instants.parse_instant(value if isinstance(value, str) else "")
+        except instants.InstantError:
+            raise Refusal(f"{shown(value)} is no place in the log", mend) from None
+
+    return BeforeValidator(read)
+
+
+def _bound_schema(word: str) -> WithJsonSchema:
+    offsets = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}, "minProperties": 1}
+    return WithJsonSchema({"anyOf": [{"const": word}, {"type": "string"}, offsets]})
+
+
+Acceptance = Literal["lost_start", "holes", "new_partitions", "unreachable_partitions", "recreated_topic", "compacted"]
+
+
+class Topic(Section):
+    """A Kafka topic, read in batch between offsets that the plan pins."""
+
+    servers: Text = Field(
+        description="Brokers to begin with, as Kafka's bootstrap.servers.", examples=["${KAFKA:-localhost:9092}"]
+    )
+    topic: Text = Field(description="Name of the topic.", examples=["flights"])
+    start: Annotated[LogBound, _read_bound("earliest"), _bound_schema("earliest")] = Field(
+        "earliest",
+        description="First record to read: earliest, a time with its zone (first record that arrived then or later), "
+        "or offsets by partition.",
+        examples=["earliest"],
+    )
+    end: Annotated[LogBound, _read_bound("latest"), _bound_schema("latest")] = Field(
+        "latest",
+        description="Where to stop, exclusive: latest (as it is when the plan is made), a time, or offsets by "
+        "partition.",
+        examples=["latest"],
+    )
+    key: Literal["text", "binary"] = Field(
+        "text", description="How expressions see the record's key: as UTF-8 text, or as bytes."
+    )
+    timestamps: Literal["auto", "append_time", "producer_time"] = Field(
+        "auto",
+        description="What the records' timestamps are. auto: what the topic is set to (message.timestamp.type). "
+        "append_time: the broker's clock; a record with the sender's is refused. producer_time: the sender's clock.",
+    )
+    going_back: Literal["refuse", "running_maximum"] = Field(
+        "refuse",
+        description="A timestamp that goes back within a partition: refuse the history, or count the running maximum.",
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        "read_committed", description="Transactions: leave out what was aborted or is open, or read everything."
+    )
+    tombstones: Literal["quarantine", "drop", "keep"] = Field(
+        "quarantine",
+        description="A record with a null value: put it aside, leave it out before the watermark sees it, or keep it "
+        "with null fields.",
+    )
+    accept: tuple[Acceptance, ...] = Field(
+        (),
+        description="What is refused otherwise, and recorded in the run's fidelity: lost_start (retention has eaten "
+        "the beginning), holes (records missing inside the range), new_partitions, unreachable_partitions, "
+        "recreated_topic (deleted and made again), compacted.",
+        examples=[["lost_start"]],
+    )
+    min_partitions: int | None = Field(
+        None, ge=1, description="Read in at least so many tasks: one partition of the topic in several."
+    )
+    read_timeout: PositiveDuration = Field(
+        "2 min", description="How long a broker may be silent until the run fails.", examples=["2 min"]
+    )
+    options: dict[str, str | int | float | bool] = Field(
+        {},
+        description="More of Kafka's consumer configuration, as security.protocol. No secrets: see `secrets`.",
+        examples=[{"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}],
+    )
+    secrets: dict[str, str] = Field(
+        {},
+        description="Secret configuration: Kafka's name and the environment variable that holds the value.",
+        examples=[{"sasl.jaas.config": "KAFKA_JAAS_CONFIG"}],
+    )
+    connection: Text | None = Field(
+        None,
+        description="An Airflow connection with more configuration, from the environment variable "
+        "AIRFLOW_CONN_<NAME>: login and password, and Kafka's own names in its extra.",
+        examples=["kafka_prod"],
+    )
+
+    @field_validator("accept")
+    @classmethod
+    def _known_once(cls, accept: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(accept)))
+
+    @field_validator("options")
+    @classmethod
+    def _no_secrets(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in options:
+            if name.lower().removeprefix("kafka.") in _OWN_OPTIONS:
+                raise Refusal("is Rewindow's own", _OWN_OPTIONS[name.lower().removeprefix("kafka.")], (name,))
+            if _SECRET.search(name) and "location" not in name:
+                mend = f"write it under `secrets`: `{name}: NAME_OF_AN_ENVIRONMENT_VARIABLE`"
+                raise Refusal("is a secret and does not belong in a definition", mend, (name,))
+            if name.startswith("kafka."):
+                raise Refusal("carries Spark's prefix", f"write `{name.removeprefix('kafka.')}`", (name,))
+        return options
+
+    @field_validator("secrets")
+    @classmethod
+    def _variables(cls, secrets: dict[str, str]) -> dict[str, str]:
+        for name, variable in secrets.items():
+            if not _VARIABLE.fullmatch(variable):
+                # The value may be the secret itself: it is not shown.
+                raise Refusal("does not name an environment variable", "write the variable's name only", (name,))
+        return secrets
+
+    @property
+    def position(self) -> Position:
+        """A record's position: Kafka gives it."""
+        return Position(
+            partition="partition",
+            offset="offset",
+            arrival="timestamp",
+            arrival_kind="producer_time" if self.timestamps == "producer_time" else "append_time",
+            going_back=self.going_back,
+        )
+
+
+class KafkaHistory(Topic):
+    """A Kafka topic alone."""
+
+    kind: Literal["kafka"] = Field(description="Where the history lies: kafka.")
+
+
+class PastTable(Section):
+    """The Hive table with the older part of the log, as `rewindow archive` writes it, or one that is mapped to it."""
+
+    table: Text = Field(description="The table, with its database.", examples=["raw.flights"])
+    metastore: Text | None = Field(None, description="The metastore's URI; left out, the Spark session's own.")
+    position: Position = Field(
+        Position(partition="partition", offset="offset", arrival="timestamp"),
+        description="The columns that say a record's position in the log. Left out: those of `rewindow archive`.",
+    )
+    columns: dict[str, Expression] = Field(
+        {},
+        description="What the table calls the topic's columns: `value` (the undecoded value), `key`, or the fields of "
+        "`value.schema` where the table holds them decoded; a name and a SQL expression over the table's columns each.",
+        examples=[{"sched_dep": "departure_time", "distance": "CAST(miles AS BIGINT)"}],
+    )
+
+    @field_validator("position")
+    @classmethod
+    def _in_log_order(cls, position: Position) -> Position:
+        missing = [name for name in ("partition", "offset", "arrival") if getattr(position, name) is None]
+        if missing:
+            mend = "name the columns with the topic's partition, offset and timestamp; `rewindow archive` keeps them"
+            raise Refusal(f"has no {', '.join(missing)}, so it cannot be cut at an offset", mend)
+        return position
+
+
+class StitchedHistory(Section):
+    """A Hive table up to its last offset of each partition, and the topic from the next one on."""
+
+    kind: Literal["stitched"] = Field(description="Where the history lies: stitched.")
+    past: PastTable = Field(description="The Hive table.", examples=["{table: raw.flights}"])
+    recent: Topic = Field(description="The topic.", examples=["{servers: localhost:9092, topic: flights}"])
+
+    @property
+    def position(self) -> Position:
+        """A record's position, as the topic names it."""
+        recent, past = self.recent.position, self.past.position
+        kinds = {recent.arrival_kind, past.arrival_kind}
+        back = {recent.going_back, past.going_back}
+        return recent.model_copy(
+            update={
+                "arrival_kind": "producer_time" if "producer_time" in kinds else "append_time",
+                "going_back": "running_maximum" if "running_maximum" in back else "refuse",
+            }
+        )
+
+    @property
+    def metastore(self) -> str | None:
+        """The metastore of the past."""
+        return self.past.metastore
+
+    @property
+    def tombstones(self) -> str:
+        """What happens to null values, on both sides."""
+        return self.recent.tombstones
+
+    @field_validator("recent")
+    @classmethod
+    def _begins_where_the_past_ends(cls, recent: Topic) -> Topic:
+        if recent.start != "earliest":
+            raise Refusal("the topic is read from where the table ends", "leave it out", ("start",))
+        return recent

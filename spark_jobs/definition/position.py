@@ -1,0 +1,58 @@
+"""Which columns of a history say a record's position in the log."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from spark_jobs.definition.fields import Expression, Refusal, Section
+
+
+class Position(Section):
+    """The columns (or SQL expressions) that give a record's position `(arrival, partition, offset)`.
+
+    Equal arrivals: by partition, then offset; with `sequence`, `(arrival, sequence)` is the order instead. A history
+    without them can still be recomputed completely, but what was late in it cannot be known.
+    """
+
+    partition: Expression | None = Field(
+        None, description="Column of the log partition, an integer.", examples=["partition"]
+    )
+    offset: Expression | None = Field(
+        None, description="Column of the offset within the partition, an integer that grows.", examples=["offset"]
+    )
+    arrival: Expression | None = Field(
+        None, description="Column of the time the broker appended the record.", examples=["arrival"]
+    )
+    arrival_unit: Literal["timestamp", "s", "ms", "us"] = Field(
+        "timestamp", description="What `arrival` holds: a timestamp, or an integer of seconds, ms or µs since 1970."
+    )
+    arrival_kind: Literal["append_time", "producer_time"] = Field(
+        "append_time",
+        description="append_time: the broker's clock, exact log order. producer_time: the sender's clock, approximate.",
+    )
+    sequence: Expression | None = Field(
+        None,
+        description="Column that is the global order among equal arrivals, if the history has one.",
+        examples=["sequence"],
+    )
+    going_back: Literal["refuse", "running_maximum"] = Field(
+        "refuse",
+        description="An arrival that goes back within a partition: refuse the history, or count the running maximum.",
+    )
+
+    @field_validator("offset")
+    @classmethod
+    def _offset_needs_partition(cls, offset: str | None, info: ValidationInfo) -> str | None:
+        if offset is not None and info.data.get("partition", "") is None:
+            mend = 'name `partition`, or write `partition: "0"` if there is only one'
+            raise Refusal("an offset without a partition says no order", mend)
+        return offset
+
+    @field_validator("sequence")
+    @classmethod
+    def _sequence_needs_arrival(cls, sequence: str | None, info: ValidationInfo) -> str | None:
+        if sequence is not None and info.data.get("arrival", "") is None:
+            raise Refusal("`sequence` orders equal arrivals, and there is no arrival", "name `arrival` too")
+        return sequence

@@ -1,0 +1,78 @@
+"""Avro bytes to columns, by the writer's schema. What does not fit is told, never lost and never a null."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.types import StructType
+
+from spark_jobs.java import java_reason
+from spark_jobs.sources.decode import NO_VALUE, REASON
+
+NOT_AVRO = "not valid Avro for this schema"
+NOT_FRAMED = "not in Confluent's framing: the first byte is not 0"
+
+_DECODED = "rw_decoded"
+_BODY = "rw_body"
+_FRAME = 5
+"""Bytes of Confluent's framing: a zero, and a schema's id."""
+
+
+def avro_fields(spark: SparkSession, schema: str) -> StructType:
+    """The Spark fields of an Avro record's schema (JSON). Raises ValueError with Avro's reason."""
+    jvm = spark._jvm
+    try:
+        parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
+        kind = jvm.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed).dataType()
+    except Py4JJavaError as error:
+        raise ValueError(java_reason(error).partition(": ")[2] or java_reason(error)) from error
+    return StructType.fromJson(json.loads(kind.json()))
+
+
+def decode_avro(frame: DataFrame, value: Column, schema: str, fields: StructType, *, framed: bool) -> DataFrame:
+    """`frame` with the fields of the schema, and REASON: null where the bytes were decoded.
+
+    Avro cannot tell where a record ends: bytes that are left over show when the record is encoded again. That is not
+    done for schemas with arrays or maps, which have more than one encoding.
+    """
+    body = F.substring(value, _FRAME + 1, 2**31 - 1) if framed else value
+    bodied = frame.withColumn(_BODY, body)
+    decoder = F.array(from_avro(F.col(_BODY), schema, {"mode": "PERMISSIVE"}))
+    # A generator of one row: Spark never copies it into the filters and columns that use the fields.
+    decoded = bodied.select("*", F.explode_outer(decoder).alias(_DECODED))
+    names = [field.name for field in fields]
+    # A malformed record becomes a struct of nulls, or null.
+    failed = F.col(_DECODED).isNull() | _all_null(names, schema)
+    if not _has_many_encodings(json.loads(schema)):
+        failed = failed | (F.length(to_avro(F.col(_DECODED), schema)) != F.length(_BODY))
+    reason = F.when(failed, NOT_AVRO)
+    if framed:
+        reason = F.when(F.substring(value, 1, 1) != F.lit(b"\x00"), NOT_FRAMED).otherwise(reason)
+    columns = {name: F.col(_DECODED)[name] for name in names}
+    return decoded.withColumns({REASON: F.when(value.isNull(), NO_VALUE).otherwise(reason), **columns}).drop(
+        _DECODED, _BODY
+    )
+
+
+def _all_null(names: list[str], schema: str) -> Column:
+    """Whether all fields are null though the schema does not let them."""
+    needed = [field["name"] for field in json.loads(schema)["fields"] if not _may_be_null(field["type"])]
+    missing = F.lit(False)
+    for name in (name for name in names if name in needed):
+        missing = missing | F.col(_DECODED)[name].isNull()
+    return missing
+
+
+def _may_be_null(kind: Any) -> bool:
+    return kind == "null" or (isinstance(kind, list) and "null" in kind)
+
+
+def _has_many_encodings(node: Any) -> bool:
+    if isinstance(node, dict):
+        return node.get("type") in ("array", "map") or any(_has_many_encodings(value) for value in node.values())
+    return isinstance(node, list) and any(_has_many_encodings(value) for value in node)

@@ -1,0 +1,136 @@
+"""A Kafka topic as a history: Spark's connector in batch, between offsets that are pinned beforehand.
+
+The frame's columns: `key` (text or bytes), `value` (bytes), `headers` (a map of text, the last one of a name counts),
+`topic`, `partition`, `offset`, `timestamp`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark_jobs.definition.kafka import Topic
+from spark_jobs.sources.kafka_admin import topic_admin
+from spark_jobs.sources.kafka_config import client_config
+from spark_jobs.sources.kafka_offsets import PinnedTopic, confirm, resolve
+
+NO_APPEND_TIME = "rw_no_append_time"
+"""Marks the error for a record without the broker's time, see `failures.read_error`."""
+
+_APPEND_TIME = 1
+"""Kafka's TimestampType.LOG_APPEND_TIME, as the connector's `timestampType` shows it."""
+
+# Fewer, larger answers than a live consumer wants: a third less time on a topic of small records.
+_BULK = {"max.poll.records": "5000", "max.partition.fetch.bytes": str(8 << 20), "receive.buffer.bytes": str(1 << 20)}
+
+_HEADERS = MapType(StringType(), StringType())
+_CONNECTOR = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+        StructField(
+            "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+        ),
+    ]
+)
+
+
+def pin_topic(
+    spark: SparkSession,
+    topic: Topic,
+    *,
+    pinned: PinnedTopic | None = None,
+    registered: Iterable[int] | None = None,
+    as_of: Mapping[int, int] | None = None,
+    past: Mapping[int, int] | None = None,
+    past_topic_id: str | None = None,
+) -> PinnedTopic:
+    """The offsets to read: those of a plan (`pinned`) if the topic still has exactly them, else resolved now.
+
+    Raises SourceError (brokers, topic, rights) and HistoryError (something would be missing), see `kafka_offsets`.
+    """
+    with topic_admin(spark, topic) as admin:
+        state = admin.state()
+        if pinned is not None:
+            return confirm(topic, state, pinned)
+        return resolve(
+            topic, state, admin.offsets_at,
+            registered=registered, as_of=as_of, past=past, past_topic_id=past_topic_id,
+        )  # fmt: skip
+
+
+def read_topic(spark: SparkSession, topic: Topic, pinned: PinnedTopic, *, headers: bool = True) -> DataFrame:
+    """Exactly the pinned records, lazily, with the columns above; `headers` null unless they are asked for.
+
+    Where the timestamps are taken for the broker's, a record with the sender's makes the read fail.
+    """
+    return topic_columns(read_log(spark, topic, pinned, headers=headers), topic, pinned.arrival_kind)
+
+
+def read_log(spark: SparkSession, topic: Topic, pinned: PinnedTopic, *, headers: bool = True) -> DataFrame:
+    """Exactly the pinned records with the connector's own columns: bytes, `timestampType`, repeated headers."""
+    ranges = [chosen for chosen in pinned.ranges if chosen.end > chosen.start]
+    if not ranges:
+        return spark.createDataFrame([], _CONNECTOR)
+    config = {**_BULK, **client_config(topic), "isolation.level": topic.isolation}
+    splits = topic.min_partitions or spark.sparkContext.defaultParallelism
+    reader = spark.read.format("kafka").options(**{f"kafka.{name}": value for name, value in config.items()})
+    return reader.options(
+        assign=json.dumps({topic.topic: [chosen.partition for chosen in ranges]}),
+        startingOffsets=json.dumps({topic.topic: {str(chosen.partition): chosen.start for chosen in ranges}}),
+        endingOffsets=json.dumps({topic.topic: {str(chosen.partition): chosen.end for chosen in ranges}}),
+        failOnDataLoss="true",
+        includeHeaders=str(headers).lower(),
+        minPartitions=str(splits),
+        **{"kafkaConsumer.pollTimeoutMs": str(topic.read_timeout)},
+    ).load()
+
+
+def empty_topic(spark: SparkSession, topic: Topic) -> DataFrame:
+    """A topic's columns without any record."""
+    return topic_columns(spark.createDataFrame([], _CONNECTOR), topic, "producer_time")
+
+
+def topic_columns(log: DataFrame, topic: Topic, arrival_kind: str) -> DataFrame:
+    """The connector's columns as expressions see them."""
+    timestamp = F.col("timestamp")
+    if arrival_kind == "append_time":
+        place = F.concat_ws(" ", F.lit(NO_APPEND_TIME), F.col("partition"), F.col("offset"))
+        timestamp = F.when(F.col("timestampType") == _APPEND_TIME, timestamp).otherwise(
+            F.raise_error(place).cast("timestamp")
+        )
+    headers = _headers(F.col("headers")) if "headers" in log.columns else F.lit(None).cast(_HEADERS)
+    key = F.col("key").cast("string") if topic.key == "text" else F.col("key")
+    return log.select(
+        key.alias("key"), "value", headers.alias("headers"),
+        "topic", "partition", "offset", timestamp.alias("timestamp"),
+    )  # fmt: skip
+
+
+def _headers(headers: Column) -> Column:
+    """Kafka lets a header's name repeat: the last one counts."""
+    names = F.array_distinct(F.transform(headers, lambda header: header["key"]))
+    values = F.transform(
+        names,
+        lambda name: F.element_at(F.filter(headers, lambda header: header["key"] == name), -1)["value"].cast("string"),
+    )
+    return F.map_from_arrays(names, values).cast(_HEADERS)

@@ -1,0 +1,156 @@
+"""What a topic is right now, asked of the brokers: partitions, offsets, settings. Kafka's own client in Spark's JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition.kafka import Topic
+from spark_jobs.errors import SourceError
+from spark_jobs.java import java_reason
+from spark_jobs.sources.kafka_config import client_config
+
+_SECONDS = 20
+"""How long a question to the brokers may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """The records that a partition holds: offsets `[earliest, latest)`; with `read_committed` none of an open
+    transaction.
+    """
+
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as it is. `partitions` lacks those in `unreachable`, which have no leader."""
+
+    topic_id: str
+    partitions: Mapping[int, LogBounds]
+    unreachable: tuple[int, ...]
+    has_append_time: bool
+    is_compacted: bool
+
+
+class TopicAdmin:
+    """Asks about one topic. Every method raises SourceError where the brokers do not answer, or refuse."""
+
+    def __init__(self, spark: SparkSession, topic: Topic, client: JavaObject) -> None:
+        self._jvm = spark._jvm
+        self._spark = spark
+        self._topic = topic
+        self._client = client
+
+    def state(self) -> TopicState:
+        """The topic's identity, settings and bounds. Raises SourceError where there is no such topic."""
+        name = self._topic.topic
+        with _asking(self._topic):
+            description = self._get(self._client.describeTopics(self._jvm.java.util.List.of(name)).allTopicNames())
+            found = description.get(name)
+            partitions, unreachable = [], []
+            for info in found.partitions():
+                leader = info.leader()
+                (unreachable if leader is None or leader.isEmpty() else partitions).append(info.partition())
+            settings = self._settings(name)
+            bounds = self._bounds(partitions)
+        return TopicState(
+            topic_id=found.topicId().toString(),
+            partitions=bounds,
+            unreachable=tuple(sorted(unreachable)),
+            has_append_time=settings["message.timestamp.type"] == "LogAppendTime",
+            is_compacted="compact" in settings["cleanup.policy"],
+        )
+
+    def offsets_at(self, partitions: Iterable[int], instant: int) -> dict[int, int | None]:
+        """By partition, the first offset with a timestamp at or after `instant` (epoch ms); None: there is none."""
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(instant)
+        with _asking(self._topic):
+            found = self._offsets(sorted(partitions), spec)
+        return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
+    def _settings(self, name: str) -> dict[str, str]:
+        config = self._jvm.org.apache.kafka.common.config
+        resource = config.ConfigResource(self._jvm.java.lang.Enum.valueOf(
+            self._class("org.apache.kafka.common.config.ConfigResource$Type"), "TOPIC"), name)  # fmt: skip
+        answer = self._get(self._client.describeConfigs(self._jvm.java.util.List.of(resource)).all()).get(resource)
+        return {key: answer.get(key).value() for key in ("message.timestamp.type", "cleanup.policy")}
+
+    def _bounds(self, partitions: list[int]) -> dict[int, LogBounds]:
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        earliest, latest = self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
+        return {partition: LogBounds(earliest[partition], latest[partition]) for partition in partitions}
+
+    def _offsets(self, partitions: list[int], spec: JavaObject) -> dict[int, int]:
+        if not partitions:
+            return {}
+        common = self._jvm.org.apache.kafka.common
+        isolation = self._jvm.java.lang.Enum.valueOf(
+            self._class("org.apache.kafka.common.IsolationLevel"), self._topic.isolation.upper()
+        )
+        asked = self._jvm.java.util.HashMap()
+        for partition in partitions:
+            asked.put(common.TopicPartition(self._topic.topic, partition), spec)
+        options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(isolation)
+        answer = self._get(self._client.listOffsets(asked, options).all())
+        return {entry.getKey().partition(): entry.getValue().offset() for entry in answer.entrySet()}
+
+    def _get(self, future: JavaObject) -> JavaObject:
+        return future.get(_SECONDS, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+
+    def _class(self, name: str) -> JavaObject:
+        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        return self._jvm.java.lang.Class.forName(name, True, loader)
+
+
+@contextmanager
+def topic_admin(spark: SparkSession, topic: Topic) -> Iterator[TopicAdmin]:
+    """A client for questions about `topic`, closed in the end."""
+    jvm = spark._jvm
+    properties = jvm.java.util.Properties()
+    limits = {"default.api.timeout.ms": _SECONDS * 1000, "request.timeout.ms": _SECONDS * 500}
+    for name, value in {**client_config(topic), **limits}.items():
+        properties.put(name, str(value))
+    with _asking(topic):
+        client = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+    try:
+        yield TopicAdmin(spark, topic, client)
+    finally:
+        client.close(jvm.java.time.Duration.ZERO)
+
+
+@contextmanager
+def _asking(topic: Topic) -> Iterator[None]:
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise kafka_problem(java_reason(error), topic.topic, topic.servers) from error
+    except Py4JError as error:
+        raise SourceError(f"Spark's JVM is gone: {java_reason(error)}", topic.topic, "Start again.") from error
+
+
+def kafka_problem(reason: str, topic: str, servers: str) -> SourceError:
+    """What Kafka's client said, told by what to do about it."""
+    where = f"topic {topic} at {servers}"
+    said = reason.rpartition("Exception: ")[2].strip() or reason.rpartition(".")[2]
+    if "UnknownTopicOrPartition" in reason or "InvalidTopic" in reason:
+        return SourceError(f"there is no topic `{topic}`", where, "Correct history.topic or history.servers.")
+    if "Authentication" in reason or "SslException" in reason or "SSLHandshake" in reason:
+        mend = "Check security.protocol, sasl.mechanism and the variables named under `secrets`."
+        return SourceError(f"the brokers do not let us in: {said}", where, mend)
+    if "Authorization" in reason:
+        return SourceError(f"no permission: {said}", where, "Ask for the rights to read and describe the topic.")
+    if "ConfigException" in reason or "Failed create new" in reason or "JAAS" in reason.upper():
+        # The message of a configuration error can hold the value.
+        return SourceError("Kafka's client refuses its configuration", where, "Check `options` and `secrets`.")
+    if "Timeout" in reason or "Disconnect" in reason or "Network" in reason or "timed out" in reason.lower():
+        mend = "Start them, or correct history.servers; a listener that needs TLS or SASL answers like this too."
+        return SourceError("the brokers do not answer", where, mend)
+    return SourceError(f"Kafka refuses: {said}", where, "Check the topic with `rewindow doctor PIPELINE`.")
