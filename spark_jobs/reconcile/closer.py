@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,11 @@ class Looking:
     @property
     def keys(self) -> tuple[str, ...]:
         return self.replay.spec.keys
+
+
+def settled_plan(frame: DataFrame) -> DataFrame:
+    """`frame` worked out, with nothing of its plan left: steps that build on each other would repeat it ever again."""
+    return frame.localCheckpoint(eager=True)
 
 
 def recounted_name(aggregate: str) -> str:
@@ -150,8 +155,9 @@ def taken_by_cut(cuts: str) -> Column:
     return F.col("rw_certain_in") | (undecided & (F.col(OFFSET) <= last))
 
 
-def recount(looking: Looking, records: DataFrame, taken: Column, values: tuple[str, ...]) -> DataFrame:
-    """One row for each window: the values over the taken records, and how the choice stands to the log.
+def recount(looking: Looking, records: DataFrame, taken: Column, values: tuple[str, ...], *by: str) -> DataFrame:
+    """One row for each window (and each value of the columns `by`): the values over the taken records, and how the
+    choice stands to the log.
 
     Columns: the join columns, `<aggregate>__recounted`, `rw_kept` (records taken), `rw_certain` (that the log says
     came in time), `rw_contradicted` (taken though certainly late, or left though certainly in time).
@@ -160,7 +166,7 @@ def recount(looking: Looking, records: DataFrame, taken: Column, values: tuple[s
     against = (F.col(TAKEN) & F.col("rw_certain_out")) | (~F.col(TAKEN) & F.col("rw_certain_in"))
     return (
         records.withColumn(TAKEN, taken)
-        .groupBy(*join_columns(looking.keys))
+        .groupBy(*join_columns(looking.keys), *by)
         .agg(
             *(F.expr(conditional(spark, spec.aggregates[v], TAKEN)).alias(recounted_name(v)) for v in values),
             F.count_if(F.col(TAKEN)).alias(KEPT),
@@ -173,6 +179,3 @@ def recount(looking: Looking, records: DataFrame, taken: Column, values: tuple[s
 def close_position() -> PositionColumns:
     """The close for good of a row of `ends_of`."""
     return PositionColumns.named(CLOSE)
-
-
-Take = Callable[[], Column]

@@ -23,12 +23,15 @@ from spark_jobs.reconcile.closer import (
     records_in,
     recount,
     recounted_name,
+    settled_plan,
     taken_by_cut,
     taken_by_offsets,
 )
 from spark_jobs.reconcile.emitted import AMBIGUOUS, OFFSETS, ROWS, Emitted, emitted_name, live_of
+from spark_jobs.reconcile.explain import explained
 from spark_jobs.reconcile.fitting import CUTS, FIT_KEYS, KIND, LEFT_OUT, SEARCHED, fitted_cuts, fitting_columns
 from spark_jobs.reconcile.keys import join_columns
+from spark_jobs.reconcile.sessions import judge_sessions
 from spark_jobs.reconcile.timing import detected_band, open_from, source_subtasks
 from spark_jobs.reconcile.verdicts import (
     BASIS,
@@ -104,22 +107,34 @@ class Comparer:
         return Looking(self.replay, self.band, source_subtasks(self.pipeline) > 1)
 
     def compare(self) -> Comparison:
-        """Judge every window of the spans."""
+        """Judge every window of the spans. What the log settles is touched once; the rest, few, is looked at again."""
         windows = reduce(DataFrame.unionByName, (self.replay.windows(span, self.band) for span in self.spans))
         none = F.lit(None)
-        rows = judge(windows, self.emitted, self.comparing).withColumns(
+        first = judge(windows, self.emitted, self.comparing).withColumns(
             {
                 KIND: none.cast("string"), FIT_KEYS: none.cast("int"), LEFT_OUT: none.cast("int"),
                 "contradicted": F.lit(0).cast("bigint"),
             }
         )  # fmt: skip
-        rows = self._held.keep(rows)
-        if self.replay.merges:
-            return Comparison(rows, self.comparing, self.band, "log_order")
-        if self.live.last_offsets is not None:
-            rows = self._held.keep(self._by_evidence(rows))
-        rows = self._held.keep(self._by_fit(rows))
-        return Comparison(rows, self.comparing, self.band, self._fidelity)
+        first = self._held.keep(first)
+        is_open = F.col(VERDICT).isin(*_DIFFERENT) | (F.col(UNDECIDED) > 0)
+        if self.live.is_evidence_named:
+            is_open = is_open | (F.col(VERDICT) == Verdict.NOT_CLOSED)
+        unsettled = settled_plan(first.where(is_open))
+        if not unsettled.isEmpty():
+            if self.replay.merges:
+                unsettled = settled_plan(
+                    judge_sessions(
+                        unsettled, self.emitted, self.comparing, self.looking,
+                        evidence=self.live.last_offsets is not None,
+                    )
+                )  # fmt: skip
+            else:
+                if self.live.last_offsets is not None:
+                    unsettled = settled_plan(self._by_evidence(unsettled))
+                unsettled = settled_plan(self._by_fit(unsettled))
+            unsettled = settled_plan(explained(unsettled, first, self.comparing, self.looking, self.spans))
+        return Comparison(first.where(~is_open).unionByName(unsettled), self.comparing, self.band, self._fidelity)
 
     @property
     def _fidelity(self) -> str:
@@ -133,7 +148,7 @@ class Comparer:
         told = F.when(has_row, F.col(OFFSETS).isNotNull()).otherwise(~not_closed)
         open_question = (F.col(UNDECIDED) > 0) | F.col(VERDICT).isin(*_DIFFERENT) | not_closed
         in_doubt = ~F.col(AMBIGUOUS) & told & open_question
-        doubt = self._held.keep(rows.where(in_doubt))
+        doubt = settled_plan(rows.where(in_doubt))
         if doubt.isEmpty():
             return rows
         ends = ends_of(self.looking, doubt)
@@ -162,11 +177,11 @@ class Comparer:
         without_evidence = F.col(BASIS).isin(Basis.LOG.value, Basis.LOG_UNDECIDED.value)
         open_question = without_evidence & (F.col(UNDECIDED) > 0) & ~F.col(AMBIGUOUS)
         differs = open_question & F.col(VERDICT).isin(*_DIFFERENT)
-        ends_in_doubt = self._held.keep(rows.where(differs).select(F.col(END).alias("rw_end")).distinct())
+        ends_in_doubt = settled_plan(rows.where(differs).select(F.col(END).alias("rw_end")).distinct())
         if ends_in_doubt.isEmpty():
             return rows
         doubt = rows.where(open_question & (F.col(VERDICT) != Verdict.NOT_CLOSED))
-        doubt = self._held.keep(doubt.join(F.broadcast(ends_in_doubt), F.col(END) == F.col("rw_end"), "left_semi"))
+        doubt = settled_plan(doubt.join(F.broadcast(ends_in_doubt), F.col(END) == F.col("rw_end"), "left_semi"))
         types = {f.name: f.dataType for f in rows.schema}
         columns = fitting_columns(self.looking, self.comparing.values, types)
         if not columns:
@@ -174,7 +189,7 @@ class Comparer:
             label = F.when(differs, "nothing_to_fit").otherwise(F.col(LABEL))
             return rows.withColumns({VERDICT: verdict, LABEL: label})
         ends = ends_of(self.looking, doubt)
-        cuts = self._held.keep(fitted_cuts(self.looking, doubt, ends, columns))
+        cuts = settled_plan(fitted_cuts(self.looking, doubt, ends, columns))
         with_cuts = doubt.drop(KIND, FIT_KEYS, LEFT_OUT).join(F.broadcast(cuts), END)
         records = records_in(self.looking, with_cuts, ends, CUTS)
         recounted = recount(self.looking, records, taken_by_cut(CUTS), self.comparing.values)
@@ -205,9 +220,8 @@ class Comparer:
 
     def _with_recounted(self, rows: DataFrame, recounted: DataFrame, closer: Column) -> DataFrame:
         """`rows` with the recounted columns where the closer look was taken; `rw_closer` says where."""
-        recounted = self._held.keep(recounted)
         marked = rows.withColumn("rw_closer", F.coalesce(closer, F.lit(False)))
-        return marked.join(recounted, join_columns(self.comparing.keys), "left")
+        return marked.join(settled_plan(recounted), join_columns(self.comparing.keys), "left")
 
     def _settled(
         self, joined: DataFrame, verdict: Column, label: Column, differs: Column, basis: Basis, against: Column
