@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.services.hive_metastore import HiveMetastore
+    from spark_jobs.services.kafka_broker import KafkaBroker
+
+KAFKA_PASSWORD = "correct-horse-battery"
+"""Of the broker's user `alice`, on the listener that asks for one."""
 
 # Spark answers in seconds when the machine is busy: a slow example is not a failure.
 settings.register_profile("rewindow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,6 +45,18 @@ def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMet
 
     with HiveMetastore(tmp_path_factory.mktemp("metastore")) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A running Kafka broker with the flights sample in topic `flights`; tests give their topics names of their own."""
+    from spark_jobs.services.kafka_broker import KafkaBroker
+    from spark_jobs.services.kafka_sample import load_flights
+
+    sample = Path(__file__).parent / "data" / "flights" / "events.parquet"
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), users={"alice": KAFKA_PASSWORD}) as broker:
+        load_flights(broker, sample)
+        yield broker
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,7 @@ class KafkaBroker:
         users: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory.absolute()
+        self.data = self.directory / "data"
         self.log = self.directory / "kafka.log"
         self._port, self._controller_port, self._sasl_port = port or _free_port(), _free_port(), _free_port()
         self._heap = heap
@@ -88,7 +89,7 @@ class KafkaBroker:
             raise EnvironmentProblem("the broker already runs", self.servers, "Use it, or stop it first.")
         jars = fetch_kafka()
         try:
-            (self.directory / "data").mkdir(parents=True, exist_ok=True)
+            self.data.mkdir(parents=True, exist_ok=True)
             self._output = self.log.open("a")
             self._serve(self._launch(jars, self._output))
         except (Py4JError, OSError, ValueError) as error:
@@ -170,9 +171,34 @@ class KafkaBroker:
         topic = jvm.org.apache.kafka.clients.admin.NewTopic(name, replicas)
         self.admin.createTopics(jvm.java.util.List.of(topic.configs(java_settings))).all().get()
 
+    def has_topic(self, name: str) -> bool:
+        """Whether the topic exists."""
+        return bool(self.admin.listTopics().names().get().contains(name))
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records."""
         self.admin.deleteTopics(self._running().jvm.java.util.List.of(name)).all().get()
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Remove the records below an offset, as retention does."""
+        gateway = self._running()
+        jvm = gateway.jvm
+        package = "org.apache.kafka.clients.admin"
+        # Called through reflection: py4j does not find a static method that shares its name with another one.
+        types = gateway.new_array(jvm.java.lang.Class, 1)
+        types[0] = jvm.java.lang.Long.TYPE
+        arguments = gateway.new_array(jvm.java.lang.Object, 1)
+        arguments[0] = before
+        found = jvm.java.lang.Class.forName(f"{package}.RecordsToDelete").getMethod("beforeOffset", types)
+        below = jvm.java.util.HashMap()
+        below.put(jvm.org.apache.kafka.common.TopicPartition(topic, partition), found.invoke(None, arguments))
+        self.admin.deleteRecords(below).all().get()
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Let the topic have `count` partitions."""
+        jvm = self._running().jvm
+        more = jvm.java.util.Map.of(topic, jvm.org.apache.kafka.clients.admin.NewPartitions.increaseTo(count))
+        self.admin.createPartitions(more).all().get()
 
     def _running(self) -> JavaGateway:
         if self._gateway is None:
@@ -240,7 +266,7 @@ class KafkaBroker:
             "inter.broker.listener.name": "PLAINTEXT",
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-            "log.dirs": str(self.directory / "data"),
+            "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.replication.factor": "1",

@@ -8,7 +8,7 @@ from pyspark.sql.types import BinaryType, BooleanType, DataType, NullType, Numer
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.history import FilesHistory
-from spark_jobs.definition.kafka import KafkaHistory
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, Problem, SourceError
 from spark_jobs.replay import aggregates
@@ -19,6 +19,7 @@ from spark_jobs.sources.files import find_files, read_files
 from spark_jobs.sources.hive import read_table
 from spark_jobs.sources.kafka import empty_topic
 from spark_jobs.sources.records import with_event_time, with_keys, with_payload, with_positions
+from spark_jobs.sources.stitched import empty_stitched
 from spark_jobs.sources.times import unit_refused
 
 
@@ -45,6 +46,8 @@ def _empty_history(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     history = pipeline.history
     if isinstance(history, KafkaHistory):
         return empty_topic(spark, history)
+    if isinstance(history, StitchedHistory):
+        return empty_stitched(spark, pipeline)
     if not isinstance(history, FilesHistory):
         return spark.createDataFrame([], read_table(spark, history).schema)
     schema = None
@@ -70,10 +73,12 @@ class _Check:
 
     def run(self, history: DataFrame) -> None:
         pipeline = self._sound_position(history)
-        if not self._payload_can_be_read(history):
+        if isinstance(pipeline.history, StitchedHistory):
+            payload = history
+        elif not self._payload_can_be_read(history):
             return
-        placed = with_positions(history, pipeline)
-        payload = with_payload(placed, pipeline)
+        else:
+            payload = with_payload(with_positions(history, pipeline), pipeline)
         keyed = self._keyed(payload)
         records = self._with_event_time(keyed, pipeline)
         for name in ("before_watermark", "after_watermark"):
@@ -86,7 +91,7 @@ class _Check:
     def _sound_position(self, history: DataFrame) -> Pipeline:
         """The pipeline without the position columns that are refused."""
         pipeline, position = self._pipeline, self._pipeline.history.position
-        if isinstance(pipeline.history, KafkaHistory):
+        if isinstance(pipeline.history, KafkaHistory | StitchedHistory):
             return pipeline
         update: dict[str, None] = {}
         for name in ("partition", "offset", "arrival", "sequence"):

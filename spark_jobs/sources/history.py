@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.history import FilesHistory
-from spark_jobs.definition.kafka import KafkaHistory
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.decode import parse_schema
 from spark_jobs.sources.expressions import expression_type, refuse_schema
@@ -26,6 +26,7 @@ from spark_jobs.sources.files import (
 from spark_jobs.sources.hive import read_table, table_partitions
 from spark_jobs.sources.kafka import pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.stitched import open_stitched
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ def open_history(
         chosen = pin_topic(spark, history, pinned=topic, registered=pipeline.watermark.partitions, as_of=as_of)
         frame = read_topic(spark, history, chosen, headers=uses_headers(pipeline))
         return OpenHistory(frame, (), f"Kafka topic {history.topic} at {history.servers}", chosen)
+    if isinstance(history, StitchedHistory):
+        frame, chosen = open_stitched(spark, pipeline, headers=uses_headers(pipeline), pinned=topic, as_of=as_of)
+        recent = f"Kafka topic {history.recent.topic} at {history.recent.servers}"
+        return OpenHistory(frame, (), f"Hive table {history.past.table}, then {recent}", chosen)
     if isinstance(history, FilesHistory):
         files = _files(spark, history, pinned)
         frame = read_files(spark, history, files, _line_schema(spark, pipeline))
@@ -90,6 +95,8 @@ def partition_columns(spark: SparkSession, pipeline: Pipeline) -> tuple[str, ...
     history = pipeline.history
     if isinstance(history, KafkaHistory):
         return ()
+    if isinstance(history, StitchedHistory):
+        return table_partitions(spark, history.past)
     if not isinstance(history, FilesHistory):
         return table_partitions(spark, history)
     return file_partitions(spark, history)

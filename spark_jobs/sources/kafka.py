@@ -112,13 +112,9 @@ def empty_topic(spark: SparkSession, topic: Topic) -> DataFrame:
 
 def topic_columns(log: DataFrame, topic: Topic, arrival_kind: str) -> DataFrame:
     """The connector's columns as expressions see them."""
-    timestamp = F.col("timestamp")
-    if arrival_kind == "append_time":
-        place = F.concat_ws(" ", F.lit(NO_APPEND_TIME), F.col("partition"), F.col("offset"))
-        timestamp = F.when(F.col("timestampType") == _APPEND_TIME, timestamp).otherwise(
-            F.raise_error(place).cast("timestamp")
-        )
-    headers = _headers(F.col("headers")) if "headers" in log.columns else F.lit(None).cast(_HEADERS)
+    is_append_time = arrival_kind == "append_time"
+    timestamp = append_time(F.col("timestampType")) if is_append_time else F.col("timestamp")
+    headers = header_map(F.col("headers")) if "headers" in log.columns else F.lit(None).cast(_HEADERS)
     key = F.col("key").cast("string") if topic.key == "text" else F.col("key")
     return log.select(
         key.alias("key"), "value", headers.alias("headers"),
@@ -126,8 +122,14 @@ def topic_columns(log: DataFrame, topic: Topic, arrival_kind: str) -> DataFrame:
     )  # fmt: skip
 
 
-def _headers(headers: Column) -> Column:
-    """Kafka lets a header's name repeat: the last one counts."""
+def append_time(kind: Column) -> Column:
+    """The column `timestamp`; a record whose timestamp is not of that kind makes the read fail, with its place."""
+    place = F.concat_ws(" ", F.lit(NO_APPEND_TIME), F.col("partition"), F.col("offset"))
+    return F.when(kind == _APPEND_TIME, F.col("timestamp")).otherwise(F.raise_error(place).cast("timestamp"))
+
+
+def header_map(headers: Column) -> Column:
+    """Headers as a map of text. Kafka lets a header's name repeat: the last one counts."""
     names = F.array_distinct(F.transform(headers, lambda header: header["key"]))
     values = F.transform(
         names,

@@ -51,11 +51,13 @@ def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
     Raises SourceError for a column that is not there, DefinitionError for an expression that Spark refuses.
     """
-    placed = with_positions(history_frame, pipeline)
+    # A stitched history comes with position and payload, which its two parts have in different ways.
+    is_ready = ARRIVAL in history_frame.columns
+    placed = history_frame if is_ready else with_positions(history_frame, pipeline)
     before, after = _split_filter(placed, pipeline)
     for condition in before:
         placed = _accepted(placed, condition)
-    keyed = with_keys(with_payload(placed, pipeline), pipeline)
+    keyed = with_keys(placed if is_ready else with_payload(placed, pipeline), pipeline)
     if (text := pipeline.filter.before_watermark) is not None:
         _boolean(keyed, text, pipeline, ("filter", "before_watermark"))
     for condition in after:
@@ -113,10 +115,15 @@ def with_positions(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         columns[SEQUENCE] = _whole_number(frame, pipeline, "sequence", "bigint")
     placed = frame.withColumns(columns)
     if position.going_back == "running_maximum" and None not in (position.offset, position.arrival):
-        log = Window.partitionBy(PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        known = F.col(ARRIVAL).isNotNull() & F.col(PARTITION).isNotNull() & F.col(OFFSET).isNotNull()
-        placed = placed.withColumn(ARRIVAL, F.when(known, F.max(F.when(known, F.col(ARRIVAL))).over(log)))
+        return running_maximum(placed)
     return placed
+
+
+def running_maximum(placed: DataFrame) -> DataFrame:
+    """Each record's arrival as the latest one so far in its partition, in offset order."""
+    log = Window.partitionBy(PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    known = F.col(ARRIVAL).isNotNull() & F.col(PARTITION).isNotNull() & F.col(OFFSET).isNotNull()
+    return placed.withColumn(ARRIVAL, F.when(known, F.max(F.when(known, F.col(ARRIVAL))).over(log)))
 
 
 def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -133,7 +140,7 @@ def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     if not isinstance(kind, (StringType, BinaryType)):
         what = f"column `{value.column}` is {kind.simpleString().upper()}, not text"
         raise refuse(pipeline, ("value", "column"), Refused(what, "name a STRING or BINARY column"))
-    schema = _payload_schema(frame, pipeline)
+    schema = payload_schema(frame, pipeline)
     text = F.col(f"`{value.column}`").cast("string")
     if isinstance(kind, BinaryType):
         return _with_bytes_decoded(frame.withColumn(RAW_BYTES, F.col(f"`{value.column}`")), pipeline, schema)
@@ -232,7 +239,7 @@ def _split_filter(placed: DataFrame, pipeline: Pipeline) -> tuple[list[str], lis
         return [], []
     hidden = {name.lower() for name, key in pipeline.keys.items() if key.strip("`").lower() != name.lower()}
     if pipeline.value.format != "columns":
-        hidden |= {field.name.lower() for field in _payload_schema(placed, pipeline)}
+        hidden |= {field.name.lower() for field in payload_schema(placed, pipeline)}
     visible = placed.drop(*(name for name in placed.columns if name.lower() in hidden))
     before, after = [], []
     for part in conjuncts(placed, text):
@@ -240,7 +247,8 @@ def _split_filter(placed: DataFrame, pipeline: Pipeline) -> tuple[list[str], lis
     return before, after
 
 
-def _payload_schema(frame: DataFrame, pipeline: Pipeline) -> StructType:
+def payload_schema(frame: DataFrame, pipeline: Pipeline) -> StructType:
+    """The fields of a record's value, as the definition gives them."""
     if pipeline.value.format == "text":
         return StructType().add(TEXT_FIELD, StringType())
     schema_of = avro_fields if pipeline.value.format == "avro" else parse_schema
