@@ -1,4 +1,4 @@
-"""The late records that made a difference: listed up to a limit, counted in full beside it."""
+"""The late records that made a difference: listed up to a limit, counted in full; and all that evidence names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.reconcile.closer import Looking, close_position, ends_of, records_in, taken_by_offsets
 from spark_jobs.reconcile.emitted import OFFSETS
-from spark_jobs.reconcile.verdicts import BASIS, Basis
+from spark_jobs.reconcile.verdicts import BASIS, VERDICT, Basis, Verdict
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, record_position
 
@@ -36,3 +36,18 @@ def late_records_of(looking: Looking, windows: DataFrame, limit: int) -> DataFra
         .orderBy(START, "arrival", "partition", "offset")
         .limit(limit)
     )  # fmt: skip
+
+
+def recorded_late_records(looking: Looking, rows: DataFrame) -> DataFrame:
+    """`partition`, `offset` of the records that no window took, by `last_offsets`: the live job's late side output.
+
+    `rows` are those of a comparison, windows of all verdicts; those that have not closed decide nothing.
+    """
+    closed = rows.where(F.col(VERDICT) != Verdict.NOT_CLOSED)
+    records = records_in(looking, closed, ends_of(looking, closed), OFFSETS)
+    by_record = records.groupBy(PARTITION, OFFSET).agg(F.max(taken_by_offsets()).alias("rw_taken"))
+    entered_open = records_in(looking, rows.where(F.col(VERDICT) == Verdict.NOT_CLOSED), ends_of(looking, rows)).select(
+        PARTITION, OFFSET
+    )
+    late = by_record.where(~F.col("rw_taken")).join(entered_open.distinct(), [PARTITION, OFFSET], "left_anti")
+    return late.select(F.col(PARTITION).alias("partition"), F.col(OFFSET).alias("offset"))

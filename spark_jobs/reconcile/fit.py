@@ -10,8 +10,8 @@ it is of the log, so it is the same for every key. Two kinds, simplest first:
   partition at a time.
 
 Which cut is found from the additive aggregates (counts and sums of whole numbers); all aggregates are then
-recomputed under it (`spark_jobs.reconcile.closer`). Never one cut a key: that explains anything. A fit may leave
-out at most one key in four; those it leaves out are not explained.
+recomputed under it (`spark_jobs.reconcile.closer`). Never one cut a key: that explains anything. A key that no cut
+explains even on its own says nothing about the cut; of the others a fit may leave out at most one in four.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ MAX_COMBINATIONS = 4_000_000
 """The most cuts that half of the partitions may have, for a search through all of them."""
 
 _MAX_LEFT_OUT = 4
+_MOST_SINGLED_OUT = 64
+"""The most keys that are also looked at one by one, each a search of its own."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -35,8 +37,9 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 class Fit:
     """A cut that was found: the last offset in time by partition (-1: none), among the undecided records.
 
-    `keys` is how many keys have undecided records and so constrain the cut, `left_out` how many of them it does
-    not explain. `kind` is empty where there is none, and `searched` false where the search would be too long.
+    `keys` is how many keys it rests on: they have undecided records, and it explains them. `left_out` are those
+    that it does not explain. `kind` is empty where there is none, and `searched` false where the search would be
+    too long.
     """
 
     kind: str
@@ -66,7 +69,7 @@ class Doubt:
 def fit(doubt: Doubt, *, by_partition: bool) -> Fit:
     """The simplest cut that explains the most keys; with `by_partition` partitions may be cut on their own."""
     keys = len(doubt.wanted)
-    cut, explained = _best_single_cut(doubt)
+    cut, explained, possible = _best_single_cut(doubt)
     if explained == keys:
         return Fit(ONE_CUT, _last_offsets(doubt, cut), keys, 0)
     searched = True
@@ -74,14 +77,20 @@ def fit(doubt: Doubt, *, by_partition: bool) -> Fit:
         found, searched = _partition_cut(doubt)
         if found is not None:
             return Fit(PARTITION_CUT, found, keys, 0)
-    if keys - explained <= keys // _MAX_LEFT_OUT:
-        return Fit(ONE_CUT, _last_offsets(doubt, cut), keys, keys - explained)
-    if by_partition and searched and keys >= _MAX_LEFT_OUT:
-        for left_out in range(keys):
-            found, searched = _partition_cut(doubt, left_out)
+        if searched and keys <= _MOST_SINGLED_OUT:
+            alone = np.array([_partition_cut(doubt, np.arange(keys) == k)[0] is not None for k in range(keys)])
+            found = _partition_cut(doubt, alone)[0] if alone.any() and not alone.all() else None
             if found is not None:
-                return Fit(PARTITION_CUT, found, keys, 1)
-    return Fit("", {}, keys, keys, searched)
+                return Fit(PARTITION_CUT, found, int(alone.sum()), int(keys - alone.sum()))
+            possible = int(alone.sum())
+    if explained and possible - explained <= possible // _MAX_LEFT_OUT:
+        return Fit(ONE_CUT, _last_offsets(doubt, cut), explained, keys - explained)
+    if by_partition and searched and _MAX_LEFT_OUT <= keys <= _MOST_SINGLED_OUT:
+        for left_out in range(keys):
+            found, _ = _partition_cut(doubt, np.arange(keys) != left_out)
+            if found is not None:
+                return Fit(PARTITION_CUT, found, keys - 1, 1)
+    return Fit("", {}, 0, keys, searched)
 
 
 def _last_offsets(doubt: Doubt, cut: int) -> dict[int, int]:
@@ -92,8 +101,8 @@ def _last_offsets(doubt: Doubt, cut: int) -> dict[int, int]:
     return last
 
 
-def _best_single_cut(doubt: Doubt) -> tuple[int, int]:
-    """(number of records taken, keys explained): the cut that explains most, nearest to the prediction of those.
+def _best_single_cut(doubt: Doubt) -> tuple[int, int, int]:
+    """(records taken, keys explained, keys that some cut explains): what explains most, nearest to the prediction.
 
     Each key agrees with some stretches of cuts: a sum over the stretches' edges counts the keys at every cut.
     """
@@ -120,7 +129,9 @@ def _best_single_cut(doubt: Doubt) -> tuple[int, int]:
     explained = np.cumsum(edges[: total + 1])
     best = np.flatnonzero(explained == explained.max())
     cut = int(best[np.argmin(np.abs(best - doubt.nominal))])
-    return cut, int(explained[cut])
+    possible = none.copy()
+    possible[key[agrees]] = True
+    return cut, int(explained[cut]), int(possible.sum())
 
 
 def _sums_within(key: np.ndarray, adds: np.ndarray, keys: int) -> np.ndarray:
@@ -133,15 +144,15 @@ def _sums_within(key: np.ndarray, adds: np.ndarray, keys: int) -> np.ndarray:
     return sums - before[key]
 
 
-def _partition_cut(doubt: Doubt, left_out: int | None = None) -> tuple[dict[int, int] | None, bool]:
-    """A cut by partition that explains every key (but `left_out`), and whether all could be searched.
+def _partition_cut(doubt: Doubt, among: np.ndarray | None = None) -> tuple[dict[int, int] | None, bool]:
+    """A cut by partition that explains every key (or those of the mask `among`), and whether all could be searched.
 
     Sums are additive over partitions, so one number modulo 2^64 stands for what all keys want, and the search
     meets in the middle: sums of one half of the partitions against what is missing from the other's.
     """
     weights = _weights(*doubt.wanted.shape)
-    if left_out is not None:
-        weights[left_out] = 0
+    if among is not None:
+        weights[~among] = 0
     with np.errstate(over="ignore"):
         wanted = (doubt.wanted.astype(np.uint64) * weights).sum(dtype=np.uint64)
         numbers = (doubt.adds.astype(np.uint64) * weights[doubt.key]).sum(axis=1, dtype=np.uint64)

@@ -38,7 +38,7 @@ def judge_sessions(
     unsettled: DataFrame, emitted: Emitted, comparing: Comparing, looking: Looking, *, evidence: bool
 ) -> DataFrame:
     """The sessions that differ, or that the log has not closed, judged again; columns as in `unsettled`."""
-    records = settled_plan(_records_near(unsettled, comparing, looking))
+    records = settled_plan(_records_near(unsettled, comparing, looking, evidence=evidence))
     taken = F.col("rw_inside") & F.coalesce(
         F.col(OFFSET) <= F.element_at(f"rw_d_{OFFSETS}", F.col(PARTITION)), F.lit(False)
     )
@@ -53,8 +53,12 @@ def judge_sessions(
     return judged.drop(*added)
 
 
-def _records_near(unsettled: DataFrame, comparing: Comparing, looking: Looking) -> DataFrame:
-    """Each record of the key that lies in the session or touches it, with what the log says of it for certain."""
+def _records_near(unsettled: DataFrame, comparing: Comparing, looking: Looking, *, evidence: bool) -> DataFrame:
+    """Each record of the key that lies in the session or touches it, with what the log says of it for certain.
+
+    With evidence the question is whether it came in time itself. Without, it must also have met no session that had
+    fired already, or the bounds are in doubt: so it is when it came before the watermark reached its own time.
+    """
     replay = looking.replay
     spec, keys = replay.spec, comparing.keys
     usable = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
@@ -69,7 +73,7 @@ def _records_near(unsettled: DataFrame, comparing: Comparing, looking: Looking) 
         return joined.withColumns({"rw_certain_in": F.lit(True), "rw_certain_out": F.lit(False)})
     margin = F.lit(looking.band.margin)
     # A session ends no earlier than the record's own window, and no later than the one it is looked at for.
-    own = F.col(_OWN_END) - F.lit(1 + step) + F.lit(lateness)
+    own = F.col(_OWN_END if evidence else _TS) - F.lit(1 + step) + F.lit(lateness)
     whole = F.greatest(F.col(END), F.col(_OWN_END)) - F.lit(1) + F.lit(lateness)
     placed = replay.timeline.exact(joined.withColumn("rw_x", own), "rw_x", "rw_low")
     placed = replay.timeline.exact(placed.withColumn("rw_y", whole), "rw_y", "rw_high")
@@ -138,6 +142,7 @@ def _by_evidence(joined: DataFrame, comparing: Comparing) -> DataFrame:
     label = (
         F.when(against > 0, "evidence_contradicts_log")
         .when(~has_row & (verdict == Verdict.LATE_ARRIVALS), "in_other_pieces")
+        .when(verdict.isin(Verdict.MATCH.value, Verdict.LATE_ARRIVALS.value, Verdict.DRIFT.value), F.lit(None))
         .otherwise(F.col(LABEL))
     )
     names = differing(joined, comparing, emitted_name, recounted_name)
