@@ -127,6 +127,7 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
         "spark.app.name": app_name,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
+        "spark.sql.dataFrameQueryContext.enabled": "false",  # the Python line of each column: our code, not the user's
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         "spark.ui.enabled": "true" if os.environ.get("REWINDOW_SPARK_UI") == "1" else "false",
@@ -225,10 +226,13 @@ def _silence_query_context() -> None:
 
 
 def main() -> None:
-    """Start Spark once, so that its jars are fetched: the last step of `make setup`."""
+    """Start Spark once, so that its jars are fetched, and fetch the broker's: the last step of `make setup`."""
+    from spark_jobs.services.kafka_broker import fetch_kafka
+
     with tempfile.TemporaryDirectory() as folder:
         try:
             session = spark_session("setup", home=Path(folder), master="local[1]")
+            fetch_kafka()
         except RewindowError as error:
             sys.exit(str(error))
         print(f"Spark {session.version} is ready; its jars are in {ivy_folder() / 'jars'}")

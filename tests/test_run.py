@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs import run as run_module
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
-from spark_jobs.lakehouse.tables import Staging, Tables
+from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.plan import make_plan, plan_from_json
 from spark_jobs.progress import LogProgress
 from spark_jobs.replay.spec import Mode
@@ -72,8 +73,8 @@ def run(spark: SparkSession, defined: Pipeline, **options) -> RunResult:
 
 
 def rows(frame: DataFrame) -> list[str]:
-    """All columns but the run's id, sorted."""
-    return sorted(map(repr, frame.drop("run_id").collect()))
+    """All columns but the run's id and wall-clock times, sorted."""
+    return sorted(map(repr, frame.drop("run_id", "valid_from", "valid_to").collect()))
 
 
 def contents(spark: SparkSession, defined: Pipeline) -> list[list[str]]:
@@ -153,22 +154,31 @@ def test_a_run_that_dies_before_publishing_leaves_the_tables_as_they_were(spark,
     before = contents(spark, defined)
     write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
 
-    class Dies(Staging):
-        def publish(self) -> None:
+    class Dies(Facts):
+        def publish(self, *_: object) -> None:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "Staging", Dies)
+        patch.setattr(run_module, "Facts", Dies)
         with pytest.raises(KeyboardInterrupt):
             run(spark, defined)
-    assert contents(spark, defined) == before
+    assert contents(spark, defined)[0] == before[0]
 
     run(spark, defined)
+    refs = spark.sql(f"SELECT name FROM {Tables.of(defined).windows}.refs").collect()
+    assert sorted(r[0] for r in refs) == ["main", "revisions"], "what the killed run staged is gone"
+    assert not spark.sql("SHOW TABLES IN rewindow.run_tests LIKE 'killed__staging*'").collect()
+    monkeypatch.undo()
     undisturbed = pipeline(tmp_path, "undisturbed")
+    for file in ("part-1.json", "part-0.json"):
+        (tmp_path / "data" / file).unlink()
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    run(spark, undisturbed)
+    write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
     run(spark, undisturbed)
     assert contents(spark, defined) == contents(spark, undisturbed)
-    refs = spark.sql(f"SELECT name FROM {Tables.of(defined).windows}.refs").collect()
-    assert [r[0] for r in refs] == ["main"], "what the killed run staged is gone"
+    ledger = spark.table(Tables.of(defined).runs).where("pipeline = 'killed'").orderBy("started_at").collect()
+    assert [r["status"] for r in ledger] == ["published", "abandoned", "published"]
 
 
 def test_more_bad_records_than_allowed_fail_before_anything_is_written(spark, tmp_path) -> None:

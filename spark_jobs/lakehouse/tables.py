@@ -1,17 +1,13 @@
-"""Rewindow's own Iceberg tables in the catalog `rewindow`.
+"""Rewindow's own Iceberg tables in the catalog `rewindow`, by name and column.
 
 For a pipeline with the output `<namespace>.<table>`:
 
-- `<table>`: windows. Keys, `window_start`, `window_end` (UTC), `pane`, the aggregates (faithful) and
-  `<aggregate>__complete`, `records_on_time`, `records_late`, `records_dropped`, `state`, `closed_at`, `run_id`;
+- `<table>`: the current windows, and on its branch `revisions` every value that a window ever had (`facts`);
 - `<table>__late`: records that windows dropped, one row each;
 - `<table>__quarantine`: records that could not be used, with position, raw value and reason;
+- `<table>__staging_<run>`: what a run has computed and not yet published (`staging`);
 
-and for all pipelines of a namespace `runs` and `timeline_state`.
-
-A run replaces its range of windows: it stages on a branch of each table and publishes by moving `main`
-there, one atomic commit a table, side tables first. A reader of the windows sees the old run or the new
-one; a run that dies before leaves the tables as they were.
+and for all pipelines of a namespace `runs` (`ledger`) and `timeline_state`.
 """
 
 from __future__ import annotations
@@ -21,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql import types as t
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
@@ -34,20 +30,42 @@ from spark_jobs.sources.failures import read_error
 
 T = TypeVar("T")
 
-STAGING_PREFIX = "staging_"
+
+def _struct(**columns: t.DataType) -> t.StructType:
+    return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
+
+
+LAYOUT = 2
+"""The version of these tables' columns; every run records it."""
+
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
-_PROPERTIES = "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd')"
+_PROPERTIES = (
+    "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd', "
+    "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
+    "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot')"
+)
 
-RUNS_SCHEMA = """run_id STRING, pipeline STRING, status STRING, definition_hash STRING, definition STRING,
-range_start TIMESTAMP, range_end TIMESTAMP, as_of MAP<INT, BIGINT>, processing_time_end TIMESTAMP, mode STRING,
-panes STRING, fidelity STRING, fidelity_reasons ARRAY<STRING>, records_read BIGINT, records_quarantined BIGINT,
-windows BIGINT, windows_open BIGINT, windows_all_late BIGINT, pairs_on_time BIGINT, pairs_late BIGINT,
-pairs_dropped BIGINT, records_late BIGINT, timings MAP<STRING, DOUBLE>, rewindow_version STRING,
-started_at TIMESTAMP, finished_at TIMESTAMP"""
+AS_OF = t.MapType(t.IntegerType(), t.LongType())
+"""End offset (exclusive) of each partition."""
 
-TIMELINE_STATE_SCHEMA = """pipeline STRING, definition_hash STRING, run_id STRING, as_of MAP<INT, BIGINT>,
-processing_time_end TIMESTAMP, watermark_below BIGINT, state STRING, saved_at TIMESTAMP"""
+RUNS_SCHEMA = _struct(
+    run_id=t.StringType(), pipeline=t.StringType(), output=t.StringType(), status=t.StringType(), kind=t.StringType(),
+    definition_hash=t.StringType(), definition=t.StringType(), range_start=t.TimestampType(),
+    range_end=t.TimestampType(), as_of=AS_OF, processing_time_end=t.TimestampType(), mode=t.StringType(),
+    panes=t.StringType(), fidelity=t.StringType(), fidelity_reasons=t.ArrayType(t.StringType()),
+    records_read=t.LongType(), records_quarantined=t.LongType(), windows=t.LongType(), windows_open=t.LongType(),
+    windows_all_late=t.LongType(), pairs_on_time=t.LongType(), pairs_late=t.LongType(), pairs_dropped=t.LongType(),
+    records_late=t.LongType(), changes=t.MapType(t.StringType(), t.LongType()), reason=t.StringType(),
+    timings=t.MapType(t.StringType(), t.DoubleType()), rewindow_version=t.StringType(), layout=t.IntegerType(),
+    process=t.StringType(), started_at=t.TimestampType(), finished_at=t.TimestampType(),
+)  # fmt: skip
+
+TIMELINE_STATE_SCHEMA = _struct(
+    pipeline=t.StringType(), definition_hash=t.StringType(), run_id=t.StringType(), as_of=AS_OF,
+    processing_time_end=t.TimestampType(), watermark_below=t.LongType(), state=t.StringType(), steps=t.BinaryType(),
+    saved_at=t.TimestampType(),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +84,25 @@ class Tables:
         table = f"{namespace}.{pipeline.output.table}"
         return cls(table, f"{table}__late", f"{table}__quarantine", f"{namespace}.runs", f"{namespace}.timeline_state")
 
+    def staging(self, run_id: str) -> str:
+        """The staging table of a run."""
+        return f"{self.windows}__staging_{re.sub(r'[^A-Za-z0-9_]', '_', run_id)}"
 
-def _guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bool = False) -> T:
+
+def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bool = False) -> T:
+    """Run `action`; what the catalog or the file system refuses becomes a CatalogError with a mend.
+
+    Spark reads the history while it writes: with `reads_history` a damaged file is told as one.
+    """
     try:
         return action()
-    except (PySparkException, Py4JJavaError) as problem:
+    except (PySparkException, Py4JError) as problem:
         text = str(problem)
         if _FULL.search(text):
             mend = "Free space and run again; nothing was published."
             raise CatalogError(f"{what}: the disk is full", where, mend) from problem
-        # Spark reads the history while it writes: a damaged file is no trouble of the catalog.
-        told = read_error(problem, where) if reads_history and not _FORBIDDEN.search(text) else None
+        known = isinstance(problem, (PySparkException, Py4JJavaError))
+        told = read_error(problem, where) if known and reads_history and not _FORBIDDEN.search(text) else None
         if told is not None:
             raise told from problem
         reason = next((line.strip() for line in text.splitlines() if line.strip()), type(problem).__name__)
@@ -84,89 +110,44 @@ def _guarded(what: str, where: str, action: Callable[[], T], *, reads_history: b
 
 
 def create_tables(spark: SparkSession, tables: Tables) -> None:
-    """Make the namespace and the tables that do not depend on the pipeline's columns."""
+    """Make the namespace and the tables that do not depend on the pipeline's columns; older ones get new columns."""
 
     def create() -> None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {tables.runs.rsplit('.', 1)[0]}")
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {tables.runs} ({RUNS_SCHEMA}) USING iceberg {_PROPERTIES}")
-        spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {tables.timeline_state} ({TIMELINE_STATE_SCHEMA}) USING iceberg {_PROPERTIES}"
+        for table, schema in ((tables.runs, RUNS_SCHEMA), (tables.timeline_state, TIMELINE_STATE_SCHEMA)):
+            ensure_table(spark, table, schema)
+
+    guarded("cannot make the tables", tables.runs, create)
+
+
+def ensure_table(spark: SparkSession, table: str, schema: t.StructType) -> None:
+    """Make the table, or add the columns that it lacks. Raises CatalogError where a column has another type."""
+    if not spark.catalog.tableExists(table):
+        columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema)
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg {_PROPERTIES}")
+    known = {f.name: f.dataType for f in spark.table(table).schema}
+    for field in schema:
+        if field.name not in known:
+            spark.sql(f"ALTER TABLE {table} ADD COLUMNS (`{field.name}` {field.dataType.simpleString()})")
+        elif known[field.name].simpleString() != field.dataType.simpleString():
+            raise CatalogError(
+                f"column {field.name} is {known[field.name].simpleString()} in the table "
+                f"and {field.dataType.simpleString()} in this run",
+                table, "Write to another output table, or give the aggregate another name.",
+            )  # fmt: skip
+
+
+def aligned(spark: SparkSession, table: str, rows: DataFrame) -> DataFrame:
+    """The rows in the table's columns; what they lack is null."""
+    given = set(rows.columns)
+    return rows.select(
+        *(
+            F.col(f"`{f.name}`") if f.name in given else F.lit(None).cast(f.dataType).alias(f.name)
+            for f in spark.table(table).schema
         )
-
-    _guarded("cannot make the tables", tables.runs, create)
-
-
-class Staging:
-    """One run's changes to one table, on a branch until `publish`.
-
-    `replace` says which rows of the table this run stands for (SQL over the table's columns); they go, the
-    staged rows come, in one commit on `main`.
-    """
-
-    def __init__(self, spark: SparkSession, table: str, schema: StructType, run_id: str, replace: str) -> None:
-        self._spark = spark
-        self._table = table
-        self._branch = STAGING_PREFIX + re.sub(r"[^A-Za-z0-9_]", "_", run_id)
-        _guarded("cannot stage", table, lambda: self._prepare(schema, replace))
-
-    def _prepare(self, schema: StructType, replace: str) -> None:
-        spark, table = self._spark, self._table
-        if not spark.catalog.tableExists(table):
-            empty = spark.createDataFrame([], schema)
-            columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in empty.schema)
-            spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg {_PROPERTIES}")
-        known = {f.name: f.dataType for f in spark.table(table).schema}
-        for field in schema:
-            if field.name not in known:
-                spark.sql(f"ALTER TABLE {table} ADD COLUMNS (`{field.name}` {field.dataType.simpleString()})")
-            elif known[field.name] != field.dataType:
-                raise CatalogError(
-                    f"column {field.name} is {known[field.name].simpleString()} in the table "
-                    f"and {field.dataType.simpleString()} in this run",
-                    table, "Write to another output table, or give the aggregate another name.",
-                )  # fmt: skip
-        self._drop_abandoned()
-        if spark.sql(f"SELECT 1 FROM {table}.refs WHERE name = 'main'").isEmpty():
-            # A branch needs a snapshot to start from.
-            spark.table(table).limit(0).writeTo(table).append()
-        spark.sql(f"ALTER TABLE {table} CREATE OR REPLACE BRANCH {self._branch}")
-        spark.sql(f"DELETE FROM {table}.branch_{self._branch} WHERE {replace}")
-
-    def _drop_abandoned(self) -> None:
-        """Branches that killed runs have left."""
-        refs = self._spark.sql(f"SELECT name FROM {self._table}.refs WHERE name LIKE '{STAGING_PREFIX}%'").collect()
-        for row in refs:
-            self._spark.sql(f"ALTER TABLE {self._table} DROP BRANCH IF EXISTS {row[0]}")
-
-    def append(self, rows: DataFrame) -> None:
-        """Stage rows; columns that the table has and the rows lack become null."""
-        columns = self._spark.table(self._table).schema
-        given = set(rows.columns)
-        aligned = rows.select(
-            *(F.col(f.name) if f.name in given else F.lit(None).cast(f.dataType).alias(f.name) for f in columns)
-        )
-        target = f"{self._table}.branch_{self._branch}"
-        _guarded("cannot write", self._table, lambda: aligned.writeTo(target).append(), reads_history=True)
-
-    def rows(self) -> DataFrame:
-        """What readers will see after publishing."""
-        return self._spark.table(f"{self._table}.branch_{self._branch}")
-
-    def publish(self) -> None:
-        """Move `main` to the staged state: one atomic commit. Refused if `main` has moved meanwhile."""
-
-        def move() -> None:
-            name = self._table.split(".", 1)[1]
-            self._spark.sql(f"CALL {CATALOG}.system.fast_forward('{name}', 'main', '{self._branch}')")
-            self._spark.sql(f"ALTER TABLE {self._table} DROP BRANCH {self._branch}")
-
-        _guarded("cannot publish: another run may have written meanwhile", self._table, move)
-
-    def discard(self) -> None:
-        """Drop what was staged."""
-        self._spark.sql(f"ALTER TABLE {self._table} DROP BRANCH IF EXISTS {self._branch}")
+    )
 
 
 def append_rows(table: str, rows: DataFrame) -> None:
-    """Append to `runs` or `timeline_state`."""
-    _guarded("cannot write", table, lambda: rows.writeTo(table).append())
+    """Append to a table whose columns the rows have."""
+    guarded("cannot write", table, lambda: rows.writeTo(table).append())

@@ -40,10 +40,34 @@ class Steps:
         """C of each of `x`: shape (len(x), 3). No `x` lies below the first step."""
         return self.positions[np.searchsorted(self.x_from, x, side="right") - 1]
 
+    def to_bytes(self) -> bytes:
+        """Compressed, for a later run; `from_bytes` reads it."""
+        sink = pa.BufferOutputStream()
+        table = self._table()
+        with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Steps:
+        """What `to_bytes` wrote."""
+        return cls.of_table(pa.ipc.open_file(pa.py_buffer(data)).read_all())
+
+    def followed_by(self, later: Steps, first: int) -> Steps:
+        """These steps below `first`, and the `later` ones from there on."""
+        mine, theirs = self.x_from < first, later.x_from > first
+        at_first = later.at(np.array([first], dtype=np.int64))
+        return Steps(
+            np.concatenate((self.x_from[mine], [first], later.x_from[theirs])),
+            np.concatenate((self.positions[mine], at_first, later.positions[theirs])),
+        )
+
     def frame(self, spark: SparkSession) -> DataFrame:
         """As timeline rows."""
-        columns = {"x_from": self.x_from, **{part: self.positions[:, i] for i, part in enumerate(_PARTS)}}
-        return arrow_frame(spark, pa.table(columns))
+        return arrow_frame(spark, self._table())
+
+    def _table(self) -> pa.Table:
+        return pa.table({"x_from": self.x_from, **{part: self.positions[:, i] for i, part in enumerate(_PARTS)}})
 
 
 def inverted(firsts: pa.Table, generators: Sequence[Sequence[int]], never_from: int) -> Steps:

@@ -97,8 +97,8 @@ class Timeline:
     in_memory: Steps | None = None
 
     @cached_property
-    def _small(self) -> Steps | None:
-        """All rows, when they are few."""
+    def steps(self) -> Steps | None:
+        """All rows, when they are few enough for memory."""
         if self.in_memory is not None:
             return self.in_memory
         table = self.rows.limit(MOST_IN_MEMORY + 1).toArrow()
@@ -111,7 +111,7 @@ class Timeline:
         """
         x = grid.ends(first, count) - 1
         x = np.full(count, MAX_TIMESTAMP, dtype=np.int64) if shift == MAX_TIMESTAMP else x + shift
-        steps = self._small if self._small is not None else self._slice(grid, x, shift)
+        steps = self.steps if self.steps is not None else self._slice(grid, x, shift)
         return CloseArrays(grid, first, steps.at(x))
 
     def _slice(self, grid: EndGrid, x: np.ndarray, shift: int) -> Steps:

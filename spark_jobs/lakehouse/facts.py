@@ -1,0 +1,304 @@
+"""The published windows: `main` holds the current values, the branch `revisions` every value a window ever had.
+
+Both move in one commit, so a reader of the table sees the old run or the new one, and needs none of our code.
+A row of either is one revision of one window: `revision` 1, 2, ...; `cause`; `run_id`; `as_of`; `valid_from`;
+`valid_to` (null: valid now). On `revisions` a window that vanished ends in a row with cause `retraction` and no values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
+
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.errors import CatalogError
+from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded
+from spark_jobs.replay.assign import Span
+
+REVISIONS = "revisions"
+RUN_ID = "rewindow.run-id"
+RANGE = "rewindow.range"
+"""Properties in the summary of the snapshot that published a run."""
+
+_FACTS = StructType(
+    [
+        StructField("revision", IntegerType()), StructField("cause", StringType()), StructField("run_id", StringType()),
+        StructField("as_of", AS_OF), StructField("valid_from", TimestampType()),
+        StructField("valid_to", TimestampType()),
+    ]
+)  # fmt: skip
+_ATTEMPTS = 5
+_KEPT_COLUMNS = frozenset(_FACTS.names)
+
+
+class Cause(StrEnum):
+    """Why a window has the value that it has."""
+
+    LIVE = "live"
+    BACKFILL = "backfill"
+    LATE_ARRIVALS = "late_arrivals"
+    LOGIC_CHANGE = "logic_change"
+    SOURCE_REPAIR = "source_repair"
+    RETRACTION = "retraction"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What is to be published. `identity` names the columns that tell one window (or pane) from another.
+
+    `in_scope` keeps of earlier windows those that the staged ones stand for: one of them that is not staged is
+    retracted. `cause` gives the cause of a change from the columns `old_run_id` (null: no window before) and
+    `rw_start` (the window's start).
+    """
+
+    run_id: str
+    span: Span
+    staged: DataFrame
+    identity: tuple[str, ...]
+    in_scope: Callable[[DataFrame], DataFrame]
+    cause: Column
+    as_of: dict[int, int]
+
+
+class Facts:
+    """The table of one pipeline's windows."""
+
+    def __init__(self, spark: SparkSession, table: str) -> None:
+        self._spark = spark
+        self.table = table
+
+    def prepare(self, staged: StructType) -> int:
+        """Make the table, or give it the columns of `staged` that it lacks; returns the snapshot that readers see.
+
+        Raises CatalogError for a table that an earlier layout of Rewindow, or somebody else, has made.
+        """
+        return guarded("cannot make", self.table, lambda: self._prepare(staged))
+
+    def _prepare(self, staged: StructType) -> int:
+        spark, table = self._spark, self.table
+        if spark.catalog.tableExists(table):
+            missing = _KEPT_COLUMNS - set(spark.table(table).columns)
+            if missing:
+                raise CatalogError(
+                    f"the table has no column {', '.join(sorted(missing))}: an earlier version or another tool made it",
+                    table, "Name another table under `output`, or drop this one; a run makes it again.",
+                )  # fmt: skip
+        ensure_table(spark, table, StructType([*staged, *_FACTS]))
+        if not self._refs():
+            spark.table(table).limit(0).writeTo(table).append()  # a branch needs a snapshot to start from
+        if REVISIONS not in self._refs():
+            spark.sql(f"ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {REVISIONS}")
+        return self.head()
+
+    def head(self) -> int:
+        """The snapshot of the current windows."""
+        return self._refs()["main"]
+
+    def current(self) -> DataFrame:
+        """The current windows."""
+        return self._spark.table(self.table)
+
+    def revisions(self) -> DataFrame:
+        """Every revision of every window, retractions too."""
+        return self._spark.table(f"{self.table}.branch_{REVISIONS}")
+
+    def published_runs(self) -> set[str]:
+        """The runs that some snapshot of the table has published."""
+        rows = self._spark.sql(f"SELECT summary['{RUN_ID}'] FROM {self.table}.snapshots").collect()
+        return {row[0] for row in rows if row[0]}
+
+    def changes(self, publication: Publication, at: datetime) -> DataFrame:
+        """What publishing would change: new revisions with `rw_change`: inserted, updated or retracted."""
+        staged, identity = publication.staged, list(publication.identity)
+        columns = self._spark.table(self.table).columns
+        values = [c for c in columns if c not in _KEPT_COLUMNS and c not in identity]
+        new = aligned(self._spark, self.table, staged).select(*_quoted(identity), _packed(values, "rw_new"))
+        before = publication.in_scope(self.revisions().where("valid_to IS NULL"))
+        old = before.select(
+            *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity), _packed(values, "rw_old"),
+            F.col("revision").alias("old_revision"), F.col("cause").alias("old_cause"),
+            F.col("run_id").alias("old_run_id"),
+        )  # fmt: skip
+        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"old_{c}")) for c in identity]
+        joined = new.join(old, _all(same), "full_outer")
+        was = F.col("old_cause").isNotNull() & (F.col("old_cause") != Cause.RETRACTION)
+        there = F.col("rw_new").isNotNull()
+        change = (
+            F.when(there & ~F.coalesce(was, F.lit(False)), "inserted")
+            .when(there & ~F.col("rw_new").eqNullSafe(F.col("rw_old")), "updated")
+            .when(~there & was, "retracted")
+        )
+        whole = [F.coalesce(f"`{c}`", f"old_{c}").alias(c) for c in identity]
+        start = F.coalesce("window_start", "old_window_start")
+        cause = F.when(~there, F.lit(Cause.RETRACTION.value)).otherwise(publication.cause)
+        as_of = F.create_map(*(F.lit(v) for item in sorted(publication.as_of.items()) for v in item))
+        return (
+            joined.withColumn("rw_change", change)
+            .where("rw_change IS NOT NULL")
+            .withColumn("rw_start", start)
+            .select(
+                "rw_change", *whole, *(F.col(f"rw_new.`{c}`").alias(c) for c in values),
+                (F.coalesce("old_revision", F.lit(0)) + 1).alias("revision"), cause.alias("cause"),
+                F.lit(publication.run_id).alias("run_id"), as_of.cast("map<int,bigint>").alias("as_of"),
+                F.lit(at).cast("timestamp").alias("valid_from"), F.lit(None).cast("timestamp").alias("valid_to"),
+            )
+        )  # fmt: skip
+
+    def publish(self, publication: Publication, base: int, at: datetime) -> dict[str, int]:
+        """Publish in one commit; how many windows were inserted, updated, retracted.
+
+        `base` is the head that the run started from. Where the table has moved since, the difference is made again;
+        where another run has published windows of the same range, CatalogError says so and nothing is published.
+        """
+        return guarded("cannot publish", self.table, lambda: self._publish(publication, base, at))
+
+    def _publish(self, publication: Publication, base: int, at: datetime) -> dict[str, int]:
+        for attempt in range(_ATTEMPTS):
+            head = self.head()
+            self._refuse_rivals(publication, base)
+            changes = self.changes(publication, at).persist(StorageLevel.MEMORY_AND_DISK)
+            try:
+                counts = {r[0]: r[1] for r in changes.groupBy("rw_change").count().collect()}
+                if not counts:
+                    return counts
+                self._write(publication, changes, counts, at)
+                if self._move(publication, head):
+                    return counts
+            finally:
+                changes.unpersist()
+            time.sleep(0.2 * 2**attempt)
+        raise CatalogError(
+            "other runs keep publishing to this table", self.table, "Nothing was published; run again later."
+        )
+
+    def _refuse_rivals(self, publication: Publication, base: int) -> None:
+        rows = self._spark.sql(f"SELECT snapshot_id, parent_id, summary FROM {self.table}.snapshots").collect()
+        known = {row[0]: row for row in rows}
+        snapshot = known.get(self.head())
+        while snapshot is not None and snapshot[0] != base:
+            summary = snapshot[2]
+            if RUN_ID in summary and RANGE in summary:
+                start, end = (int(part) for part in summary[RANGE].split(","))
+                if start < publication.span.end and publication.span.start < end:
+                    raise CatalogError(
+                        f"run {summary[RUN_ID]} has published windows of the same range meanwhile",
+                        self.table, "Nothing was published; run again to compare with what is there now.",
+                    )  # fmt: skip
+            snapshot = known.get(snapshot[1])
+
+    def _write(self, publication: Publication, changes: DataFrame, counts: dict[str, int], at: datetime) -> None:
+        """Both future states, on branches of their own."""
+        spark, table = self._spark, self.table
+        ours, history = _branches(publication.run_id)
+        for branch, source in ((ours, "main"), (history, REVISIONS)):
+            spark.sql(f"ALTER TABLE {table} CREATE OR REPLACE BRANCH {branch} AS OF VERSION {self._refs()[source]}")
+        changed = [c for c in changes.columns if c != "rw_change"]
+        if counts.keys() & {"updated", "retracted"}:
+            superseded = changes.where("rw_change <> 'inserted' OR revision > 1")
+            superseded.createOrReplaceTempView("rw_superseded")
+            same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.identity)
+            reach = superseded.agg(F.min("window_start"), F.max("window_start")).select(
+                *(F.unix_millis(c) for c in ("min(window_start)", "max(window_start)"))
+            )
+            low, high = reach.collect()[0]
+            within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
+            merge = f"USING rw_superseded s ON {within} AND {same}"
+            spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE")
+            spark.sql(
+                f"MERGE INTO {table}.branch_{history} t {merge} AND t.valid_to IS NULL "
+                "WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
+            )
+        written = changes.where("rw_change <> 'retracted'").select(*_quoted(changed))
+        self._append(aligned(spark, table, written), ours, publication)
+        # The same files belong to both states: what is written once is read from either.
+        self._share_last_append(ours, history, publication)
+        if counts.get("retracted"):
+            retracted = changes.where("rw_change = 'retracted'").select(*_quoted(changed))
+            self._append(aligned(spark, table, retracted), history, publication)
+
+    def _append(self, rows: DataFrame, branch: str, publication: Publication) -> None:
+        writer = rows.writeTo(f"{self.table}.branch_{branch}")
+        for name, value in _summary(publication).items():
+            writer = writer.option(f"snapshot-property.{name}", value)
+        writer.append()
+
+    def _share_last_append(self, source: str, target: str, publication: Publication) -> None:
+        table = self._java()
+        added = table.snapshot(source).addedDataFiles(table.io())
+        append = table.newFastAppend().toBranch(target)
+        for name, value in _summary(publication).items():
+            append = append.set(name, value)
+        files = added.iterator()
+        while files.hasNext():
+            append = append.appendFile(files.next())
+        append.commit()
+
+    def _move(self, publication: Publication, head: int) -> bool:
+        """Move `main` and `revisions` together; False if `main` is no longer at `head`."""
+        ours, history = _branches(publication.run_id)
+        table = self._java()
+        moved = table.currentSnapshot().snapshotId() != head
+        if not moved:
+            try:
+                (
+                    table.manageSnapshots()
+                    .fastForwardBranch("main", ours).fastForwardBranch(REVISIONS, history)
+                    .removeBranch(ours).removeBranch(history)
+                    .commit()
+                )  # fmt: skip
+                self._spark.catalog.refreshTable(self.table)
+                return True
+            except Py4JJavaError:
+                if self._java().currentSnapshot().snapshotId() == head:
+                    raise
+        self.drop_branches(publication.run_id)
+        return False
+
+    def drop_branches(self, run_id: str) -> None:
+        """Drop what a run that was killed while it published has left."""
+        for branch in _branches(run_id):
+            self._spark.sql(f"ALTER TABLE {self.table} DROP BRANCH IF EXISTS {branch}")
+
+    def _refs(self) -> dict[str, int]:
+        rows = self._spark.sql(f"SELECT name, snapshot_id FROM {self.table}.refs").collect()
+        return {row[0]: row[1] for row in rows}
+
+    def _java(self):
+        """Iceberg's own handle of the table, as it is now."""
+        spark3 = self._spark._jvm.org.apache.iceberg.spark.Spark3Util
+        table = spark3.loadIcebergTable(self._spark._jsparkSession, self.table)
+        table.refresh()
+        return table
+
+
+def _branches(run_id: str) -> tuple[str, str]:
+    plain = "".join(c if c.isalnum() else "_" for c in run_id)
+    return f"publishing_{plain}", f"publishing_{plain}_revisions"
+
+
+def _summary(publication: Publication) -> dict[str, str]:
+    return {RUN_ID: publication.run_id, RANGE: f"{publication.span.start},{publication.span.end}"}
+
+
+def _packed(columns: Sequence[str], name: str) -> Column:
+    return F.struct(*_quoted(columns)).alias(name)
+
+
+def _quoted(columns: Sequence[str]) -> list[Column]:
+    return [F.col(f"`{c}`") for c in columns]
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = result & condition
+    return result

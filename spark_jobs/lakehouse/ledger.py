@@ -1,0 +1,161 @@
+"""The table `runs`: one row a run, and what became of it.
+
+`running`, then `publishing`, then `published`; or `failed`, or `abandoned`: killed before it published. A kill leaves
+one of the first two behind: `settle` tells what really happened from the published table, and clears what was staged.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.staging import Staging
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded
+
+_TRIES = 6
+_ACTIVE: set[str] = set()
+"""The runs that this process is carrying out now."""
+STALE = timedelta(hours=24)
+"""A run of another machine that has been silent for so long counts as killed."""
+
+
+class Ledger:
+    """The runs of one output table."""
+
+    def __init__(self, spark: SparkSession, tables: Tables) -> None:
+        self._spark = spark
+        self._tables = tables
+
+    def begin(self, row: Mapping[str, Any]) -> None:
+        """Write a run's first row, status `running`. `row` maps columns of `runs` to values."""
+        values = tuple(
+            {"status": "running", "output": self._tables.windows, "process": this_process(), **row}.get(name)
+            for name in RUNS_SCHEMA.names
+        )
+        frame = self._spark.createDataFrame([values], RUNS_SCHEMA)
+        _ACTIVE.add(row["run_id"])
+        self._write(lambda: frame.writeTo(self._tables.runs).append())
+
+    def update(self, run_id: str, **values: Any) -> None:
+        """Set columns of the run's row."""
+        row = self._spark.createDataFrame([tuple(values.values())], StructType([RUNS_SCHEMA[name] for name in values]))
+        row.withColumn("rw_run", F.lit(run_id)).createOrReplaceTempView("rw_ledger")
+        sets = ", ".join(f"{name} = s.{name}" for name in values)
+        merge = f"MERGE INTO {self._tables.runs} t USING rw_ledger s ON t.run_id = s.rw_run"
+        self._write(lambda: self._spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET {sets}"))
+
+    def end(self, run_id: str) -> None:
+        """This process has nothing more to do with the run."""
+        _ACTIVE.discard(run_id)
+
+    def runs(self) -> DataFrame:
+        """The runs of this output table."""
+        return self._spark.table(self._tables.runs).where(F.col("output") == F.lit(self._tables.windows))
+
+    def published(self) -> list[Any]:
+        """The published runs, latest first."""
+        return self.runs().where("status = 'published'").orderBy(F.desc("finished_at")).collect()
+
+    def is_published(self, run_id: str) -> bool:
+        return not self.runs().where((F.col("run_id") == run_id) & (F.col("status") == "published")).isEmpty()
+
+    def settle(self, now: datetime) -> list[str]:
+        """Tell the truth of killed runs and remove what they staged; the ids of the abandoned ones."""
+        pending = self.runs().where("status IN ('running', 'publishing')").collect()
+        killed = [
+            row
+            for row in pending
+            if row["run_id"] not in _ACTIVE and was_killed(row["process"], row["started_at"], now)
+        ]
+        if not killed:
+            return []
+        there = self._spark.catalog.tableExists(self._tables.windows)
+        facts = Facts(self._spark, self._tables.windows)
+        done = facts.published_runs() if there else set()
+        abandoned = []
+        for row in killed:
+            run_id = row["run_id"]
+            Staging(self._spark, self._tables.staging(run_id)).drop()
+            if there:
+                facts.drop_branches(run_id)
+            if run_id in done:
+                self.update(run_id, status="published", finished_at=row["finished_at"] or now)
+                continue
+            for table in (self._tables.late, self._tables.quarantine):
+                if self._spark.catalog.tableExists(table):
+                    self.delete_rows(table, run_id)
+            self.update(run_id, status="abandoned", finished_at=now)
+            abandoned.append(run_id)
+        return abandoned
+
+    def delete_rows(self, table: str, run_id: str) -> None:
+        """Remove a run's rows from a side table."""
+        frame = self._spark.table(table)
+        if frame.where(F.col("run_id") == run_id).isEmpty():
+            return
+        safe = run_id.replace("\\", "\\\\").replace("'", "\\'")
+        self._write(lambda: self._spark.sql(f"DELETE FROM {table} WHERE run_id = '{safe}'"))
+
+    def _write(self, action: Callable[[], Any]) -> None:
+        """Runs write to `runs` at the same time: who comes second tries again."""
+
+        def retried() -> None:
+            for attempt in range(_TRIES):
+                try:
+                    action()
+                    return
+                except (PySparkException, Py4JJavaError) as problem:
+                    if attempt == _TRIES - 1 or not _is_conflict(str(problem)):
+                        raise
+
+        guarded("cannot write", self._tables.runs, retried)
+
+
+def _is_conflict(text: str) -> bool:
+    return "CommitFailedException" in text or "ValidationException" in text
+
+
+def this_process() -> str:
+    """`host:pid:start`, which no other process has."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}:{pid}:{_started(pid) or ''}"
+
+
+def was_killed(process: str | None, started_at: datetime | None, now: datetime) -> bool:
+    """Whether the process of a pending run is gone; of another machine's only its silence is known."""
+    host, pid, start = (process or "::").rsplit(":", 2)
+    if host == socket.gethostname() and pid.isdigit():
+        if int(pid) == os.getpid():
+            return True
+        return _started(int(pid)) != start if Path("/proc").is_dir() else not _is_alive(int(pid))
+    if started_at is None:
+        return True
+    begun = started_at if started_at.tzinfo else started_at.replace(tzinfo=now.tzinfo)
+    return now - begun > STALE
+
+
+def _started(pid: int) -> str | None:
+    """When the process started, in the kernel's own clock; None if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
