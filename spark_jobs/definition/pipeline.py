@@ -131,14 +131,16 @@ class Pipeline(Section):
     def to_canonical_json(self) -> str:
         """All that can change a result, as JSON with sorted keys and one spelling for each value.
 
-        Left out: name, description, output, live (it is compared with, and changes no result). The history (but for its
-        position) stands as written, its variables unresolved: on which machine the same history lies is not part of
-        the definition. All else is resolved.
+        Left out: name, description, output, and of live all but the restarts, as it is compared with. The history
+        (but for its position) stands as written, its variables unresolved: on which machine the same history lies is
+        not part of the definition. All else is resolved.
         """
         content = self.model_dump(mode="json", by_alias=True, exclude={"name", "description", "output", "live"})
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
+        if self.live and self.live.restarts:
+            content["restarts"] = list(self.live.restarts)
         return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
     @property

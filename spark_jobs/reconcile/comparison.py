@@ -27,7 +27,7 @@ from spark_jobs.reconcile.closer import (
     taken_by_cut,
     taken_by_offsets,
 )
-from spark_jobs.reconcile.emitted import AMBIGUOUS, OFFSETS, ROWS, Emitted, emitted_name, live_of
+from spark_jobs.reconcile.emitted import AGAIN, AMBIGUOUS, OFFSETS, ROWS, Emitted, emitted_name, live_of
 from spark_jobs.reconcile.explain import explained
 from spark_jobs.reconcile.fitting import CUTS, FIT_KEYS, KIND, LEFT_OUT, SEARCHED, fitted_cuts, fitting_columns
 from spark_jobs.reconcile.keys import join_columns
@@ -133,6 +133,7 @@ class Comparer:
                 if self.live.last_offsets is not None:
                     unsettled = settled_plan(self._by_evidence(unsettled))
                 unsettled = settled_plan(self._by_fit(unsettled))
+            unsettled = _after_restarts(unsettled)
             unsettled = settled_plan(explained(unsettled, first, self.comparing, self.looking, self.spans))
         return Comparison(first.where(~is_open).unionByName(unsettled), self.comparing, self.band, self._fidelity)
 
@@ -243,6 +244,17 @@ class Comparer:
     @property
     def _recount_columns(self) -> tuple[str, ...]:
         return ("rw_closer", KEPT, CERTAIN, CONTRADICTED, *(recounted_name(v) for v in self.comparing.values))
+
+
+def _after_restarts(rows: DataFrame) -> DataFrame:
+    """A window that came out before a restart and again after it may hold the records since then only: not a drift."""
+    again = F.col(AGAIN) & F.col(VERDICT).isin(*_DIFFERENT)
+    return rows.withColumns(
+        {
+            VERDICT: F.when(again, Verdict.UNDECIDED).otherwise(F.col(VERDICT)),
+            LABEL: F.when(again, "emitted_again_after_restart").otherwise(F.col(LABEL)),
+        }
+    )
 
 
 _FIT_COLUMNS = (KIND, CUTS, FIT_KEYS, LEFT_OUT, SEARCHED)

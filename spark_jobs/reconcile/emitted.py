@@ -9,6 +9,7 @@
 | `emitted_pane`, `emitted_at`, `first_emitted_at` | BIGINT | of the row that counts; of the first row (epoch ms) |
 | `last_offsets` | MAP<INT, BIGINT> | evidence: last offset by partition in the row's contents |
 | `ambiguous` | BOOLEAN | several rows, and nothing says which is the last; or one pane twice |
+| `again` | BOOLEAN | emitted before a restart of the job, and once more after it |
 
 and the columns of `spark_jobs.reconcile.keys`, by which the rows are partitioned and sorted already.
 """
@@ -44,7 +45,7 @@ from spark_jobs.sources.failures import plain_path, reading, short
 from spark_jobs.sources.times import instants, unit_refused
 
 ROWS, PANE, AT, FIRST_AT = "emitted_rows", "emitted_pane", "emitted_at", "first_emitted_at"
-OFFSETS, AMBIGUOUS = "last_offsets", "ambiguous"
+OFFSETS, AMBIGUOUS, AGAIN = "last_offsets", "ambiguous", "again"
 _ORDER, _DELETED = "rw_order", "rw_deleted"
 
 _KEPT = ("+I", "I", "INSERT", "C", "CREATE", "R", "+U", "U", "UPDATE", "UPDATE_AFTER")
@@ -156,6 +157,10 @@ def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live) -> DataFrame:
     if live.mode == "append" and live.pane is not None and not live.restarts:
         tied = tied | (F.col(ROWS) > F.col(PANE) + 1)  # panes count from 0: one of them is there twice
     last = ranked.where("rw_rank = 1").withColumn(AMBIGUOUS, (F.col(ROWS) > 1) & F.coalesce(tied, F.lit(False)))
+    again = F.lit(False)
+    for restart in live.restarts:
+        again = again | F.coalesce((F.col(FIRST_AT) < F.lit(restart)) & (F.col(AT) >= F.lit(restart)), F.lit(False))
+    last = last.withColumn(AGAIN, again)
     if live.mode == "changelog":
         last = last.where(~F.col(_DELETED))
     return last.drop("rw_rank", "rw_next", _ORDER, _DELETED)

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NumericType
 
 from spark_jobs.definition.live import Tolerance
-from spark_jobs.reconcile.emitted import AMBIGUOUS, AT, OFFSETS, PANE, ROWS, Emitted, emitted_name
+from spark_jobs.reconcile.emitted import AGAIN, AMBIGUOUS, AT, OFFSETS, PANE, ROWS, Emitted, emitted_name
 from spark_jobs.reconcile.keys import join_columns, with_join_keys
 from spark_jobs.replay import windows as replayed
 from spark_jobs.replay.assign import END
@@ -176,7 +176,7 @@ def _joined(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataF
     )  # fmt: skip
     theirs = emitted.rows.select(
         *join_columns(keys), *(F.col(f"`{k}`").alias(f"rw_theirs_{i}") for i, k in enumerate(keys)),
-        *(emitted_name(v) for v in comparing.values), ROWS, F.col(PANE), AT, OFFSETS, AMBIGUOUS,
+        *(emitted_name(v) for v in comparing.values), ROWS, F.col(PANE), AT, OFFSETS, AMBIGUOUS, AGAIN,
     )  # fmt: skip
     joined = ours.join(theirs, join_columns(keys), "full")
     return joined.select(
@@ -184,7 +184,7 @@ def _joined(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataF
         *(F.coalesce(f"rw_ours_{i}", f"rw_theirs_{i}").alias(k) for i, k in enumerate(keys)),
         *(c for v in comparing.values for c in (emitted_name(v), v, complete_name(v))),
         F.coalesce(ROWS, F.lit(0)).alias(ROWS), PANE, AT, OFFSETS,
-        F.coalesce(AMBIGUOUS, F.lit(False)).alias(AMBIGUOUS),
+        F.coalesce(AMBIGUOUS, F.lit(False)).alias(AMBIGUOUS), F.coalesce(AGAIN, F.lit(False)).alias(AGAIN),
         replayed.STATE, replayed.ON_TIME, replayed.LATE, replayed.DROPPED,
         F.coalesce(UNDECIDED, F.lit(0)).alias(UNDECIDED), replayed.PANE, CLOSED_AT,
     )  # fmt: skip

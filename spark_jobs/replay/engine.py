@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.sql import DataFrame
@@ -16,9 +16,11 @@ from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, Held, PositionColumns, identity_columns, record_position
 from spark_jobs.replay.grid import RegularGrid, end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
+from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, cell_grid, coarse_thresholds, replay_sessions
 from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.spec import Mode, ReplaySpec
+from spark_jobs.replay.steps import Steps
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.replay.windows import FIRED, late_records, replay_windows
 
@@ -39,12 +41,20 @@ class History:
     processing_time_end: int
 
 
+@dataclass(frozen=True)
+class EarlierSteps:
+    """The timeline of an earlier run with the same definition: right for every x below `undecided_from`."""
+
+    steps: Steps
+    undecided_from: int
+
+
 class Replay:
     """One replay; use it as a context manager, it holds cached tables.
 
     `state` is the timeline state of an earlier run that ended where `history.records` for the timeline
     begin: then `timeline_records` are the records after it, while `history.records` still hold all that
-    the windows need.
+    the windows need. Closes that the watermark had passed by then are told by `earlier` alone.
     """
 
     def __init__(
@@ -55,12 +65,14 @@ class Replay:
         state: Mapping | None = None,
         timeline_records: DataFrame | None = None,
         exact_positions: bool = False,
+        earlier: EarlierSteps | None = None,
     ) -> None:
         self.history = history
         self.spec = spec
         self._state = dict(state) if state else None
         self._timeline_records = history.records if timeline_records is None else timeline_records
         self._exact_positions = exact_positions
+        self._earlier = earlier
         self._held = Held()
         self._sessions: dict[Span, SessionReplay] = {}
 
@@ -83,7 +95,11 @@ class Replay:
     @cached_property
     def timeline(self) -> Timeline:
         """The timeline of the whole history, made once."""
-        return self._make(self._thresholds())
+        made = self._make(self._thresholds())
+        if self._earlier is None or made.steps is None:
+            return made
+        joined = self._earlier.steps.followed_by(made.steps, self._earlier.undecided_from)
+        return replace(made, rows=joined.frame(self.history.records.sparkSession), in_memory=joined)
 
     def _thresholds(self) -> Thresholds:
         if self.merges:
@@ -95,6 +111,14 @@ class Replay:
 
     def _make(self, thresholds: Thresholds) -> Timeline:
         make = simulate if self.simulates else invert
+        if self.spec.restarts:
+            return restarted_timeline(
+                self._timeline_records, self.spec.restarts, self.history.processing_time_end,
+                lambda life, until: make(
+                    life, self.spec.strategy, thresholds, processing_time_end=until, held=self._held
+                ),
+                self._held,
+            )  # fmt: skip
         return make(
             self._timeline_records,
             self.spec.strategy,
@@ -104,21 +128,28 @@ class Replay:
             state=self._state,
         )
 
-    def windows(self, span: Span, band: Band | None = None) -> DataFrame:
-        """The windows with a start in `span`; see `replay_windows` for the columns. Sessions have no band."""
+    def windows(self, span: Span, band: Band | None = None, only: DataFrame | None = None) -> DataFrame:
+        """The windows with a start in `span`; see `replay_windows` for the columns. Sessions have no band.
+
+        `only` (keys, `window_start`, `window_end` in epoch ms, distinct) leaves all other windows out.
+        """
         if self.merges:
             return self.sessions(span).windows
         if self.spec.mode is Mode.COMPLETE:
             return replay_windows(self._usable, self.spec, None, span)
-        return replay_windows(self._usable, self.spec, self.timeline, span, band)
+        return replay_windows(self._usable, self.spec, self.timeline, span, band, only)
 
-    def late(self, span: Span, chosen: Span | None = None) -> DataFrame:
-        """The late records of windows with a start in `chosen` (default `span`); see `late_records`."""
+    def late(self, span: Span, chosen: Span | None = None, records: DataFrame | None = None) -> DataFrame:
+        """The late records of windows with a start in `chosen` (default `span`); see `late_records`.
+
+        `records` asks for the late ones among these alone.
+        """
         chosen = chosen or span
         if self.merges:
             return self.sessions(span).late
-        late = late_records(self._usable, self.spec, self.timeline, span, chosen)
-        return late.unionByName(self._late_between_windows(span)) if _has_gaps(self.spec) else late
+        asked = self._usable if records is None else records.where(F.col(EVENT_TIME).isNotNull())
+        late = late_records(asked, self.spec, self.timeline, span, chosen)
+        return late.unionByName(self._late_between_windows(span, asked)) if _has_gaps(self.spec) else late
 
     def sessions(self, span: Span) -> SessionReplay:
         """The sessions with a start in `span`; worked out once, for their windows and their late records."""
@@ -151,10 +182,9 @@ class Replay:
         first = missing.agg(F.min(record_position(missing).as_struct())).collect()[0][0]
         return None if first is None else (first[0], first[1], first[2])
 
-    def _late_between_windows(self, span: Span) -> DataFrame:
+    def _late_between_windows(self, span: Span, records: DataFrame) -> DataFrame:
         """Records that fall between windows (slide > size) and are behind: late by rule 20, in no window."""
         windows, lateness = self.spec.windows, self.spec.allowed_lateness
-        records = self._usable
         if self.spec.after_watermark:
             records = records.where(self.spec.after_watermark)
         ts, start = F.col(EVENT_TIME), latest_start(windows)

@@ -74,4 +74,5 @@ def spec_of(
         panes=panes or Panes(pipeline.panes),
         flush=pipeline.end_of_input == "flush",
         gap_expression=getattr(pipeline.window, "gap_expression", None),
+        restarts=pipeline.live.restarts if pipeline.live else (),
     )

@@ -32,6 +32,7 @@ class ReplaySpec:
     `keys` name columns of the canonical records; `aggregates` maps a column name to a Spark SQL aggregate.
     `after_watermark` is an SQL filter behind the watermark assigner: what it rejects still moves the
     watermark. `flush`: the end of input fires what is open; otherwise the job is frozen as it stands.
+    `restarts` are the instants (epoch ms) at which the live job's watermark began anew.
     `gap_expression` gives a session's gap per record, in ms, in place of the assigner's fixed gap.
     """
 
@@ -45,6 +46,7 @@ class ReplaySpec:
     panes: Panes = Panes.LAST
     flush: bool = True
     gap_expression: str | None = None
+    restarts: tuple[int, ...] = ()
 
     @property
     def output_columns(self) -> tuple[str, ...]:

@@ -42,8 +42,10 @@ def test_a_live_section_is_read(load, live, tmp_path) -> None:
     assert section.is_evidence_named
 
 
-def test_the_live_section_changes_no_result_and_so_not_the_hash(load, live, definition) -> None:
-    assert load(live()).definition_hash == load(definition()).definition_hash
+def test_of_the_live_section_only_restarts_change_a_result_and_so_the_hash(load, live, definition) -> None:
+    restarts = '  restarts: ["2013-01-02T10:00:00Z", "2013-01-01T10:00:00Z"]\n'
+    assert load(live((restarts, ""))).definition_hash == load(definition()).definition_hash
+    assert load(live()).definition_hash != load(definition()).definition_hash
 
 
 @pytest.mark.parametrize(
