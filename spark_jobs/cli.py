@@ -393,6 +393,67 @@ def doctor(pipeline: Annotated[str | None, typer.Argument(help="Also check this 
     raise typer.Exit(8 if any(item.status == "fail" for item in checks) else 0)
 
 
+@app.command("archive")
+def archive_topic(
+    pipeline: PipelineArgument,
+    as_of: AsOfOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be appended, write nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Append what is new in the topic to the Hive table of a stitched history, exactly once.
+
+    Partition, offset and append time are kept. A run can be repeated or killed at any moment.
+    """
+    from dataclasses import asdict
+
+    from spark_jobs.archive import archive
+
+    loaded = _load(pipeline)
+    result = archive(_session(loaded, "archive"), loaded, as_of=_as_of(as_of), dry_run=dry_run)
+    if as_json:
+        print(json.dumps(asdict(result)))
+        return
+    for chosen in result.ranges:
+        console.print(f"partition {chosen.partition}: offsets [{chosen.start}, {chosen.end})", highlight=False)
+    for note in result.notes:
+        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+    if dry_run:
+        console.print(f"would be appended to {result.table}; nothing was written")
+    elif result.batch is None:
+        console.print(f"nothing new: {result.table} holds all of the topic")
+    else:
+        console.print(f"{result.records:,} records appended to {result.table} as batch {result.batch}")
+
+
+kafka_app = typer.Typer(help="A Kafka broker for trying things out.", no_args_is_help=True)
+app.add_typer(kafka_app, name="kafka")
+
+
+@kafka_app.command("up")
+def kafka_up(
+    directory: Annotated[Path, typer.Option(help="Where it keeps its log.")] = Path(".rewindow/kafka"),
+    port: Annotated[int, typer.Option(help="On 127.0.0.1; 0 takes a free one.")] = 9092,
+    sample: Annotated[bool, typer.Option(help="Load the flights sample into topic `flights`.")] = True,
+) -> None:
+    """Start a real broker (KRaft) on this machine, with the flights sample in a topic, until Ctrl-C."""
+    import signal
+
+    from spark_jobs.services.kafka_broker import KafkaBroker
+    from spark_jobs.services.kafka_sample import TOPIC, load_flights
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with KafkaBroker(directory, port=port) as broker:
+        print(f"Kafka at {broker.servers}, its log under {broker.directory}. Ctrl-C stops it.", flush=True)
+        if sample:
+            count = load_flights(broker)
+            print(f"Topic {TOPIC}: {count:,} records, with the append times of a broker of 2013.", flush=True)
+            print(f"Try: REWINDOW_KAFKA={broker.servers} rewindow run departures_kafka", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("stopping", flush=True)
+
+
 def _lazily(module: str, name: str) -> Callable[..., Any]:
     import importlib
 

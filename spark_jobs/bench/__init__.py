@@ -19,6 +19,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     """The sections by name, in the order in which they run."""
     from spark_jobs.bench.engine import engine, sessions, sliding
     from spark_jobs.bench.growth import growth, year
+    from spark_jobs.bench.kafka import kafka
     from spark_jobs.bench.streaming import streaming
     from spark_jobs.bench.write import write
 
@@ -30,6 +31,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "growth": growth,
         "year": year,
         "write": write,
+        "kafka": kafka,
     }
 
 

@@ -91,7 +91,11 @@ def read_log(spark: SparkSession, topic: Topic, pinned: PinnedTopic, *, headers:
     ranges = [chosen for chosen in pinned.ranges if chosen.end > chosen.start]
     if not ranges:
         return spark.createDataFrame([], _CONNECTOR)
-    config = {**_BULK, **client_config(topic), "isolation.level": topic.isolation}
+    patience = {
+        "default.api.timeout.ms": str(topic.read_timeout),
+        "request.timeout.ms": str(min(30_000, max(1_000, topic.read_timeout // 2))),
+    }
+    config = {**_BULK, **patience, **client_config(topic), "isolation.level": topic.isolation}
     splits = topic.min_partitions or spark.sparkContext.defaultParallelism
     reader = spark.read.format("kafka").options(**{f"kafka.{name}": value for name, value in config.items()})
     return reader.options(
@@ -101,7 +105,8 @@ def read_log(spark: SparkSession, topic: Topic, pinned: PinnedTopic, *, headers:
         failOnDataLoss="true",
         includeHeaders=str(headers).lower(),
         minPartitions=str(splits),
-        **{"kafkaConsumer.pollTimeoutMs": str(topic.read_timeout)},
+        # Kafka's client itself tries again until its time is over; more tries would multiply that time.
+        **{"kafkaConsumer.pollTimeoutMs": str(topic.read_timeout), "fetchOffset.numRetries": "1"},
     ).load()
 
 

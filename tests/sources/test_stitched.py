@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
-from spark_jobs.bench.write import _Quiet
+from spark_jobs.bench.kafka import _Quiet
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RewindowError
 from spark_jobs.plan import make_plan, plan_from_json, planned_records, read_planned
@@ -26,6 +26,7 @@ from tests.sources.conftest import BASE
 
 _NUMBERS = itertools.count()
 PARTITIONS, RECORDS = 3, 120
+OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +102,8 @@ def results(spark, pipeline: Pipeline) -> tuple[list, list]:
     """The windows and the late records that a run publishes."""
     with planned_records(spark, pipeline) as (plan, records):
         done = execute(spark, pipeline, plan, _Quiet(), records=records)
-    windows = spark.table(done.tables.windows).drop("run_id").collect()
-    late = spark.table(done.tables.late).drop("run_id").collect()
+    windows = spark.table(done.tables.windows).drop(*OF_THE_RUN).collect()
+    late = spark.table(done.tables.late).drop(*OF_THE_RUN).collect()
     return sorted(windows, key=str), sorted(late, key=str)
 
 

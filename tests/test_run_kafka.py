@@ -1,0 +1,86 @@
+"""Whole runs from a real broker: what Flink emitted for the flights, and a broker that goes away in the middle."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.bench.kafka import _Quiet
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.demo import compare, emitted_by_flink, faithful_windows
+from spark_jobs.errors import SourceError
+from spark_jobs.plan import make_plan, plan_from_json, planned_records
+from spark_jobs.run import execute
+from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
+from tests.kafka import Sent, produce
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "tests" / "data" / "flights"
+OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
+
+
+def test_the_flights_in_a_topic_give_what_flink_emitted(spark, kafka: KafkaBroker) -> None:
+    pipeline = load_pipeline(ROOT / "dags" / "pipelines" / "departures_kafka.yaml", {"REWINDOW_KAFKA": kafka.servers})
+    with planned_records(spark, pipeline) as (plan, records):
+        result = execute(spark, pipeline, plan, _Quiet(), records=records)
+    assert (plan.fidelity, plan.fidelity_reasons, plan.warnings) == ("log_order", (), ())
+    assert compare(faithful_windows(spark, result), emitted_by_flink(spark, SAMPLE)).equal
+    late = spark.read.parquet(str(SAMPLE / "late_hourly.parquet")).select("partition", "offset")
+    assert compare(spark.table(result.tables.late).select("partition", "offset"), late).equal
+
+
+@pytest.fixture
+def own_broker(spark, tmp_path: Path):
+    """A broker of the test's own, with a small topic, that the test may end."""
+    broker = KafkaBroker(tmp_path / "kafka", heap="256m").start()
+    try:
+        broker.create_topic("t", 1, APPEND_TIME)
+        produce(spark, broker.servers, "t", [Sent(f"{1_357_034_400_000 + n}") for n in range(50)])
+        yield broker
+    finally:
+        broker.kill()
+
+
+def of_broker(broker: KafkaBroker, read_timeout: str) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "trouble",
+            "history": {"kind": "kafka", "servers": broker.servers, "topic": "t", "read_timeout": read_timeout},
+            "value": {"format": "text"},
+            "event_time": {"expression": "value", "unit": "ms"},
+            "watermark": {"generator": "ascending"},
+            "window": {"type": "tumbling", "size": "10 ms"},
+            "aggregates": {"n": "count(*)"},
+            "output": {"namespace": "trouble"},
+        }
+    )
+
+
+def test_a_broker_that_goes_away_ends_the_run_and_a_rerun_gives_the_same_tables(spark, own_broker: KafkaBroker) -> None:
+    pipeline = of_broker(own_broker, "4 s")
+    plan = make_plan(spark, pipeline)
+
+    def run() -> list:
+        with planned_records(spark, pipeline, plan_from_json(plan.to_json())) as (again, records):
+            result = execute(spark, pipeline, again, _Quiet(), records=records)
+        return sorted(spark.table(result.tables.windows).drop(*OF_THE_RUN).collect())
+
+    first = run()
+    with planned_records(spark, pipeline, plan) as (again, records):
+        own_broker.kill()
+        with pytest.raises(SourceError, match="the brokers have stopped answering") as told:
+            execute(spark, pipeline, again, _Quiet(), records=records)
+    assert "\n" not in str(told.value) and "the tables are as they were" in str(told.value)
+    assert sorted(spark.table("rewindow.trouble.trouble").drop(*OF_THE_RUN).collect()) == first
+    own_broker.start()
+    assert run() == first
+    patient = of_broker(own_broker, "1 min")
+    with planned_records(spark, patient) as (again, records):
+        pass
+    with planned_records(spark, patient, again) as (again, records):
+        own_broker.kill()
+        threading.Timer(3, own_broker.start).start()
+        execute(spark, patient, again, _Quiet(), records=records)
+    assert sorted(spark.table("rewindow.trouble.trouble").drop(*OF_THE_RUN).collect()) == first
