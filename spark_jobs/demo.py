@@ -14,7 +14,8 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.plan import make_plan
 from spark_jobs.progress import progress_for
-from spark_jobs.run import RunResult, execute
+from spark_jobs.run import execute
+from spark_jobs.stages import RunResult
 from spark_jobs.session import rewindow_home, spark_session
 
 PIPELINE = PIPELINES / "departures_hourly.yaml"

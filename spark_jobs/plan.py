@@ -44,8 +44,9 @@ from spark_jobs.sources import (
 class Plan:
     """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
 
-    The as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live
-    job's timer has run.
+    `is_whole`: the range holds every
+    window of the history. The as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which
+    the live job's timer has run.
     """
 
     pipeline: str
@@ -54,6 +55,7 @@ class Plan:
     partition_columns: tuple[str, ...]
     mode: str
     span: Span
+    is_whole: bool
     chunks: tuple[Span, ...]
     event_times: Span
     partitions: tuple[PartitionRange, ...]
@@ -121,12 +123,13 @@ def make_plan(
     chunks: int | None = None,
     opened: OpenHistory | None = None,
     records: DataFrame | None = None,
+    seen: Inspection | None = None,
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
 
     `as_of` cuts the history at an end offset a partition (default: all that is there). `chunks` asks for
     at least so many slices. `opened` and `records` are the history and its canonical records where the
-    caller has them already, see `planned_records`.
+    caller has them already, see `planned_records`; `seen` is what the caller knows of them without reading all.
 
     Raises EmptyRangeError where there is nothing to do, HistoryError where the history breaks a rule or a
     faithful result is not to be had, SourceError where it cannot be read.
@@ -145,7 +148,8 @@ def make_plan(
             pipeline.source_of(("history",)) or pipeline.name,
             "Name partition, offset and arrival under history.position, or run with --mode complete.",
         )
-    seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
+    if seen is None:
+        seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
     partitions = seen.partitions
     windows = windows_of(pipeline)
     if seen.event_times is None:
@@ -172,7 +176,8 @@ def make_plan(
         partition_columns=partition_columns(spark, pipeline),
         mode=mode.value,
         span=span,
-        chunks=_chunks(windows, work, chunks),
+        is_whole=span.start <= covered.start and span.end >= covered.end,
+        chunks=chunks_of(windows, work, chunks),
         event_times=seen.event_times,
         partitions=partitions,
         processing_time_end=max((p.last_arrival for p in partitions if p.last_arrival is not None), default=0),
@@ -256,7 +261,7 @@ def _grid_points(windows: WindowAssigner, span: Span) -> int:
     return grid.first_index_at_or_after(span.end) - grid.first_index_at_or_after(span.start) + 1
 
 
-def _chunks(windows: WindowAssigner, work: Span, asked: int | None) -> tuple[Span, ...]:
+def chunks_of(windows: WindowAssigner, work: Span, asked: int | None = None) -> tuple[Span, ...]:
     """Slices along the windows' grid, as many as asked, and none with too many window ends to look up.
 
     Sessions have no grid: they are one slice.

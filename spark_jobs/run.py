@@ -3,99 +3,47 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.instants import format_instant
-from spark_jobs.errors import CatalogError, HistoryError
+from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.lakehouse.facts import Cause, Facts, Publication
+from spark_jobs.lakehouse.facts import Facts, Publication
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import (
-    LAYOUT,
-    TIMELINE_STATE_SCHEMA,
     Tables,
-    aligned,
-    append_rows,
     create_tables,
-    ensure_table,
-    guarded,
 )
 from spark_jobs.plan import Plan, read_planned
 from spark_jobs.progress import Progress
-from spark_jobs.replay.assign import END, START, Span, longest
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, record_position
-from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, record_position
+from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
-from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
-from spark_jobs.sources import good, quarantined, reading
-
-
-@dataclass(slots=True)
-class RunResult:
-    """What a run did. `pairs_*` count pairs of record and window; `records_late` rows of the late table."""
-
-    run_id: str
-    tables: Tables
-    records_read: int = 0
-    records_quarantined: int = 0
-    windows: int = 0
-    windows_open: int = 0
-    windows_all_late: int = 0
-    pairs_on_time: int = 0
-    pairs_late: int = 0
-    pairs_dropped: int = 0
-    records_late: int = 0
-    changes: dict[str, int] = field(default_factory=dict)
-    note: str = ""
-    watermark_note: str = ""
-    continued_from: str | None = None
-    timings: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, stage: str, clock: Callable[[], float]) -> Iterator[None]:
-        began = clock()
-        yield
-        self.timings[stage] = round(self.timings.get(stage, 0.0) + clock() - began, 3)
-
-
-def new_run_id(pipeline: Pipeline, now: datetime) -> str:
-    """`<pipeline>-<UTC time>-<random>`."""
-    return f"{pipeline.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run on its way: what is to be done, and with what."""
-
-    spark: SparkSession
-    pipeline: Pipeline
-    plan: Plan
-    progress: Progress
-    result: RunResult
-    ledger: Ledger
-    facts: Facts
-    staging: Staging
-    now: Callable[[], datetime]
-    clock: Callable[[], float]
-
-    @contextmanager
-    def stage(self, name: str, detail: str, timed_as: str = "") -> Iterator[None]:
-        with self.progress.stage(name, detail), self.result.timed(timed_as or name, self.clock):
-            yield
+from spark_jobs.sources import good, reading
+from spark_jobs.stages import (
+    Job,
+    RunResult,
+    SideRows,
+    cause_of_change,
+    fail,
+    first_row,
+    identity_of,
+    late_of_chunks,
+    new_run_id,
+    publish_run,
+    range_condition,
+    stage_windows,
+    tell_changes,
+)
 
 
 def execute(
@@ -107,6 +55,7 @@ def execute(
     panes: Panes | None = None,
     records: DataFrame | None = None,
     run_id: str | None = None,
+    kind: str = "backfill",
     reason: str = "",
     publish: bool = True,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -123,12 +72,12 @@ def execute(
     started = now()
     tables = Tables.of(pipeline)
     result = RunResult(run_id or new_run_id(pipeline, started), tables, plan.records, plan.quarantined)
-    _check_quarantine(pipeline, plan)
+    check_quarantine(pipeline, plan)
     if records is None:
         records = read_planned(spark, pipeline, plan)
     spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode(plan.mode), panes=panes)
     history = History(good(records), plan.event_times, plan.processing_time_end)
-    _refuse_missing_event_time(pipeline, plan, history)
+    refuse_missing_event_time(pipeline, plan, history)
     create_tables(spark, tables)
     ledger = Ledger(spark, tables)
     ledger.settle(started)
@@ -140,7 +89,7 @@ def execute(
     job = Job(spark, pipeline, plan, progress, result, ledger, facts, staging, now, clock)
     carried = carried_state(spark, tables, plan, spec, history.records)
     result.continued_from = carried.run_id if carried else None
-    ledger.begin(_first_row(job, spec, "backfill", reason, started))
+    ledger.begin(first_row(job, spec, kind, reason, started))
     try:
         with (
             Replay(
@@ -151,17 +100,23 @@ def execute(
             if spec.mode is not Mode.COMPLETE:
                 with job.stage("timeline", plan.watermark):
                     result.watermark_note = replay.timeline.note
-            base = _stage_windows(job, replay)
-            publication = _publication(job, spec)
+            base = stage_windows(job, replay, [(chunk, None) for chunk in plan.chunks])
+            publication = Publication(
+                run_id=result.run_id,
+                span=plan.span,
+                staged=staging.rows(),
+                identity=identity_of(spec),
+                in_scope=lambda windows: windows.where(range_condition(plan.span)),
+                cause=cause_of_change(ledger.published(), plan),
+                as_of=plan.as_of,
+            )
             if publish:
-                _publish(job, replay, records, publication, base)
+                side = SideRows(lambda: late_of_chunks(job, replay), records, replaces=True)
+                publish_run(job, replay, publication, base, side)
             else:
-                with job.stage("diff", tables.windows):
-                    found = facts.changes(publication, now()).groupBy("rw_change").count().collect()
-                    result.changes = {row[0]: row[1] for row in found}
-                ledger.update(result.run_id, status="dry run", changes=result.changes, finished_at=now())
+                tell_changes(job, publication)
     except Exception as problem:
-        _fail(job, problem)
+        fail(job, problem)
         raise
     finally:
         ledger.end(result.run_id)
@@ -169,54 +124,7 @@ def execute(
     return result
 
 
-def _fail(job: Job, problem: Exception) -> None:
-    """Say in the ledger that the run failed, if the catalog still answers."""
-    with suppress(CatalogError):
-        for table in (job.result.tables.late, job.result.tables.quarantine):
-            if job.spark.catalog.tableExists(table):
-                job.ledger.delete_rows(table, job.result.run_id)
-        job.staging.drop()
-        job.ledger.update(job.result.run_id, status="failed", reason=str(problem)[:1000], finished_at=job.now())
-
-
-def _publication(job: Job, spec: ReplaySpec) -> Publication:
-    plan, result = job.plan, job.result
-    by_pane = spec.panes is Panes.ALL or isinstance(spec.windows, SessionWindows)
-    return Publication(
-        run_id=result.run_id,
-        span=plan.span,
-        staged=job.staging.rows(),
-        identity=(*spec.keys, "window_start", "window_end", *((PANE,) if by_pane else ())),
-        in_scope=lambda windows: windows.where(_range_condition(plan.span)),
-        cause=cause_of_change(job.ledger.published(), plan),
-        as_of=plan.as_of,
-    )
-
-
-def _publish(job: Job, replay: Replay, records: DataFrame, publication: Publication, base: int) -> None:
-    """Side tables first, with the run's id; then the windows, in one commit; then what they replace goes."""
-    result, tables, ledger = job.result, job.result.tables, job.ledger
-    ledger.update(result.run_id, status="publishing")
-    if replay.spec.mode is not Mode.COMPLETE:
-        _write_late(job, replay)
-    _write_quarantine(job, records)
-    _save_state(job, replay)
-    with job.stage("publish", tables.windows):
-        result.changes = job.facts.publish(publication, base, job.now())
-        if replay.spec.mode is not Mode.COMPLETE:
-            _delete_superseded(job, tables.late, _range_condition(job.plan.span, "range_start"))
-        _delete_superseded(job, tables.quarantine, "TRUE")
-        ledger.update(result.run_id, status="published", finished_at=job.now(), **_counts(result))
-
-
-def _delete_superseded(job: Job, table: str, where: str) -> None:
-    """Rows of earlier runs that this run's rows stand for."""
-    replaced = f"({where}) AND run_id <> '{job.result.run_id}'"
-    if not job.spark.table(table).where(replaced).isEmpty():
-        guarded("cannot write", table, lambda: job.spark.sql(f"DELETE FROM {table} WHERE {replaced}"))
-
-
-def _check_quarantine(pipeline: Pipeline, plan: Plan) -> None:
+def check_quarantine(pipeline: Pipeline, plan: Plan) -> None:
     quarantine = pipeline.quarantine
     if quarantine.threshold.is_exceeded(plan.quarantined, plan.records):
         raise HistoryError(
@@ -226,7 +134,7 @@ def _check_quarantine(pipeline: Pipeline, plan: Plan) -> None:
         )
 
 
-def _refuse_missing_event_time(pipeline: Pipeline, plan: Plan, history: History) -> None:
+def refuse_missing_event_time(pipeline: Pipeline, plan: Plan, history: History) -> None:
     if pipeline.event_time.missing != "fail" or not plan.missing_event_times:
         return
     missing = history.records.where(F.col(EVENT_TIME).isNull())
@@ -255,7 +163,7 @@ def carried_state(
     It must be of the same definition and of an earlier as-of vector, and its watermark must not have
     reached the range: closes before it cannot be told any more. Sessions always read from the start.
     """
-    if isinstance(spec.windows, SessionWindows):
+    if isinstance(spec.windows, SessionWindows) or spec.restarts:
         return None
     rows = (
         spark.table(tables.timeline_state)
@@ -278,173 +186,3 @@ def carried_state(
                 continue
         return Carried(row["run_id"], state, rest)
     return None
-
-
-def _range_condition(span: Span, column: str = "window_start") -> str:
-    return f"{column} >= TIMESTAMP '{format_instant(span.start)}' AND {column} < TIMESTAMP '{format_instant(span.end)}'"
-
-
-def published_windows(windows: DataFrame) -> DataFrame:
-    """The engine's windows in the published table's columns: timestamps in UTC, the close as `closed_at`."""
-    fired = [c for c in FIRED_COLUMNS if c in windows.columns]
-    rest = [c for c in windows.columns if c not in (START, END, *fired)]
-    closed_at = (
-        F.when(F.col(FIRED_COLUMNS[0]) < F.lit(NEVER), F.timestamp_millis(FIRED_COLUMNS[0]))
-        if fired
-        else F.lit(None).cast("timestamp")
-    )
-    return windows.select(
-        F.timestamp_millis(START).alias("window_start"),
-        F.timestamp_millis(END).alias("window_end"),
-        *rest,
-        closed_at.alias("closed_at"),
-    )
-
-
-def _stage_windows(job: Job, replay: Replay) -> int:
-    """Stage all chunks; the snapshot of the published table that the run started from."""
-    plan, result = job.plan, job.result
-    base = None
-    for number, chunk in enumerate(plan.chunks, 1):
-        label = f"{number} of {len(plan.chunks)}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"
-        with job.stage("windows", label):
-            rows = published_windows(replay.windows(chunk))
-            if base is None:
-                base = job.facts.prepare(rows.schema)
-            job.staging.write(number, rows)
-    if base is None:
-        raise CatalogError("the plan has no chunk", plan.pipeline, "Plan again.")
-    written = job.staging.rows()
-    if PANE in written.columns and STATE in written.columns:
-        last = written.where(_is_last_pane(replay))
-        counts = last.agg(
-            F.expr("count(*)"), F.count_if(F.col(STATE) == "open"), F.count_if(F.col(STATE) == "all_late"),
-            F.sum(ON_TIME), F.sum(LATE), F.sum(DROPPED),
-        ).collect()[0]  # fmt: skip
-        (result.windows, result.windows_open, result.windows_all_late,
-         result.pairs_on_time, result.pairs_late, result.pairs_dropped) = (int(c or 0) for c in counts)  # fmt: skip
-    else:
-        result.windows = written.count()
-    return base
-
-
-def _is_last_pane(replay: Replay) -> str:
-    if replay.spec.panes is Panes.LAST:
-        return "TRUE"
-    if replay.merges:
-        return f"{PANE} IS NULL OR {PANE} = 0"
-    return f"{PANE} IS NULL OR {PANE} = {LATE} - IF({ON_TIME} > 0, 0, 1)"
-
-
-def _write_late(job: Job, replay: Replay) -> None:
-    plan, result = job.plan, job.result
-    with job.stage("late records", result.tables.late, "late"):
-        for index, chunk in enumerate(plan.chunks):
-            is_last = index == len(plan.chunks) - 1
-            # Records just behind the range can still have missed its last windows.
-            reach = 0 if replay.merges or not is_last else longest(replay.spec.windows)
-            late = replay.late(Span(chunk.start, chunk.end + reach), plan.span)
-            _append(job, result.tables.late, _published_late(late, result.run_id))
-        mine = job.spark.table(result.tables.late).where(F.col("run_id") == result.run_id)
-        result.records_late = mine.count()
-
-
-def _append(job: Job, table: str, rows: DataFrame) -> None:
-    """Append to a side table, which is made or widened as the rows need it."""
-
-    def append() -> None:
-        ensure_table(job.spark, table, rows.schema)
-        aligned(job.spark, table, rows).writeTo(table).append()
-
-    guarded("cannot write", table, append, reads_history=True)
-
-
-def _published_late(late: DataFrame, run_id: str) -> DataFrame:
-    instants = {ARRIVAL: "arrival", EVENT_TIME: "event_time", START: "window_start", END: "window_end"}
-    renamed = {"rw_partition": "partition", "rw_offset": "offset", "rw_sequence": "sequence"}
-    columns = [F.lit(run_id).alias("run_id")]
-    for name in late.columns:
-        if name in instants:
-            columns.append(F.timestamp_millis(name).alias(instants[name]))
-        else:
-            columns.append(F.col(name).alias(renamed.get(name, name)))
-    placed = late.select(*columns)
-    return placed.withColumn("range_start", F.coalesce("window_start", "event_time"))
-
-
-def _write_quarantine(job: Job, records: DataFrame) -> None:
-    """A record that cannot be used is in no range: the table holds those of the last run."""
-    with job.stage("quarantine", f"{job.plan.quarantined} records"):
-        rows = quarantined(records).select(F.lit(job.result.run_id).alias("run_id"), "*")
-        _append(job, job.result.tables.quarantine, rows if job.plan.quarantined else rows.limit(0))
-
-
-def _save_state(job: Job, replay: Replay) -> None:
-    """Keep what the watermark logic held at the end, and the timeline where it is small; once an as-of vector."""
-    if replay.spec.mode is Mode.COMPLETE:
-        return
-    spark, plan, table = job.spark, job.plan, job.result.tables.timeline_state
-    steps = replay.timeline.steps
-    row = (
-        job.pipeline.name, plan.definition_hash, job.result.run_id, plan.as_of, _instant(plan.processing_time_end),
-        replay.timeline.watermark_below, json.dumps(replay.timeline.state), steps and steps.to_bytes(), job.now(),
-    )  # fmt: skip
-    same = (
-        spark.table(table)
-        .where((F.col("pipeline") == job.pipeline.name) & (F.col("definition_hash") == plan.definition_hash))
-        .where(F.col("processing_time_end") == F.lit(_instant(plan.processing_time_end)))
-    )
-    for earlier in same.select("run_id", "as_of").collect():
-        if earlier["as_of"] == plan.as_of:
-            job.ledger.delete_rows(table, earlier["run_id"])
-    append_rows(table, spark.createDataFrame([row], TIMELINE_STATE_SCHEMA))
-
-
-def _instant(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def _first_row(job: Job, spec: ReplaySpec, kind: str, reason: str, started: datetime) -> dict[str, Any]:
-    """What the ledger says of a run from its start on."""
-    plan = job.plan
-    return {
-        "run_id": job.result.run_id, "pipeline": job.pipeline.name, "kind": kind,
-        "definition_hash": plan.definition_hash, "definition": job.pipeline.to_canonical_json(),
-        "range_start": _instant(plan.span.start), "range_end": _instant(plan.span.end), "as_of": plan.as_of,
-        "processing_time_end": _instant(plan.processing_time_end), "mode": plan.mode, "panes": spec.panes.value,
-        "fidelity": plan.fidelity, "fidelity_reasons": list(plan.fidelity_reasons), "reason": reason or None,
-        "rewindow_version": __version__, "layout": LAYOUT, "started_at": started,
-    }  # fmt: skip
-
-
-def _counts(result: RunResult) -> dict[str, Any]:
-    """What the ledger says of a run once it has ended."""
-    names = (
-        "records_read", "records_quarantined", "windows", "windows_open", "windows_all_late", "pairs_on_time",
-        "pairs_late", "pairs_dropped", "records_late", "changes", "timings",
-    )  # fmt: skip
-    return {name: getattr(result, name) for name in names}
-
-
-def cause_of_change(published: Sequence[Row], plan: Plan) -> Column:
-    """The cause of a window's change, from the run that published what was there (`old_run_id`), or its range.
-
-    Another definition: `logic_change`. The same one and more records: `late_arrivals`. The same one and the same
-    records: `source_repair`. A range that no run has published: `backfill`.
-    """
-
-    def cause(row: Row) -> Cause:
-        if row["definition_hash"] != plan.definition_hash:
-            return Cause.LOGIC_CHANGE
-        seen, now = row["as_of"] or {}, plan.as_of
-        if seen == now:
-            return Cause.SOURCE_REPAIR
-        more = all(end <= now.get(partition, -1) for partition, end in seen.items())
-        return Cause.LATE_ARRIVALS if more else Cause.BACKFILL
-
-    column = F.lit(Cause.BACKFILL.value)
-    for row in reversed(published):  # the latest run is asked first
-        covered = (F.col("rw_start") >= F.lit(row["range_start"])) & (F.col("rw_start") < F.lit(row["range_end"]))
-        column = F.when(covered, F.lit(cause(row).value)).otherwise(column)
-    known = [F.lit(value) for row in published for value in (row["run_id"], cause(row).value)]
-    return F.coalesce(F.create_map(*known)[F.col("old_run_id")], column) if known else column

@@ -17,7 +17,8 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.plan import make_plan, plan_from_json
 from spark_jobs.progress import LogProgress
 from spark_jobs.replay.spec import Mode
-from spark_jobs.run import RunResult, execute
+from spark_jobs.run import execute
+from spark_jobs.stages import RunResult
 
 MINUTE = 60_000
 T0 = 1_600_000_020_000  # on a minute

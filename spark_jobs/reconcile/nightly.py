@@ -13,18 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.assign import END, START, Span, longest
 from spark_jobs.replay.columns import OFFSET, PARTITION, Held
 from spark_jobs.replay.engine import EarlierSteps
-from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.steps import Steps
 from spark_jobs.replay.windows import windows_of_records
 from spark_jobs.sources import Inspection, PartitionRange
@@ -42,34 +41,32 @@ class Before:
 
 
 def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[Before | None, str]:
-    """The latest published run that a reconciliation can go on from; None, and why a full run is due."""
-    if not spark.catalog.tableExists(tables.runs):
-        return None, "nothing has been published yet"
-    published = Ledger(spark, tables).published()
+    """The published run that a reconciliation can go on from; None, and why a full run is due.
+
+    It stands for all windows of its as-of vector. Later runs of a part of the range do no harm: what arrived before
+    them counts as new once more, and what comes out the same changes nothing.
+    """
+    published = Ledger(spark, tables).published() if spark.catalog.tableExists(tables.runs) else []
     if not published:
         return None, "nothing has been published yet"
-    latest = published[0]
-    if latest["definition_hash"] != pipeline.definition_hash:
-        return None, f"the definition has changed since run {latest['run_id']}"
-    whole = _covers_everything(published, latest)
-    if not whole:
-        return None, f"run {latest['run_id']} covers a part of the history only"
+    for run in published:
+        if run["definition_hash"] != pipeline.definition_hash or run["mode"] != Mode.BOTH:
+            return None, f"run {run['run_id']} was of another definition or mode"
+        if run["whole"]:
+            break
+    else:
+        return None, "no run has covered the whole history"
     rows = (
         spark.table(tables.timeline_state)
-        .where((F.col("pipeline") == pipeline.name) & (F.col("run_id") == latest["run_id"]))
+        .where((F.col("pipeline") == pipeline.name) & (F.col("run_id") == run["run_id"]))
         .select("*", F.unix_millis("processing_time_end").alias("until"))
         .collect()
     )
     if not rows or rows[0]["steps"] is None:
-        return None, f"run {latest['run_id']} kept no timeline that fits memory"
+        return None, f"run {run['run_id']} kept no timeline"
     row = rows[0]
     earlier = EarlierSteps(Steps.from_bytes(bytes(row["steps"])), row["watermark_below"] + 1)
     return Before(row["run_id"], dict(row["as_of"]), row["until"], json.loads(row["state"]), earlier), ""
-
-
-def _covers_everything(published: list[Row], latest: Row) -> bool:
-    """Whether the latest run and those it goes on from stand for all windows, not a part that a person chose."""
-    return latest["kind"] == "reconcile" or bool(latest["whole"])
 
 
 def arrived_since(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
@@ -108,21 +105,19 @@ class Touched:
         return recent.unionByName(older.join(wanted, same, "left_semi"))
 
 
-def touched_windows(new: DataFrame, spec: ReplaySpec, before: Before, last_start: int, held: Held) -> Touched:
-    """The windows that the `new` records can have changed; `last_start` is the latest start that is published."""
+def touched_windows(new: DataFrame, spec: ReplaySpec, before: Before, published: Span, held: Held) -> Touched:
+    """The windows that the `new` records can have changed; `published` spans the starts that are published."""
     pairs = held.keep(windows_of_records(new, spec))
-    reach = longest(spec.windows)
-    undecided = before.steps.undecided_from
-    recent_from = MIN_TIMESTAMP if undecided == MIN_TIMESTAMP else undecided - spec.allowed_lateness - reach
     first, last = pairs.agg(F.min(START), F.max(START)).collect()[0]
-    if first is None:
-        first = last = last_start
-    low = max(recent_from, min(first, last_start) - reach)
-    recent = Span(low, max(last, last_start) + 1)
+    first, last = (published.start, published.end) if first is None else (first, last)
+    lowest, end = min(first, published.start), max(last + 1, published.end)
+    undecided = before.steps.undecided_from
+    low = lowest if undecided == MIN_TIMESTAMP else undecided - spec.allowed_lateness - longest(spec.windows)
+    low = min(max(low, lowest), end)
     older_pairs = pairs.where(F.col(START) < F.lit(low))
     bounds = older_pairs.agg(F.min(START), F.max(START)).collect()[0]
     older = None if bounds[0] is None else Span(bounds[0], bounds[1] + 1)
-    return Touched(recent, older, older_pairs)
+    return Touched(Span(low, end), older, older_pairs)
 
 
 def merged(before: Before, seen: Inspection) -> tuple[PartitionRange, ...]:
@@ -143,8 +138,3 @@ def _news(seen: PartitionRange | None) -> dict[str, Any]:
     if seen is None:
         return {}
     return {"end_offset": seen.end_offset, "last_arrival": seen.last_arrival, "records": seen.records}
-
-
-def is_incremental(spec: ReplaySpec) -> bool:
-    """Whether windows can be recomputed one by one; sessions are read as a whole."""
-    return not isinstance(spec.windows, SessionWindows)

@@ -71,7 +71,12 @@ def close_lookup(timeline: Timeline, spec: ReplaySpec, span: Span) -> CloseLooku
 
 
 def replay_windows(
-    records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: Span, band: Band | None = None
+    records: DataFrame,
+    spec: ReplaySpec,
+    timeline: Timeline,
+    span: Span,
+    band: Band | None = None,
+    only: DataFrame | None = None,
 ) -> DataFrame:
     """One row for each key and window with a start in `span` (or for each pane of it, `Panes.ALL`).
 
@@ -83,6 +88,8 @@ def replay_windows(
     `records_undecided`: for how many of the window's records the log cannot tell.
     """
     chosen = _in_range(records, spec, span)
+    if only is not None:
+        chosen = _restricted(chosen, spec, span, only)
     if spec.mode is Mode.COMPLETE:
         return _complete_only(chosen, spec, span)
     lookup = close_lookup(timeline, spec, span)
@@ -113,6 +120,22 @@ def _in_range(records: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
     assigned = assign_windows(in_span(records, spec.windows, span), spec.windows)
     chosen = assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
     return chosen.withColumn(_INDEX, (grid.index(F.col(END)) - F.lit(first)).cast("int"))
+
+
+def _restricted(placed: DataFrame, spec: ReplaySpec, span: Span, only: DataFrame) -> DataFrame:
+    """The (record, window) pairs of these windows alone: a semi-join before anything is aggregated."""
+    bounded = _with_bounds(placed, spec, span)
+    wanted = only.select(*(F.col(f"`{c}`").alias(f"rw_only_{c}") for c in (*spec.keys, START, END)))
+    same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_only_{c}")) for c in (*spec.keys, START, END)]
+    return bounded.join(wanted, same, "left_semi").select(*placed.columns)
+
+
+def windows_of_records(records: DataFrame, spec: ReplaySpec) -> DataFrame:
+    """The distinct windows that these records belong to: keys, `window_start`, `window_end` (epoch ms)."""
+    if spec.after_watermark:
+        records = records.where(spec.after_watermark)
+    placed = assign_windows(records.where(F.col(EVENT_TIME).isNotNull()), spec.windows)
+    return placed.select(*spec.keys, START, END).distinct()
 
 
 def _lookup_range(spec: ReplaySpec, span: Span) -> tuple[EndGrid, int, int]:

@@ -1,0 +1,193 @@
+"""Night after night: what new records touch is recomputed, and the tables are those of a full run."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.plan import make_plan
+from spark_jobs.progress import LogProgress
+from spark_jobs.reconcile_run import reconcile
+from spark_jobs.run import execute
+from spark_jobs.window_history import window_history
+
+MINUTE = 60_000
+T0 = 1_600_000_020_000
+
+YAML = """
+name: {name}
+history:
+  kind: files
+  path: {folder}/*.json
+  format: json
+  position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
+value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
+keys: {{k: k}}
+event_time: {{expression: t, unit: ms}}
+watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1], {emission}}}
+window: {window}
+allowed_lateness: {lateness}
+aggregates: {{n: count(*), total: sum(v), top: max(v)}}
+end_of_input: {end}
+output: {{namespace: nightly_tests}}
+"""
+
+CASES = {
+    "tumbling, per event": ("{type: tumbling, size: 1 min}", "0 s", "emission: per_event", "flush"),
+    "sliding, lateness, frozen": ("{type: sliding, size: 2 min, slide: 30 s}", "45 s", "emission: per_event", "freeze"),
+    "cumulative, periodic": (
+        "{type: cumulative, size: 3 min, step: 1 min}",
+        "20 s",
+        "emission: periodic, interval: 5 s, timer_start: '2020-09-13T12:27:00Z'",
+        "flush",
+    ),
+}
+
+
+def log_of(seed: int, count: int = 500) -> list[dict]:
+    """Records one to three seconds apart; most within the bound, some minutes late, a few keys, null among them."""
+    draw = random.Random(seed)
+    rows, arrival, offsets = [], T0, [0, 0]
+    for number in range(count):
+        arrival += draw.choice((0, 700, 1000, 2500))
+        partition = draw.randrange(2)
+        behind = draw.randrange(120_000, 900_000) if draw.random() < 0.04 else draw.randrange(0, 12_000)
+        time = max(T0, arrival - behind)
+        key = draw.choice(("a", "b", None))
+        rows.append({"p": partition, "o": offsets[partition], "a": arrival, "k": key, "t": time, "v": number})
+        offsets[partition] += 1
+    return rows
+
+
+def write(folder: Path, records: list[dict], name: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
+def pipeline(tmp_path: Path, name: str, case: str) -> Pipeline:
+    window, lateness, emission, end = CASES[case]
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(
+        YAML.format(
+            name=name, folder=tmp_path / "data", window=window, lateness=lateness, emission=emission, end=end
+        )
+    )  # fmt: skip
+    return load_pipeline(path)
+
+
+def rows(frame: DataFrame) -> list[str]:
+    told = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
+    return sorted(map(repr, frame.drop(*told).collect()))
+
+
+def tables_of(spark: SparkSession, defined: Pipeline) -> list[list[str]]:
+    tables = Tables.of(defined)
+    return [rows(spark.table(name)) for name in (tables.windows, tables.late)]
+
+
+def assert_history_is_whole(spark: SparkSession, defined: Pipeline) -> None:
+    """Revisions count from 1 without a hole, one follows the other in time, and the last one is what readers see."""
+    facts = Facts(spark, Tables.of(defined).windows)
+    lives: dict[tuple, list] = {}
+    for row in facts.revisions().collect():
+        lives.setdefault((row["k"], row["window_start"], row["window_end"]), []).append(row)
+    current = {(r["k"], r["window_start"], r["window_end"]): r for r in facts.current().collect()}
+    for window, life in lives.items():
+        life.sort(key=lambda row: row["revision"])
+        assert [row["revision"] for row in life] == list(range(1, len(life) + 1))
+        assert [row["valid_to"] for row in life] == [row["valid_from"] for row in life[1:]] + [None]
+        if life[-1]["cause"] == "retraction":
+            assert window not in current
+        else:
+            assert current.pop(window) == life[-1]
+    assert not current
+
+
+@pytest.mark.parametrize(("case", "seed"), [(case, seed) for seed, case in enumerate(CASES)])
+def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, case, seed) -> None:
+    records = log_of(seed)
+    draw = random.Random(seed + 100)
+    cuts = sorted(draw.sample(range(60, len(records)), 2)) + [len(records)]
+    nightly = pipeline(tmp_path, f"nightly_{seed}", case)
+    done = 0
+    for night, cut in enumerate(cuts):
+        write(tmp_path / "data", records[done:cut], f"part-{night}.json")
+        done = cut
+        result = reconcile(spark, nightly, LogProgress())
+        assert (result.continued_from is None) == (night == 0), result.note
+        full = pipeline(tmp_path, f"full_{seed}_{night}", case)
+        execute(spark, full, make_plan(spark, full), LogProgress())
+        assert tables_of(spark, nightly) == tables_of(spark, full), f"night {night}"
+    assert_history_is_whole(spark, nightly)
+    causes = Facts(spark, Tables.of(nightly).windows).revisions().where("revision > 1").select("cause").distinct()
+    assert {row[0] for row in causes.collect()} <= {"late_arrivals", "retraction"}
+    again = reconcile(spark, nightly, LogProgress())
+    assert "nothing has arrived" in again.note
+
+
+def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spark, tmp_path) -> None:
+    case = "tumbling, per event"
+    records = log_of(7)
+    defined = pipeline(tmp_path, "life", case)
+    write(tmp_path / "data", records[:200], "part-0.json")
+    reconcile(spark, defined, LogProgress())
+    write(tmp_path / "data", records[200:], "part-1.json")
+    reconcile(spark, defined, LogProgress())
+    path = tmp_path / "life.yaml"
+    path.write_text(path.read_text().replace("top: max(v)", "top: max(v) + 1"))
+    changed = load_pipeline(path)
+    result = reconcile(spark, changed, LogProgress(), reason="off by one")
+    assert "another definition" in result.note
+    facts = Facts(spark, Tables.of(changed).windows)
+    latest = facts.current().where("cause = 'logic_change'")
+    assert latest.count() == facts.current().count() > 0
+    touched = facts.revisions().where("cause = 'late_arrivals' AND revision = 2 AND k IS NOT NULL").head()
+    start = int(touched["window_start"].timestamp() * 1000)
+    life = window_history(spark, changed, [("k", touched["k"])], start)
+    assert [r.cause for r in life] == ["backfill", "late_arrivals", "logic_change"]
+    assert life[0].definition_hash == life[1].definition_hash != life[2].definition_hash
+    assert life[2].reason == "off by one"
+    assert life[2].values["top"] == life[1].values["top"] + 1
+
+
+def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tmp_path, monkeypatch) -> None:
+    from spark_jobs import run as run_module
+    from spark_jobs.errors import CatalogError
+
+    defined = pipeline(tmp_path, "rivals", "tumbling, per event")
+    write(tmp_path / "data", log_of(3)[:200], "part-0.json")
+    execute(spark, defined, make_plan(spark, defined), LogProgress())
+    path = tmp_path / "rivals.yaml"
+    path.write_text(path.read_text().replace("total: sum(v)", "total: sum(v) + 1"))
+    other = load_pipeline(path)
+
+    class Slow(Facts):
+        """Another run publishes between this one's staging and its publishing."""
+
+        def publish(self, *arguments):
+            with monkeypatch.context() as patch:
+                patch.setattr(run_module, "Facts", Facts)
+                execute(spark, other, make_plan(spark, other), LogProgress())
+            return super().publish(*arguments)
+
+    path.write_text(path.read_text().replace("total: sum(v) + 1", "total: sum(v) + 2"))
+    mine = load_pipeline(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "Facts", Slow)
+        with pytest.raises(CatalogError, match="published windows of the same range meanwhile"):
+            execute(spark, mine, make_plan(spark, mine), LogProgress())
+    facts = Facts(spark, Tables.of(defined).windows)
+    statuses = [
+        r["status"]
+        for r in spark.table(Tables.of(defined).runs).where("pipeline = 'rivals'").orderBy("started_at").collect()
+    ]
+    assert statuses == ["published", "failed", "published"]
+    assert_history_is_whole(spark, defined)
