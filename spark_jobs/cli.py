@@ -431,7 +431,9 @@ app.add_typer(kafka_app, name="kafka")
 
 @kafka_app.command("up")
 def kafka_up(
-    directory: Annotated[Path, typer.Option(help="Where it keeps its log.")] = Path(".rewindow/kafka"),
+    directory: Annotated[
+        Path | None, typer.Option(help="Where it keeps its log. Default: $REWINDOW_HOME/kafka.")
+    ] = None,
     port: Annotated[int, typer.Option(help="On 127.0.0.1; 0 takes a free one.")] = 9092,
     sample: Annotated[bool, typer.Option(help="Load the flights sample into topic `flights`.")] = True,
 ) -> None:
@@ -440,9 +442,10 @@ def kafka_up(
 
     from spark_jobs.services.kafka_broker import KafkaBroker
     from spark_jobs.services.kafka_sample import TOPIC, load_flights
+    from spark_jobs.session import rewindow_home
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with KafkaBroker(directory, port=port) as broker:
+    with KafkaBroker(directory or rewindow_home() / "kafka", port=port) as broker:
         print(f"Kafka at {broker.servers}, its log under {broker.directory}. Ctrl-C stops it.", flush=True)
         if sample:
             count = load_flights(broker)
