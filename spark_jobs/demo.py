@@ -9,14 +9,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from spark_jobs.cli import PIPELINES, print_plan, print_result
+from spark_jobs.cli.options import PIPELINES
+from spark_jobs.cli.output import print_plan, print_result
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.plan import make_plan
 from spark_jobs.progress import progress_for
 from spark_jobs.run import execute
-from spark_jobs.stages import RunResult
 from spark_jobs.session import rewindow_home, spark_session
+from spark_jobs.stages import RunResult
 
 PIPELINE = PIPELINES / "departures_hourly.yaml"
 SAMPLE = Path("tests/data/flights")

@@ -32,10 +32,10 @@ from spark_jobs.stages import (
     RunResult,
     SideRows,
     cause_of_change,
+    chosen_run_id,
     fail,
     first_row,
     identity_of,
-    new_run_id,
     publish_run,
     stage_windows,
     tell_changes,
@@ -119,7 +119,7 @@ def _incremental(
 ) -> RunResult:
     started = now()
     tables = Tables.of(pipeline)
-    result = RunResult(run_id or new_run_id(pipeline, started), tables, seen.records, seen.quarantined)
+    result = RunResult(chosen_run_id(pipeline, run_id, started), tables, seen.records, seen.quarantined)
     result.continued_from = before.run_id
     check_quarantine(pipeline, plan)
     history = History(good(records), plan.event_times, plan.processing_time_end)

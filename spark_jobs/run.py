@@ -34,11 +34,11 @@ from spark_jobs.stages import (
     RunResult,
     SideRows,
     cause_of_change,
+    chosen_run_id,
     fail,
     first_row,
     identity_of,
     late_of_chunks,
-    new_run_id,
     publish_run,
     range_condition,
     stage_windows,
@@ -71,7 +71,7 @@ def execute(
     """
     started = now()
     tables = Tables.of(pipeline)
-    result = RunResult(run_id or new_run_id(pipeline, started), tables, plan.records, plan.quarantined)
+    result = RunResult(chosen_run_id(pipeline, run_id, started), tables, plan.records, plan.quarantined)
     check_quarantine(pipeline, plan)
     if records is None:
         records = read_planned(spark, pipeline, plan)

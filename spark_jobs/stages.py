@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.errors import CatalogError
+from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.lakehouse.facts import Cause, Facts, Publication
 from spark_jobs.lakehouse.ledger import Ledger
@@ -68,9 +69,18 @@ class RunResult:
         self.timings[stage] = round(self.timings.get(stage, 0.0) + clock() - began, 3)
 
 
-def new_run_id(pipeline: Pipeline, now: datetime) -> str:
-    """`<pipeline>-<UTC time>-<random>`."""
-    return f"{pipeline.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
+
+
+def chosen_run_id(pipeline: Pipeline, asked: str | None, now: datetime) -> str:
+    """The run id that was asked for, or `<pipeline>-<UTC time>-<random>`. Raises DefinitionError for an odd one."""
+    if asked is None:
+        return f"{pipeline.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    if not _RUN_ID.fullmatch(asked):
+        raise DefinitionError(
+            f"{asked[:60]!r} is not a run id", mend="Write at most 200 letters, digits and any of _ . : + -"
+        )
+    return asked
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,211 @@
+"""Commands that act: run, reconcile, archive, demo, bench, and a broker to try things with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from spark_jobs.cli.app import app
+from spark_jobs.cli.options import (
+    AsOfOption,
+    ChunksOption,
+    DryRunOption,
+    FromOption,
+    JsonOption,
+    ModeOption,
+    PipelineArgument,
+    ReasonOption,
+    RunIdOption,
+    ToOption,
+    as_of_vector,
+    console,
+    dry_run_of,
+    errors,
+    instant,
+    load,
+    mode_of,
+    session,
+)
+from spark_jobs.cli.output import print_plan, print_result, result_record
+from spark_jobs.errors import DefinitionError
+
+
+@app.command()
+def run(
+    pipeline: PipelineArgument,
+    start: FromOption = None,
+    end: ToOption = None,
+    as_of: AsOfOption = None,
+    mode: ModeOption = "both",
+    chunks: ChunksOption = None,
+    panes: Annotated[str | None, typer.Option(help="last or all; default as the definition says.")] = None,
+    plan_file: Annotated[Path | None, typer.Option("--plan", help="Carry out this plan (from `plan --json`).")] = None,
+    dry_run: DryRunOption = None,
+    reason: ReasonOption = "",
+    run_id: RunIdOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay the history and publish windows, late records and quarantine to the catalog `rewindow`.
+
+    A run can be repeated: what comes out the same changes nothing, what differs becomes a new revision. One that is
+    killed leaves the published tables as they were.
+    """
+    from spark_jobs.plan import make_plan, plan_from_json, planned_records
+    from spark_jobs.progress import progress_for
+    from spark_jobs.replay.spec import Panes
+    from spark_jobs.run import execute
+
+    loaded = load(pipeline)
+    try:
+        chosen_panes = Panes(panes) if panes else None
+    except ValueError:
+        raise DefinitionError(f"--panes: {panes!r}", mend="Use last or all.") from None
+    chosen_mode, from_ms, to_ms, cut = (
+        mode_of(mode),
+        instant(start, "--from"),
+        instant(end, "--to"),
+        as_of_vector(as_of),
+    )
+    planned = plan_from_json(plan_file.read_text()) if plan_file else None
+    spark = session(loaded, "run")
+    progress = progress_for(errors)
+    asked = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
+    if dry_run_of(dry_run) == "plan":
+        planned = planned or make_plan(spark, loaded, **asked)
+        print(planned.to_json()) if as_json else print_plan(planned)
+        return
+    with ExitStack() as open_records:
+        with progress.stage("plan", loaded.name):
+            planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **asked))
+        result = execute(
+            spark, loaded, planned, progress, panes=chosen_panes, records=records, run_id=run_id, reason=reason,
+            publish=dry_run is None,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(result_record(result)))
+    else:
+        print_result(result)
+
+
+@app.command()
+def reconcile(
+    pipeline: PipelineArgument,
+    until: Annotated[
+        str | None, typer.Option(help="Take what arrived before this instant, with a zone. Default: all.")
+    ] = None,
+    dry_run: DryRunOption = None,
+    reason: ReasonOption = "",
+    run_id: RunIdOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the published windows up to date: read what arrived since the last run, recompute what it touches.
+
+    The tables are then those of a full run. A first run, a changed definition and sessions are full runs.
+    """
+    from spark_jobs.progress import progress_for
+    from spark_jobs.reconcile_run import reconcile as carry_out
+
+    loaded = load(pipeline)
+    until_ms = instant(until, "--until")
+    if dry_run_of(dry_run) == "plan":
+        raise DefinitionError("--dry-run: a reconciliation has no plan of its own", mend="Use --dry-run=diff.")
+    spark = session(loaded, "reconcile")
+    result = carry_out(
+        spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, publish=dry_run is None
+    )
+    if as_json:
+        print(json.dumps(result_record(result)))
+    else:
+        print_result(result)
+
+
+@app.command("archive")
+def archive_topic(
+    pipeline: PipelineArgument,
+    as_of: AsOfOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be appended, write nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Append what is new in the topic to the Hive table of a stitched history, exactly once.
+
+    Partition, offset and append time are kept. A run can be repeated or killed at any moment.
+    """
+    from dataclasses import asdict
+
+    from spark_jobs.archive import archive
+
+    loaded = load(pipeline)
+    result = archive(session(loaded, "archive"), loaded, as_of=as_of_vector(as_of), dry_run=dry_run)
+    if as_json:
+        print(json.dumps(asdict(result)))
+        return
+    for chosen in result.ranges:
+        console.print(f"partition {chosen.partition}: offsets [{chosen.start}, {chosen.end})", highlight=False)
+    for note in result.notes:
+        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+    if dry_run:
+        console.print(f"would be appended to {result.table}; nothing was written")
+    elif result.batch is None:
+        console.print(f"nothing new: {result.table} holds all of the topic")
+    else:
+        console.print(f"{result.records:,} records appended to {result.table} as batch {result.batch}")
+
+
+kafka_app = typer.Typer(help="A Kafka broker for trying things out.", no_args_is_help=True)
+app.add_typer(kafka_app, name="kafka")
+
+
+@kafka_app.command("up")
+def kafka_up(
+    directory: Annotated[
+        Path | None, typer.Option(help="Where it keeps its log. Default: $REWINDOW_HOME/kafka.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="On 127.0.0.1; 0 takes a free one.")] = 9092,
+    sample: Annotated[bool, typer.Option(help="Load the flights sample into topic `flights`.")] = True,
+) -> None:
+    """Start a real broker (KRaft) on this machine, with the flights sample in a topic, until Ctrl-C."""
+    import signal
+
+    from spark_jobs.services.kafka_broker import KafkaBroker
+    from spark_jobs.services.kafka_sample import TOPIC, load_flights
+    from spark_jobs.session import rewindow_home
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with KafkaBroker(directory or rewindow_home() / "kafka", port=port) as broker:
+        print(f"Kafka at {broker.servers}, its log under {broker.directory}. Ctrl-C stops it.", flush=True)
+        if sample:
+            count = load_flights(broker)
+            print(f"Topic {TOPIC}: {count:,} records, with the append times of a broker of 2013.", flush=True)
+            print(f"Try: REWINDOW_KAFKA={broker.servers} rewindow run departures_kafka", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("stopping", flush=True)
+
+
+def _lazily(module: str, name: str) -> Callable[..., Any]:
+    import importlib
+
+    return getattr(importlib.import_module(module), name)
+
+
+@app.command()
+def demo() -> None:
+    """Replay the flights sample through `departures_hourly` and compare with what Flink emitted for it."""
+    _lazily("spark_jobs.demo", "run_demo")(console, errors)
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option(help="A tenth of the records, to see that it works.")] = False,
+    section: Annotated[str | None, typer.Option(help="Only this section.")] = None,
+) -> None:
+    """Measure the engine against plain Spark on the same data in the same run, and print ratios."""
+    _lazily("spark_jobs.bench", "run_bench")(console, quick=quick, section=section)

@@ -1,0 +1,54 @@
+"""The application that the commands join, and its entry point."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.markup import escape
+
+from spark_jobs.cli.options import errors
+from spark_jobs.errors import RewindowError
+
+app = typer.Typer(
+    name="rewindow",
+    help="Replays bounded history through the event-time logic of the live streaming job.\n\n"
+    "Start with `rewindow check PIPELINE`, then `rewindow plan PIPELINE`, then `rewindow run PIPELINE`.\n\n"
+    "Exit codes: 0 done, 1 unexpected or failed conformance, 2 definition or command line, 3 gate closed, "
+    "4 source, 5 history breaks a rule, 6 nothing in the range, 7 catalog, 8 environment.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+def main() -> None:
+    """Entry point of the console script: errors become short messages and documented exit codes."""
+    debug = "--debug" in sys.argv
+    # `--dry-run` alone means the plan.
+    argv = ["--dry-run=plan" if a == "--dry-run" else a for a in sys.argv[1:] if a != "--debug"]
+    try:
+        app(args=argv, standalone_mode=True)
+    except RewindowError as problem:
+        if debug:
+            raise
+        errors.print(f"[bold red]error[/]: {escape(str(problem))}", highlight=False, soft_wrap=True)
+        raise SystemExit(problem.exit_code) from None
+    except KeyboardInterrupt:
+        errors.print("interrupted: nothing was published")
+        raise SystemExit(130) from None
+    except Exception as problem:
+        if debug:
+            raise
+        told = _known_failure(problem)
+        errors.print(f"[bold red]error[/]: {escape(told)}", highlight=False, soft_wrap=True)
+        raise SystemExit(1) from None
+
+
+def _known_failure(problem: BaseException) -> str:
+    text = str(problem)
+    if "No space left on device" in text:
+        return "the disk is full. Free space under REWINDOW_HOME and the temporary folder, and run again"
+    first = next((line for line in text.splitlines() if line.strip()), type(problem).__name__)
+    return f"{first.strip()[:400]}. Add --debug for the whole story"

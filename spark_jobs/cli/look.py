@@ -1,0 +1,196 @@
+"""Commands that look: at a definition, a plan, tables, the machine, recorded cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from spark_jobs.cli.app import app
+from spark_jobs.cli.options import (
+    AsOfOption,
+    ChunksOption,
+    FromOption,
+    JsonOption,
+    ModeOption,
+    PipelineArgument,
+    ToOption,
+    as_of_vector,
+    console,
+    errors,
+    instant,
+    load,
+    mode_of,
+    session,
+)
+from spark_jobs.cli.output import print_history, print_plan
+from spark_jobs.errors import DefinitionError
+
+
+@app.command()
+def check(pipeline: PipelineArgument) -> None:
+    """Check a definition without reading data: fields, durations, expressions, columns."""
+    from spark_jobs.sources import check_expressions
+
+    loaded = load(pipeline)
+    spark = session(loaded, "check")
+    problems = check_expressions(spark, loaded)
+    if problems:
+        raise DefinitionError.listing(problems)
+    console.print(f"[green]ok[/] {loaded.name} ({loaded.file}), definition {loaded.definition_hash[:12]}")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of pipeline files, for editors."""
+    from spark_jobs.definition import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+@app.command()
+def plan(
+    pipeline: PipelineArgument,
+    start: FromOption = None,
+    end: ToOption = None,
+    as_of: AsOfOption = None,
+    mode: ModeOption = "both",
+    chunks: ChunksOption = None,
+    as_json: JsonOption = False,
+    quarantined: Annotated[bool, typer.Option(help="List some of the records that go to quarantine, and why.")] = False,
+) -> None:
+    """Say everything a run would do: source, as-of vector, chunks, fidelity. Writes nothing."""
+    from spark_jobs.plan import make_plan, read_planned
+
+    loaded = load(pipeline)
+    spark = session(loaded, "plan")
+    made = make_plan(
+        spark, loaded, start=instant(start, "--from"), end=instant(end, "--to"), as_of=as_of_vector(as_of),
+        mode=mode_of(mode), chunks=chunks,
+    )  # fmt: skip
+    if as_json:
+        print(made.to_json())
+        return
+    print_plan(made)
+    if quarantined:
+        from spark_jobs.sources import quarantined as quarantine_of
+
+        for row in quarantine_of(read_planned(spark, loaded, made)).limit(20).collect():
+            console.print(escape(str(row.asDict())))
+
+
+@app.command()
+def compare(
+    pipeline: PipelineArgument,
+    start: FromOption = None,
+    end: ToOption = None,
+    as_of: AsOfOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most windows to list.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare what the live job emitted with its replay, window by window. Writes nothing.
+
+    Exit code 3 where a window differs without a reason in the log: drift, missing or unexpected.
+    """
+    from spark_jobs.progress import progress_for
+    from spark_jobs.reconcile.command import print_report, run_compare
+
+    loaded = load(pipeline)
+    from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
+    spark = session(loaded, "compare")
+    report = run_compare(spark, loaded, progress_for(errors), start=from_ms, end=to_ms, as_of=cut, limit=limit)
+    if as_json:
+        print(json.dumps(report.to_dict()))
+    else:
+        print_report(report, console)
+    raise typer.Exit(report.exit_code)
+
+
+@app.command()
+def history(
+    pipeline: PipelineArgument,
+    window: Annotated[str, typer.Option(help="The window's start, with a zone: 2013-02-01T10:00:00Z.")],
+    key: Annotated[
+        list[str] | None, typer.Option(help="name=value, once a key; null for none. Default: all keys.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell a window's life: every value that it had, when, why, and by which run."""
+    from dataclasses import asdict
+
+    from spark_jobs.window_history import window_history
+
+    loaded = load(pipeline)
+    start = instant(window, "--window")
+    pairs = [tuple(text.split("=", 1)) for text in key or []]
+    if any(len(pair) != 2 for pair in pairs):
+        raise DefinitionError("--key: write name=value", mend=f"The keys: {', '.join(loaded.keys)}.")
+    revisions = window_history(session(loaded, "history"), loaded, pairs, start)
+    if as_json:
+        for revision in revisions:
+            print(json.dumps(asdict(revision), default=str))
+    else:
+        print_history(revisions)
+
+
+@app.command()
+def sql(
+    query: Annotated[str, typer.Argument(help="A SELECT over the tables of the catalog `rewindow`.")],
+    limit: Annotated[int, typer.Option(help="The most rows to print.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Query the tables with Spark SQL."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    spark = session(None, "sql")
+    try:
+        rows = spark.sql(query).limit(limit).collect()
+    except (AnalysisException, ParseException) as problem:
+        raise DefinitionError(
+            str(problem).split("\n")[0], "the query", "Tables are named rewindow.<namespace>.<table>."
+        ) from None
+    if as_json:
+        for row in rows:
+            print(json.dumps(row.asDict(recursive=True), default=str))
+        return
+    if rows:
+        table = Table(*rows[0].__fields__)
+        for row in rows:
+            table.add_row(*(escape(str(value)) for value in row))
+        console.print(table)
+    console.print(f"{len(rows)} rows")
+
+
+@app.command()
+def conformance(
+    folder: Annotated[
+        Path, typer.Argument(exists=True, help="A folder of case files (flink-oracle-case/1), or one file.")
+    ],
+    engine: Annotated[str, typer.Option(help="sequential or spark.")] = "sequential",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for passing cases too.")] = False,
+) -> None:
+    """Hold an engine to recorded cases: what real Flink did. One line a failing case, exit code 1 if any."""
+    from spark_jobs.conformance.runner import run_cases
+
+    if engine not in ("sequential", "spark"):
+        raise DefinitionError(f"--engine: {engine!r}", mend="Use sequential or spark.")
+    passed, failed = run_cases(folder, engine, verbose=verbose, say=lambda line: print(line, flush=True))
+    print(f"{passed} passed, {failed} failed")
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def doctor(pipeline: Annotated[str | None, typer.Argument(help="Also check this pipeline's source.")] = None) -> None:
+    """Check Java, Spark, jars, catalog and, for a pipeline, its source; says what to do about each problem."""
+    from spark_jobs.doctor import run_doctor
+
+    checks = run_doctor(load(pipeline) if pipeline else None)
+    marks = {"ok": "[green]ok[/]  ", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
+    for item in checks:
+        mend = f" {item.mend}" if item.mend else ""
+        console.print(f"{marks[item.status]} {item.name}: {escape(item.what)}{escape(mend)}", soft_wrap=True)
+    raise typer.Exit(8 if any(item.status == "fail" for item in checks) else 0)

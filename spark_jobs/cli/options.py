@@ -1,0 +1,107 @@
+"""What the commands share: the options, their reading, the two consoles and the session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from spark_jobs.errors import DefinitionError
+
+console = Console()
+errors = Console(stderr=True)
+
+PIPELINES = Path("dags/pipelines")
+
+PipelineArgument = Annotated[
+    str, typer.Argument(metavar="PIPELINE", help="A YAML file, or the name of one in dags/pipelines.")
+]
+FromOption = Annotated[
+    str | None, typer.Option("--from", help="First window start, with a zone: 2013-02-01T00:00:00Z. Default: all.")
+]
+ToOption = Annotated[str | None, typer.Option("--to", help="Windows start before this instant, with a zone.")]
+AsOfOption = Annotated[
+    str | None,
+    typer.Option(help="Cut the history here: end offsets (exclusive) by partition, as 0=120,1=95. Default: all."),
+]
+ModeOption = Annotated[str, typer.Option(help="faithful, complete or both (one aggregation).")]
+ChunksOption = Annotated[
+    int | None, typer.Option(min=1, help="Slices of the range to work through. Never changes a result.")
+]
+DryRunOption = Annotated[
+    str | None,
+    typer.Option("--dry-run", metavar="[plan|diff]", help="plan: say what a run would do. diff: what it would change."),
+]
+ReasonOption = Annotated[str, typer.Option(help="Why; kept with the run.")]
+RunIdOption = Annotated[
+    str | None, typer.Option(help="A name for the run, letters, digits, - and _. Published once, it changes nothing.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
+
+
+def find_pipeline(name: str) -> Path:
+    """The YAML file that a person means: a path, or a name in dags/pipelines."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    for suffix in (".yaml", ".yml"):
+        candidate = PIPELINES / f"{name}{suffix}"
+        if candidate.exists():
+            return candidate
+    known = sorted(p.stem for p in PIPELINES.glob("*.y*ml")) if PIPELINES.is_dir() else []
+    mend = f"Known here: {', '.join(known)}." if known else "Give the path of a YAML file."
+    raise DefinitionError(f"there is no pipeline {name!r}", str(PIPELINES), mend)
+
+
+def load(name: str):
+    from spark_jobs.definition import load_pipeline
+
+    return load_pipeline(find_pipeline(name))
+
+
+def instant(text: str | None, option: str) -> int | None:
+    from spark_jobs.definition.instants import InstantError, parse_instant
+
+    if text is None:
+        return None
+    try:
+        return parse_instant(text)
+    except InstantError as problem:
+        raise DefinitionError(f"{option}: {problem.what}", mend=problem.mend) from None
+
+
+def as_of_vector(text: str | None) -> dict[int, int] | None:
+    if text is None:
+        return None
+    try:
+        pairs = [item.split("=") for item in text.split(",") if item.strip()]
+        return {int(partition): int(end) for partition, end in pairs}
+    except ValueError:
+        raise DefinitionError(
+            f"--as-of: {text!r} is not a list of end offsets", mend="Write partition=offset pairs: 0=120,1=95."
+        ) from None
+
+
+def mode_of(text: str):
+    from spark_jobs.replay.spec import Mode
+
+    try:
+        return Mode(text)
+    except ValueError:
+        raise DefinitionError(f"--mode: {text!r}", mend="Use faithful, complete or both.") from None
+
+
+def session(pipeline, app_name: str):
+    from spark_jobs.session import spark_session
+
+    metastore = getattr(pipeline.history, "metastore", None) if pipeline is not None else None
+    return spark_session(f"rewindow {app_name}", metastore=metastore)
+
+
+def dry_run_of(text: str | None) -> str | None:
+    """plan, diff, or None for a real run."""
+    if text not in (None, "plan", "diff"):
+        raise DefinitionError(f"--dry-run: {text!r}", mend="Write --dry-run (or --dry-run=plan), or --dry-run=diff.")
+    return text

@@ -1,0 +1,104 @@
+"""What the commands print for people."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from spark_jobs.cli.options import console
+
+
+def print_plan(made) -> None:
+    """The plan for people."""
+    from spark_jobs.definition.instants import format_instant
+    from spark_jobs.plan import describe_span
+
+    table = Table(title=f"Plan of {made.pipeline}", show_header=False, title_justify="left")
+    table.add_row("source", escape(made.source))
+    if made.partition_columns:
+        table.add_row("partitioned by", f"{', '.join(made.partition_columns)}: filters on these prune what is read")
+    table.add_row("windows that start in", describe_span(made.span))
+    table.add_row("event times", describe_span(made.event_times))
+    table.add_row("mode", made.mode)
+    table.add_row("chunks", str(len(made.chunks)))
+    if made.window_ends is not None:
+        table.add_row("window ends", f"at most {made.window_ends:,}, times the keys")
+    table.add_row("records", f"{made.records:,} ({made.quarantined:,} to quarantine)")
+    table.add_row("watermark", made.watermark)
+    table.add_row(
+        "fidelity", f"{made.fidelity}" + (f": {'; '.join(made.fidelity_reasons)}" if made.fidelity_reasons else "")
+    )
+    table.add_row("timer runs to", format_instant(made.processing_time_end))
+    table.add_row("definition", made.definition_hash[:12])
+    console.print(table)
+    ranges = Table("partition", "offsets", "records", "first arrival", "last arrival")
+    for p in made.partitions:
+        ranges.add_row(
+            str(p.partition), f"[{p.first_offset}, {p.end_offset})", f"{p.records:,}",
+            *("unknown" if t is None else format_instant(t) for t in (p.first_arrival, p.last_arrival)),
+        )  # fmt: skip
+    console.print(ranges)
+    for warning in made.warnings:
+        console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
+
+
+def result_record(result) -> dict[str, Any]:
+    """A run's outcome as plain values."""
+    from dataclasses import asdict
+
+    return asdict(result)
+
+
+def program() -> str:
+    """How this program was called, for lines that can be pasted."""
+    return sys.argv[0] if sys.argv[0].endswith("rewindow") else "rewindow"
+
+
+def print_result(result) -> None:
+    """What happened, for people, and where to look."""
+    if result.note:
+        console.print(f"[yellow]note[/]: {escape(result.note)}", soft_wrap=True)
+    if not result.timings:
+        return
+    table = Table(title=f"Run {result.run_id}", show_header=False, title_justify="left")
+    table.add_row("records read", f"{result.records_read:,} ({result.records_quarantined:,} in quarantine)")
+    table.add_row(
+        "windows",
+        f"{result.windows:,} ({result.windows_open:,} still open, {result.windows_all_late:,} only late records)",
+    )
+    table.add_row("on time", f"{result.pairs_on_time:,} (record, window) pairs")
+    table.add_row("late, counted", f"{result.pairs_late:,} pairs within the allowed lateness")
+    table.add_row("late, dropped", f"{result.pairs_dropped:,} pairs; {result.records_late:,} late records")
+    changes = ", ".join(f"{count:,} {what}" for what, count in sorted(result.changes.items()))
+    table.add_row("published", changes or "nothing: all windows are as they were")
+    table.add_row(
+        "tables", f"{result.tables.windows}\n{result.tables.late}\n{result.tables.quarantine}\n{result.tables.runs}"
+    )
+    if result.watermark_note:
+        table.add_row("watermark", result.watermark_note)
+    if result.continued_from:
+        table.add_row("timeline", f"continues that of run {result.continued_from}")
+    table.add_row("seconds", ", ".join(f"{k} {v:.1f}" for k, v in result.timings.items()))
+    console.print(table)
+    console.print(
+        f'Query it: {program()} sql "SELECT * FROM {result.tables.windows} ORDER BY window_start LIMIT 10"',
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def print_history(revisions) -> None:
+    """A window's life, a line each revision."""
+    table = Table("revision", "cause", "from", "until", "window", "values", "run", title_justify="left")
+    for r in revisions:
+        values = ", ".join(f"{name} {value}" for name, value in r.values.items())
+        window = f"{r.window_start:%Y-%m-%d %H:%M:%S} to {r.window_end:%Y-%m-%d %H:%M:%S}"
+        until = f"{r.valid_to:%Y-%m-%d %H:%M:%S}" if r.valid_to else "now"
+        told = f"{r.run_id}\ndefinition {(r.definition_hash or 'unknown')[:12]}" + (f"\n{r.reason}" if r.reason else "")
+        table.add_row(
+            str(r.revision), r.cause, f"{r.valid_from:%Y-%m-%d %H:%M:%S}", until, window, escape(values), escape(told)
+        )
+    console.print(table)
