@@ -185,7 +185,9 @@ class Live(Section):
         examples=["last_offsets"],
     )
     late_output: LateOutput | None = Field(
-        None, description="The job's late side output: evidence, nearly as good.", examples=["{source: {...}}"]
+        None,
+        description="The job's late side output: evidence where each record has one window (tumbling).",
+        examples=["{source: {...}}"],
     )
     interval: Duration | None = Field(
         None, description="The job's watermark interval; left out, that of `watermark`.", examples=["200 ms"]
@@ -220,8 +222,3 @@ class Live(Section):
         if mode == "changelog" and not any(info.data.get(name) for name in ("pane", "order")):
             raise Refusal("operations need an order to be applied in", "name the column under `order`")
         return operation
-
-    @property
-    def is_evidence_named(self) -> bool:
-        """Whether something says what the live job decided."""
-        return self.last_offsets is not None or self.late_output is not None

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from spark_jobs.eventtime.windows import CalendarDayWindows, TumblingWindows
 from spark_jobs.reconcile.closer import (
     CERTAIN,
     CONTRADICTED,
@@ -27,7 +28,17 @@ from spark_jobs.reconcile.closer import (
     taken_by_cut,
     taken_by_offsets,
 )
-from spark_jobs.reconcile.emitted import AGAIN, AMBIGUOUS, OFFSETS, ROWS, Emitted, emitted_name, live_of
+from spark_jobs.reconcile.emitted import (
+    AGAIN,
+    AMBIGUOUS,
+    LATE_OUTPUT,
+    OFFSETS,
+    ROWS,
+    Emitted,
+    emitted_name,
+    live_of,
+    read_late_output,
+)
 from spark_jobs.reconcile.explain import explained
 from spark_jobs.reconcile.fitting import CUTS, FIT_KEYS, KIND, LEFT_OUT, SEARCHED, fitted_cuts, fitting_columns
 from spark_jobs.reconcile.keys import join_columns
@@ -47,7 +58,7 @@ from spark_jobs.reconcile.verdicts import (
 )
 from spark_jobs.replay.assign import END, Span
 from spark_jobs.replay.band import UNDECIDED, Band
-from spark_jobs.replay.columns import Held
+from spark_jobs.replay.columns import OFFSET, PARTITION, Held
 from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.spec import complete_name
 
@@ -118,7 +129,7 @@ class Comparer:
         )  # fmt: skip
         first = self._held.keep(first)
         is_open = F.col(VERDICT).isin(*_DIFFERENT) | (F.col(UNDECIDED) > 0)
-        if self.live.is_evidence_named:
+        if self._has_evidence:
             is_open = is_open | (F.col(VERDICT) == Verdict.NOT_CLOSED)
         unsettled = settled_plan(first.where(is_open))
         if not unsettled.isEmpty():
@@ -130,7 +141,7 @@ class Comparer:
                     )
                 )  # fmt: skip
             else:
-                if self.live.last_offsets is not None:
+                if self._has_evidence:
                     unsettled = settled_plan(self._by_evidence(unsettled))
                 unsettled = settled_plan(self._by_fit(unsettled))
             unsettled = _after_restarts(unsettled)
@@ -139,14 +150,23 @@ class Comparer:
 
     @property
     def _fidelity(self) -> str:
-        return "recorded" if self.live.is_evidence_named else "log_order"
+        return "recorded" if self._has_evidence else "log_order"
+
+    @property
+    def _has_evidence(self) -> bool:
+        """The late output tells of a record, not of a window: it is evidence where each record has one window."""
+        if self.live.last_offsets is not None:
+            return True
+        has_one_window = isinstance(self.replay.spec.windows, TumblingWindows | CalendarDayWindows)
+        return self.live.late_output is not None and has_one_window
 
     def _by_evidence(self, rows: DataFrame) -> DataFrame:
         """Windows that differ or have undecided records, judged by what the live job recorded."""
         has_row = F.col(ROWS) > 0
         # A row of a window that the log has not closed yet: the job's timer ran on after the last record.
         not_closed = F.col(VERDICT) == Verdict.NOT_CLOSED
-        told = F.when(has_row, F.col(OFFSETS).isNotNull()).otherwise(~not_closed)
+        by_offsets = self.live.last_offsets is not None
+        told = F.when(has_row, F.col(OFFSETS).isNotNull() | F.lit(not by_offsets)).otherwise(~not_closed)
         open_question = (F.col(UNDECIDED) > 0) | F.col(VERDICT).isin(*_DIFFERENT) | not_closed
         in_doubt = ~F.col(AMBIGUOUS) & told & open_question
         doubt = settled_plan(rows.where(in_doubt))
@@ -154,7 +174,12 @@ class Comparer:
             return rows
         ends = ends_of(self.looking, doubt)
         records = records_in(self.looking, doubt, ends, OFFSETS)
-        recorded = recount(self.looking, records, taken_by_offsets(), self.comparing.values)
+        if by_offsets:
+            taken = taken_by_offsets()
+        else:
+            records = records.join(read_late_output(rows.sparkSession, self.pipeline), [PARTITION, OFFSET], "left")
+            taken = F.col(LATE_OUTPUT).isNull()
+        recorded = recount(self.looking, records, taken, self.comparing.values)
         joined = self._with_recounted(rows, recorded, in_doubt)
         agrees = all_same(joined, self.comparing, emitted_name, recounted_name)
         complete = all_same(joined, self.comparing, emitted_name, complete_name)
@@ -162,7 +187,9 @@ class Comparer:
         verdict = (
             F.when(not_closed & ~agrees, Verdict.NOT_CLOSED)
             .when(not_closed, F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS))
-            .when(~has_row, F.when(F.col(CERTAIN) > 0, Verdict.MISSING).otherwise(Verdict.ALL_LATE))
+            .when(
+                ~has_row, F.when((F.col(CERTAIN) > 0) | (F.col(KEPT) > 0), Verdict.MISSING).otherwise(Verdict.ALL_LATE)
+            )
             .when(against > 0, Verdict.DRIFT)
             .when(F.col(KEPT).isNull(), Verdict.UNEXPECTED)
             .when(~agrees, Verdict.DRIFT)

@@ -38,6 +38,7 @@ from spark_jobs.eventtime.windows import (
 )
 from spark_jobs.reconcile.keys import join_columns, with_join_keys
 from spark_jobs.replay.assign import END, START, Span
+from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.from_pipeline import windows_of
 from spark_jobs.replay.grid import day_start, local_day_index
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
@@ -46,6 +47,7 @@ from spark_jobs.sources.times import instants, unit_refused
 
 ROWS, PANE, AT, FIRST_AT = "emitted_rows", "emitted_pane", "emitted_at", "first_emitted_at"
 OFFSETS, AMBIGUOUS, AGAIN = "last_offsets", "ambiguous", "again"
+LATE_OUTPUT = "rw_late_output"
 _ORDER, _DELETED = "rw_order", "rw_deleted"
 
 _KEPT = ("+I", "I", "INSERT", "C", "CREATE", "R", "+U", "U", "UPDATE", "UPDATE_AFTER")
@@ -120,9 +122,11 @@ def describe(source: FilesEmitted | TableEmitted) -> str:
     return ", ".join(plain_path(path) for path in source.path)
 
 
-def open_source(spark: SparkSession, source: FilesEmitted | TableEmitted, pipeline: Pipeline) -> DataFrame:
+def open_source(
+    spark: SparkSession, source: FilesEmitted | TableEmitted, pipeline: Pipeline, path: FieldPath = ("live",)
+) -> DataFrame:
     """The rows as they lie there. Raises SourceError."""
-    where = pipeline.source_of(("live", "source")) or describe(source)
+    where = pipeline.source_of((*path, "source")) or describe(source)
     try:
         with reading(describe(source)):
             if isinstance(source, TableEmitted):
@@ -133,8 +137,20 @@ def open_source(spark: SparkSession, source: FilesEmitted | TableEmitted, pipeli
                 reader = reader.schema(source.ddl)
             return reader.format(source.format).load(list(source.path))
     except (AnalysisException, Py4JJavaError, PySparkException) as error:
-        mend = "Correct live.source."
+        mend = f"Correct {'.'.join(map(str, path))}.source."
         raise SourceError(f"the emitted windows cannot be read: {short(str(error))}", where, mend) from error
+
+
+def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    """The live job's late side output: PARTITION, OFFSET and `rw_late_output`, true."""
+    late = live_of(pipeline).late_output
+    frame = open_source(spark, late.source, pipeline, ("live", "late_output"))
+    for name in ("partition", "offset"):
+        expression_type(frame, getattr(late, name), pipeline, ("live", "late_output", name))
+    place = frame.select(
+        F.expr(late.partition).cast("int").alias(PARTITION), F.expr(late.offset).cast("bigint").alias(OFFSET)
+    )
+    return place.distinct().withColumn(LATE_OUTPUT, F.lit(True))
 
 
 def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live) -> DataFrame:

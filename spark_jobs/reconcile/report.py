@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -106,34 +105,34 @@ def make_report(
     )
 
 
-def _largest(rows: DataFrame, comparing: Comparing, limit: int) -> list:
-    """The windows that say most: unexplained ones first, then by the largest change."""
+def _by_change(rows: DataFrame, comparing: Comparing) -> DataFrame:
+    """`rows` with `rw_most`: how far the emitted values are from what they should be, else from the complete ones."""
     types = {f.name: f.dataType for f in rows.schema}
 
     def change(v: str) -> Column:
         if not isinstance(types[v], NumericType) or not isinstance(types[emitted_name(v)], NumericType):
             return F.lit(0.0)
-        truth = F.when(F.col(VERDICT) == Verdict.LATE_ARRIVALS, F.col(f"`{complete_name(v)}`")).otherwise(
-            F.col(f"`{v}`")
-        )
+        late = F.col(VERDICT) == Verdict.LATE_ARRIVALS
+        truth = F.when(late, F.col(f"`{complete_name(v)}`")).otherwise(F.col(f"`{v}`"))
         emitted = F.coalesce(F.col(f"`{emitted_name(v)}`"), F.lit(0)).cast("double")
         return F.abs(emitted - F.coalesce(truth, F.lit(0)).cast("double"))
 
-    rank = reduce(
-        lambda column, v: column.when(F.col(VERDICT) == v[1], F.lit(v[0])),
-        list(enumerate(_SHOWN_FIRST))[1:],
-        F.when(F.col(VERDICT) == _SHOWN_FIRST[0], F.lit(0)),
-    )
-    changes = [change(v) for v in comparing.values]
-    chosen = rows.withColumns({"rw_rank": rank, "change": changes[0], "rw_most": F.greatest(*changes, F.lit(0.0))})
+    return rows.withColumn("rw_most", F.greatest(*(change(v) for v in comparing.values), F.lit(0.0), F.lit(0.0)))
+
+
+def _largest(rows: DataFrame, comparing: Comparing, limit: int) -> list:
+    """The windows that say most: unexplained ones first, then by the largest change."""
+    rank = F.lit(None).cast("int")
+    for place, verdict in reversed(list(enumerate(_SHOWN_FIRST))):
+        rank = F.when(F.col(VERDICT) == verdict, F.lit(place)).otherwise(rank)
     values = [c for v in comparing.values for c in (emitted_name(v), v, complete_name(v))]
+    shown = (VERDICT, LABEL, BASIS, *values, DIFFERS, ROWS, UNDECIDED, FIT_KEYS, LEFT_OUT)
     return (
-        chosen.where("rw_rank IS NOT NULL")
+        _by_change(rows.withColumn("rw_rank", rank), comparing)
+        .where("rw_rank IS NOT NULL")
         .orderBy("rw_rank", F.desc("rw_most"), START, *comparing.keys)
         .limit(limit)
-        .select(
-            *comparing.keys, START, END, VERDICT, LABEL, BASIS, *values, DIFFERS, ROWS, UNDECIDED, FIT_KEYS, LEFT_OUT
-        )
+        .select(*comparing.keys, START, END, *shown)
         .collect()
     )
 
@@ -141,8 +140,8 @@ def _largest(rows: DataFrame, comparing: Comparing, limit: int) -> list:
 def _causes(rows: DataFrame, comparing: Comparing, looking: Looking, limit: int) -> list[dict[str, Any]]:
     if looking.replay.merges:
         return []
-    late = rows.where(F.col(VERDICT) == Verdict.LATE_ARRIVALS).orderBy(F.desc(DROPPED), START, *comparing.keys)
-    chosen = late.limit(limit)
+    late = _by_change(rows.where(F.col(VERDICT) == Verdict.LATE_ARRIVALS), comparing)
+    chosen = late.orderBy(F.desc("rw_most"), START, *comparing.keys).limit(limit)
     if chosen.isEmpty():
         return []
     return [_plain(row.asDict()) for row in late_records_of(looking, chosen, 2 * limit).collect()]

@@ -39,7 +39,7 @@ def test_a_live_section_is_read(load, live, tmp_path) -> None:
     assert section.lags[0].start == 1357034400000
     assert section.restarts == (1357034400000, 1357120800000)
     assert section.tolerance["n"].absolute == 1
-    assert section.is_evidence_named
+    assert section.last_offsets == "last_offsets"
 
 
 def test_of_the_live_section_only_restarts_change_a_result_and_so_the_hash(load, live, definition) -> None:

@@ -31,6 +31,14 @@ def test_with_last_offsets_every_emitted_window_and_every_late_record_is_the_job
         assert sorted(map(tuple, ours)) == sorted(map(tuple, theirs))
 
 
+def test_the_late_side_output_is_evidence_too(spark, tmp_path) -> None:
+    run, job = TWO_SUBTASKS[0]
+    late = f"  late_output: {{source: {{kind: files, path: {LIVE}/{run}/{job}.late.parquet, format: parquet}}}}\n"
+    with compared(spark, loaded(tmp_path, definition(run, job, evidence=False, live=late))) as found:
+        assert found.comparison.fidelity == "recorded"
+        assert not {*UNEXPLAINED, "timing", "undecided"} & set(found.verdicts())
+
+
 def test_with_last_offsets_every_emitted_session_is_the_jobs(spark, tmp_path) -> None:
     pipeline = loaded(tmp_path, definition("windows-1", "periodic-p1-session", evidence=True))
     with compared(spark, pipeline) as found:

@@ -1,0 +1,61 @@
+"""`rewindow compare` as its user sees it: three months of real flights against what Flink emitted for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import cli
+
+SAMPLE = Path("dags/pipelines/departures_hourly.yaml")
+
+
+@pytest.fixture
+def rewindow(spark, monkeypatch, capfd):
+    """Run a command line in this process; gives (exit code, standard output, standard error)."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["rewindow", *arguments])
+        monkeypatch.setenv("COLUMNS", "200")
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfd.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return call
+
+
+def test_the_sample_matches_and_the_late_records_behind_the_differences_are_listed(rewindow) -> None:
+    code, out, err = rewindow("compare", str(SAMPLE), "--json", "--limit", "1")
+    assert code == 0, err
+    report = json.loads(out)
+    assert report["verdicts"] == {"match": 11587, "late_arrivals": 2910, "all_late": 159}
+    assert report["late_records"] == 4447
+    (top,) = report["top"]
+    assert (top["carrier"], top["window_start"]) == ("UA", "2013-03-08T22:00:00Z")
+    assert (top["flights__emitted"], top["flights"], top["flights__complete"]) == (10, 10, 17)
+    assert {cause["carrier"] for cause in report["causes"]} == {"UA"}
+    assert all(cause["late_by"] > 0 for cause in report["causes"])
+
+
+def test_another_jobs_output_is_drift_with_its_nearest_explanation_and_closes_the_gate(rewindow, tmp_path) -> None:
+    text = SAMPLE.read_text().replace("emitted_hourly.parquet", "emitted_hourly_refining.parquet")
+    other = tmp_path / "other_job.yaml"
+    other.write_text(text.replace("tests/data", str(Path("tests/data").resolve())))
+    february = ["--from", "2013-02-01T00:00:00Z", "--to", "2013-03-01T00:00:00Z"]
+    code, out, _ = rewindow("compare", str(other), *february, "--limit", "3")
+    assert code == 3
+    assert "equals_complete" in out
+    assert "Next: Some emitted values equal the complete ones" in out
+
+
+def test_a_definition_that_names_no_emitted_windows_is_told_what_to_add(rewindow, tmp_path) -> None:
+    text, _, _ = SAMPLE.read_text().partition("# What the live job emitted")
+    alone = tmp_path / "alone.yaml"
+    alone.write_text(text)
+    code, _, err = rewindow("compare", str(alone))
+    assert code == 2
+    assert "Add a `live:` section" in err
