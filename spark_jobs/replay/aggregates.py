@@ -127,6 +127,27 @@ def conditional(spark: SparkSession, text: str, condition: str) -> str:
     return result
 
 
+_FROM_HALVES = {
+    "count": "{a} + {b}",
+    "sum": "coalesce({a} + {b}, {a}, {b})",
+    "min": "least({a}, {b})",
+    "max": "greatest({a}, {b})",
+}
+
+
+def from_halves(spark: SparkSession, text: str, a: str, b: str) -> str | None:
+    """The value over all rows from the values over two halves of them (columns `a`, `b`); None: cannot be told.
+
+    Exact for every type but floating point, where the order of additions shows.
+    """
+    calls = [call for call in _calls(spark, text) if call.is_aggregate]
+    if len(calls) != 1 or calls[0].name not in _FROM_HALVES or calls[0].is_distinct or calls[0].filter_span:
+        return None
+    if text[: calls[0].start].strip() or text[calls[0].stop :].strip():
+        return None
+    return _FROM_HALVES[calls[0].name].format(a=f"`{a}`", b=f"`{b}`")
+
+
 def running(spark: SparkSession, text: str, over: str) -> str:
     """The expression with every aggregate in it computed over the SQL window `over`, for every refinement.
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
 
 from spark_jobs.eventtime.windows import SlidingWindows, TumblingWindows
-from spark_jobs.replay.aggregates import conditional, running
+from spark_jobs.replay.aggregates import conditional, from_halves, running
 from spark_jobs.replay.assign import END, START, Span, assign_windows, in_span, latest_end, latest_start, longest
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import (
@@ -43,6 +44,7 @@ FIRED = "fired"
 """Prefix of the position at which a pane fired; `NEVER` for the end of input."""
 
 _FITS = "rw_fits"
+_MISSES = "rw_fits IS NOT TRUE"
 _IN_TIME = "rw_in_time"
 _INDEX = "rw_index"
 _UNDECIDED = "rw_undecided"
@@ -190,33 +192,54 @@ def _complete_only(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame
 
 def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLookup, flushes: bool) -> DataFrame:
     spark = judged.sparkSession
-    values = [F.expr(conditional(spark, text, _FITS)).alias(name) for name, text in spec.aggregates.items()]
-    if spec.mode is Mode.BOTH:
-        values += [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
+    values = {name: F.expr(conditional(spark, text, _FITS)) for name, text in spec.aggregates.items()}
+    halves = _complete_from_halves(judged, spec)
+    for name, text in spec.aggregates.items() if spec.mode is Mode.BOTH else ():
+        values[complete_name(name)] = F.expr(conditional(spark, text, _MISSES) if name in halves else text)
     in_time = _FITS if spec.allowed_lateness == 0 else _IN_TIME
-    counted = [_count(in_time).alias(ON_TIME), F.expr("count(*)").alias("rw_all")]
+    values[ON_TIME] = _count(in_time)
+    values[DROPPED] = _count(_MISSES)
     if spec.allowed_lateness:
-        counted.append(_count(_FITS).alias("rw_kept"))
+        values[LATE] = _count(f"{_FITS} AND NOT {_IN_TIME}")
     banded = _UNDECIDED in judged.columns
     if banded:
-        counted.append(_count(_UNDECIDED).alias(UNDECIDED))
-    grouped = _group_by_window(judged, spec, span, [*values, *counted])
+        values[UNDECIDED] = _count(_UNDECIDED)
+    grouped = _group_by_window(judged, spec, span, [value.alias(name) for name, value in values.items()])
+    for name, whole in halves.items():
+        kind = grouped.schema[name].dataType
+        grouped = grouped.withColumn(complete_name(name), F.expr(whole).cast(kind))
 
-    kept = F.col("rw_kept") if spec.allowed_lateness else F.col(ON_TIME)
+    late = F.col(LATE) if spec.allowed_lateness else F.lit(0).cast("long")
     closed = lookup.at_end.at_index(F.col(_INDEX), grouped)
     has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
-    late = kept - F.col(ON_TIME)
     fired = (has_closed & (F.col(ON_TIME) > 0)) | (late > 0)
     by_watermark = F.when(F.col(ON_TIME) > 0, 1).otherwise(0)
     return grouped.select(
         *spec.keys, START, END,
         *(F.when(fired, F.col(name)).alias(name) for name in spec.aggregates),
         *(F.col(complete_name(name)) for name in spec.aggregates if spec.mode is Mode.BOTH),
-        ON_TIME, late.alias(LATE), (F.col("rw_all") - kept).alias(DROPPED),
+        ON_TIME, late.alias(LATE), DROPPED,
         F.when(fired, (by_watermark + late - 1).cast("int")).alias(PANE),
-        F.when(fired, "closed").when(kept > 0, "open").otherwise("all_late").alias(STATE),
+        F.when(fired, "closed").when(F.col(ON_TIME) > 0, "open").otherwise("all_late").alias(STATE),
         *closed.aliased(FIRED), *([UNDECIDED] if banded else []),
     )  # fmt: skip
+
+
+def _complete_from_halves(judged: DataFrame, spec: ReplaySpec) -> dict[str, str]:
+    """The aggregates whose complete value is that of the kept records and of the dropped ones, put together.
+
+    A record then updates one of two values, not both.
+    """
+    if spec.mode is not Mode.BOTH:
+        return {}
+    spark = judged.sparkSession
+    asked = {name: from_halves(spark, text, name, complete_name(name)) for name, text in spec.aggregates.items()}
+    kinds = judged.agg(*(F.expr(text).alias(name) for name, text in spec.aggregates.items())).schema
+    return {
+        name: whole
+        for name, whole in asked.items()
+        if whole is not None and not isinstance(kinds[name].dataType, DoubleType | FloatType)
+    }
 
 
 def _count(condition: str) -> Column:
