@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.kafka import KafkaHistory
+from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.lakehouse.facts import Facts, Publication
 from spark_jobs.lakehouse.ledger import Ledger
@@ -26,7 +28,7 @@ from spark_jobs.replay.from_pipeline import spec_of, windows_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.run import check_quarantine, execute, refuse_missing_event_time
-from spark_jobs.sources import Inspection, canonical, cut_at, good, inspect_history, open_history, reading
+from spark_jobs.sources import Inspection, OpenHistory, canonical, cut_at, good, inspect_history, open_history, reading
 from spark_jobs.stages import (
     Job,
     RunResult,
@@ -68,12 +70,15 @@ def reconcile(
     before, why = run_before(spark, tables, pipeline)
     if before is not None and isinstance(windows_of(pipeline), SessionWindows):
         before, why = None, "sessions are read as a whole"
+    if before is not None and pipeline.live is not None and pipeline.live.restarts:
+        before, why = None, "the live job was restarted: its timeline is made as a whole"
     options = {"run_id": run_id, "reason": reason, "publish": publish, "now": now, "clock": clock}
     if before is None:
         return _full(spark, pipeline, progress, until, why, **options)
     opened = open_history(spark, pipeline)
+    _refuse_another_topic(opened, before)
     everything = canonical(opened.frame, pipeline)
-    new = _arrived_before(arrived_since(everything, before.as_of), until)
+    new = _arrived_before(arrived_since(_news_of(spark, pipeline, opened, before), before.as_of), until)
     with progress.stage("new records", opened.description):
         seen = inspect_history(spark, pipeline, opened, records=new)
     if {p.partition for p in seen.partitions} - before.as_of.keys():
@@ -188,6 +193,27 @@ def _full(
     result = execute(spark, pipeline, plan, progress, kind="reconcile", reason=reason or why, **options)
     result.note = result.note or f"a full run: {why}"
     return result
+
+
+def _refuse_another_topic(opened: OpenHistory, before: Before) -> None:
+    seen = before.state.get("topic_id")
+    if opened.topic is not None and seen is not None and opened.topic.topic_id != seen:
+        raise HistoryError(
+            f"the topic has been made again since run {before.run_id} (id {seen}, now {opened.topic.topic_id})",
+            opened.description,
+            "Its offsets say other records now. Stitch the old ones from an archive, or run with another output table.",
+        )
+
+
+def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: Before) -> DataFrame:
+    """Canonical records, of a topic only those behind the as-of vector: a broker seeks, it does not filter."""
+    topic = opened.topic
+    if topic is None or not isinstance(pipeline.history, KafkaHistory):
+        return canonical(opened.frame, pipeline)
+    ranges = tuple(
+        replace(r, start=max(r.start, min(before.as_of.get(r.partition, r.start), r.end))) for r in topic.ranges
+    )
+    return canonical(open_history(spark, pipeline, topic=topic).frame, pipeline)
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:

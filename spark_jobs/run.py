@@ -43,6 +43,7 @@ from spark_jobs.stages import (
     range_condition,
     stage_windows,
     tell_changes,
+    topic_id_of,
 )
 
 
@@ -180,6 +181,8 @@ def carried_state(
         limits = " ".join(f"WHEN {int(p)} THEN {OFFSET} >= {int(end)}" for p, end in row["as_of"].items())
         rest = records.where(F.expr(f"CASE {PARTITION} {limits} ELSE TRUE END"))
         state = json.loads(row["state"])
+        if state.get("topic_id") != topic_id_of(plan):  # a topic that was made again: another log
+            continue
         if state["kind"] == "simulation":
             first = rest.agg(F.min(record_position(rest).as_struct())).collect()[0][0]
             if first is not None and not can_continue(state, spec.strategy, tuple(first)):

@@ -276,9 +276,10 @@ def save_state(job: Job, replay: Replay) -> None:
         return
     spark, plan, table = job.spark, job.plan, job.result.tables.timeline_state
     steps = replay.timeline.steps
+    state = replay.timeline.state | {"topic_id": topic_id_of(plan)}
     row = (
         job.pipeline.name, plan.definition_hash, job.result.run_id, plan.as_of, _instant(plan.processing_time_end),
-        replay.timeline.watermark_below, json.dumps(replay.timeline.state), steps and steps.to_bytes(), job.now(),
+        replay.timeline.watermark_below, json.dumps(state), steps and steps.to_bytes(), job.now(),
     )  # fmt: skip
     same = (
         spark.table(table)
@@ -289,6 +290,11 @@ def save_state(job: Job, replay: Replay) -> None:
         if earlier["as_of"] == plan.as_of:
             job.ledger.delete_rows(table, earlier["run_id"])
     append_rows(table, spark.createDataFrame([row], TIMELINE_STATE_SCHEMA))
+
+
+def topic_id_of(plan: Plan) -> str | None:
+    """The id of the plan's Kafka topic; a topic that is deleted and made again has another."""
+    return plan.topic.topic_id if plan.topic is not None else None
 
 
 def _instant(milliseconds: int) -> datetime:

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+
 from spark_jobs.eventtime.strategy import GeneratorKind, Scope, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay import inversion, timeline
@@ -64,7 +65,8 @@ def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name
                 processing_time_end=rows[-1][2], held=held,
             )  # fmt: skip
             arrays = made.close_arrays(grid, -10, 300)
-            found.append((arrays.positions.tolist(), made.state, made.watermark_below, sorted(made.rows.collect())[0][0]))
+            lowest = min(row[0] for row in made.rows.collect())
+            found.append((arrays.positions.tolist(), made.state, made.watermark_below, lowest))
             held.release()
         assert found[0] == found[1]
         assert found[0][3] == MIN_TIMESTAMP
