@@ -210,10 +210,10 @@ def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, befor
     topic = opened.topic
     if topic is None or not isinstance(pipeline.history, KafkaHistory):
         return canonical(opened.frame, pipeline)
-    ranges = tuple(
-        replace(r, start=max(r.start, min(before.as_of.get(r.partition, r.start), r.end))) for r in topic.ranges
-    )
-    return canonical(open_history(spark, pipeline, topic=topic).frame, pipeline)
+    seen = before.as_of
+    ranges = (replace(r, start=max(r.start, min(seen.get(r.partition, r.start), r.end))) for r in topic.ranges)
+    behind = replace(topic, ranges=tuple(ranges))
+    return canonical(open_history(spark, pipeline, topic=behind).frame, pipeline)
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:

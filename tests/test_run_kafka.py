@@ -10,8 +10,9 @@ import pytest
 from spark_jobs.bench.kafka import _Quiet
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.demo import compare, emitted_by_flink, faithful_windows
-from spark_jobs.errors import SourceError
+from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.plan import make_plan, plan_from_json, planned_records
+from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
 from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.sources import open_history
@@ -89,3 +90,32 @@ def test_a_broker_that_comes_back_in_time_is_waited_for(spark, own_broker: Kafka
         assert opened.frame.count() == 50
     finally:
         back.join()
+
+
+def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: KafkaBroker) -> None:
+    kafka.create_topic("nights", 1, APPEND_TIME)
+    defined = {
+        "history": {"kind": "kafka", "servers": kafka.servers, "topic": "nights"},
+        "value": {"format": "text"},
+        "event_time": {"expression": "value", "unit": "ms"},
+        "watermark": {"generator": "bounded_out_of_orderness", "bound": "20 ms"},
+        "window": {"type": "tumbling", "size": "10 ms"},
+        "aggregates": {"n": "count(*)"},
+        "output": {"namespace": "nights"},
+    }
+    nightly, full = (Pipeline.model_validate({"name": name} | defined) for name in ("nightly", "full"))
+    early, late = ([Sent(f"{1_357_034_400_000 + n}") for n in times] for times in (range(100), (3, 95, 180, 41, 200)))
+    produce(spark, kafka.servers, "nights", early)
+    assert reconcile(spark, nightly, _Quiet()).continued_from is None
+    produce(spark, kafka.servers, "nights", late)
+    second = reconcile(spark, nightly, _Quiet())
+    assert second.continued_from is not None and second.records_read == len(late)
+    with planned_records(spark, full) as (plan, records):
+        execute(spark, full, plan, _Quiet(), records=records)
+    tables = [spark.table(f"rewindow.nights.{p.name}").drop(*OF_THE_RUN).collect() for p in (nightly, full)]
+    assert sorted(tables[0]) == sorted(tables[1])
+    kafka.delete_topic("nights")
+    kafka.create_topic("nights", 1, APPEND_TIME)
+    produce(spark, kafka.servers, "nights", early)
+    with pytest.raises(HistoryError, match="the topic has been made again"):
+        reconcile(spark, nightly, _Quiet())
