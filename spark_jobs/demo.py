@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +15,15 @@ from spark_jobs.cli.options import PIPELINES
 from spark_jobs.cli.output import print_plan, print_result
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import RewindowError, SourceError
-from spark_jobs.plan import make_plan
-from spark_jobs.progress import progress_for
+from spark_jobs.plan import planned_records
+from spark_jobs.progress import Progress, progress_for
 from spark_jobs.run import execute
+from spark_jobs.services.kafka_broker import KafkaBroker
+from spark_jobs.services.kafka_sample import TOPIC, load_flights
 from spark_jobs.session import rewindow_home, spark_session
 from spark_jobs.stages import RunResult
 
-PIPELINE = PIPELINES / "departures_hourly.yaml"
+PIPELINE = PIPELINES / "departures_kafka.yaml"
 SAMPLE = Path("tests/data/flights")
 
 
@@ -57,21 +61,28 @@ def faithful_windows(spark: SparkSession, result: RunResult) -> DataFrame:
 
 
 def run_demo(console: Console, errors: Console) -> None:
-    """Plan, run, compare, and say where to look. Raises SourceError outside a checkout."""
+    """Start a broker, load the sample into a topic, plan, run, compare. Raises SourceError outside a checkout."""
     if not PIPELINE.exists() or not SAMPLE.is_dir():
         raise SourceError(
             "the flights sample is not here", str(SAMPLE), "Run the demo in a checkout's root folder: make demo."
         )
-    pipeline = load_pipeline(PIPELINE)
-    spark = spark_session("rewindow demo")
     progress = progress_for(errors)
     console.print("Three months of real departures from New York, replayed as the hourly Flink job saw them.\n")
-    with progress.stage("plan", str(PIPELINE)):
-        plan = make_plan(spark, pipeline)
-    print_plan(plan)
-    result = execute(spark, pipeline, plan, progress)
+    with KafkaBroker(rewindow_home() / "demo-kafka") as broker:
+        with progress.stage("kafka", f"a broker at {broker.servers}, with the departures in topic {TOPIC}"):
+            load_flights(broker)
+        pipeline = load_pipeline(PIPELINE, {**os.environ, "REWINDOW_KAFKA": broker.servers})
+        spark = spark_session("rewindow demo")
+        with ExitStack() as open_records:
+            with progress.stage("plan", str(PIPELINE)):
+                plan, records = open_records.enter_context(planned_records(spark, pipeline))
+            print_plan(plan)
+            result = execute(spark, pipeline, plan, progress, records=records)
     print_result(result)
+    _compare(console, spark, progress, result)
 
+
+def _compare(console: Console, spark: SparkSession, progress: Progress, result: RunResult) -> None:
     with progress.stage("compare", "with what Flink 2.3.0 emitted"):
         windows = compare(faithful_windows(spark, result), emitted_by_flink(spark, SAMPLE))
         late = compare(

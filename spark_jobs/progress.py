@@ -54,6 +54,14 @@ class LogProgress:
         self._log.info("stage ended", stage=name, detail=detail, seconds=round(time.monotonic() - began, 3))
 
 
+class NoProgress:
+    """Nobody looks on."""
+
+    @contextmanager
+    def stage(self, name: str, detail: str = "") -> Iterator[None]:
+        yield
+
+
 def progress_for(console: Console) -> Progress:
     """The live display where a person looks on, structured lines elsewhere."""
     return TerminalProgress(console) if console.is_terminal else LogProgress()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.bench.kafka import _Quiet
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.demo import compare, emitted_by_flink, faithful_windows
 from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.plan import make_plan, plan_from_json, planned_records
+from spark_jobs.progress import NoProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
 from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
@@ -26,7 +26,7 @@ OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
 def test_the_flights_in_a_topic_give_what_flink_emitted(spark, kafka: KafkaBroker) -> None:
     pipeline = load_pipeline(ROOT / "dags" / "pipelines" / "departures_kafka.yaml", {"REWINDOW_KAFKA": kafka.servers})
     with planned_records(spark, pipeline) as (plan, records):
-        result = execute(spark, pipeline, plan, _Quiet(), records=records)
+        result = execute(spark, pipeline, plan, NoProgress(), records=records)
     assert (plan.fidelity, plan.fidelity_reasons, plan.warnings) == ("log_order", (), ())
     assert compare(faithful_windows(spark, result), emitted_by_flink(spark, SAMPLE)).equal
     late = spark.read.parquet(str(SAMPLE / "late_hourly.parquet")).select("partition", "offset")
@@ -66,14 +66,14 @@ def test_a_broker_that_goes_away_ends_the_run_and_a_rerun_gives_the_same_tables(
 
     def run() -> list:
         with planned_records(spark, pipeline, plan_from_json(plan.to_json())) as (again, records):
-            result = execute(spark, pipeline, again, _Quiet(), records=records)
+            result = execute(spark, pipeline, again, NoProgress(), records=records)
         return sorted(spark.table(result.tables.windows).drop(*OF_THE_RUN).collect())
 
     first = run()
     with planned_records(spark, pipeline, plan) as (again, records):
         own_broker.kill()
         with pytest.raises(SourceError, match="the brokers have stopped answering") as told:
-            execute(spark, pipeline, again, _Quiet(), records=records)
+            execute(spark, pipeline, again, NoProgress(), records=records)
     assert "\n" not in str(told.value) and "the tables are as they were" in str(told.value)
     assert sorted(spark.table("rewindow.trouble.trouble").drop(*OF_THE_RUN).collect()) == first
     own_broker.start()
@@ -106,16 +106,16 @@ def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: Ka
     nightly, full = (Pipeline.model_validate({"name": name} | defined) for name in ("nightly", "full"))
     early, late = ([Sent(f"{1_357_034_400_000 + n}") for n in times] for times in (range(100), (3, 95, 180, 41, 200)))
     produce(spark, kafka.servers, "nights", early)
-    assert reconcile(spark, nightly, _Quiet()).continued_from is None
+    assert reconcile(spark, nightly, NoProgress()).continued_from is None
     produce(spark, kafka.servers, "nights", late)
-    second = reconcile(spark, nightly, _Quiet())
+    second = reconcile(spark, nightly, NoProgress())
     assert second.continued_from is not None and second.records_read == len(late)
     with planned_records(spark, full) as (plan, records):
-        execute(spark, full, plan, _Quiet(), records=records)
+        execute(spark, full, plan, NoProgress(), records=records)
     tables = [spark.table(f"rewindow.nights.{p.name}").drop(*OF_THE_RUN).collect() for p in (nightly, full)]
     assert sorted(tables[0]) == sorted(tables[1])
     kafka.delete_topic("nights")
     kafka.create_topic("nights", 1, APPEND_TIME)
     produce(spark, kafka.servers, "nights", early)
     with pytest.raises(HistoryError, match="the topic has been made again"):
-        reconcile(spark, nightly, _Quiet())
+        reconcile(spark, nightly, NoProgress())

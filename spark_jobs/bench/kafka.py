@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,6 +14,7 @@ from spark_jobs.bench.measure import Row, alternate, to_nowhere
 from spark_jobs.bench.workload import AGGREGATES, MINUTE, Bench
 from spark_jobs.definition import Pipeline
 from spark_jobs.plan import planned_records
+from spark_jobs.progress import NoProgress
 from spark_jobs.run import execute
 from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
 
@@ -24,14 +25,6 @@ TARGET = "<= 1.5"
 
 _TOPIC = "bench"
 _SCHEMA = "key INT, event_time BIGINT, value BIGINT"
-
-
-class _Quiet:
-    """Progress that nobody follows: the benchmark prints its own."""
-
-    @contextmanager
-    def stage(self, name: str, detail: str = "") -> Iterator[None]:
-        yield
 
 
 def kafka(bench: Bench) -> Iterator[Row]:
@@ -68,9 +61,10 @@ def _load(bench: Bench, broker: KafkaBroker, records: int) -> None:
 
 
 def _run(bench: Bench, broker: KafkaBroker) -> None:
-    pipeline = _pipeline(broker)
+    """Into a new table each time: one that holds the windows already would have nothing to write."""
+    pipeline = _pipeline(broker, f"kafka_{secrets.token_hex(4)}")
     with planned_records(bench.spark, pipeline) as (plan, records):
-        execute(bench.spark, pipeline, plan, _Quiet(), records=records)
+        execute(bench.spark, pipeline, plan, NoProgress(), records=records)
 
 
 def _plain(bench: Bench, broker: KafkaBroker) -> DataFrame:
@@ -82,7 +76,7 @@ def _plain(bench: Bench, broker: KafkaBroker) -> DataFrame:
     return fields.groupBy("key", (time - F.pmod(time, F.lit(MINUTE))).alias("window_start")).agg(*values)
 
 
-def _pipeline(broker: KafkaBroker) -> Pipeline:
+def _pipeline(broker: KafkaBroker, table: str) -> Pipeline:
     return Pipeline.model_validate(
         {
             "name": "bench_kafka",
@@ -93,6 +87,6 @@ def _pipeline(broker: KafkaBroker) -> Pipeline:
             "watermark": {"generator": "bounded_out_of_orderness", "bound": BOUND},
             "window": {"type": "tumbling", "size": MINUTE},
             "aggregates": AGGREGATES,
-            "output": {"namespace": "bench"},
+            "output": {"namespace": "bench", "table": table},
         }
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from spark_jobs.bench.data import BOUND, KEYS, PARTITIONS, Dataset, dataset
@@ -12,6 +12,7 @@ from spark_jobs.bench.workload import AGGREGATES, MINUTE, Bench, plain
 from spark_jobs.definition import load_pipeline
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.plan import make_plan
+from spark_jobs.progress import NoProgress
 from spark_jobs.run import execute
 
 NAMESPACE = "rewindow.bench"
@@ -36,22 +37,8 @@ allowed_lateness: 0
 aggregates:
 {aggregates}
 end_of_input: flush
-output: {{namespace: bench}}
+output: {{namespace: bench, table: {table}}}
 """
-
-
-class _Quiet:
-    """Progress that nobody follows: the benchmark prints its own."""
-
-    def __enter__(self) -> _Quiet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    @contextmanager
-    def stage(self, name: str, detail: str = "") -> Iterator[None]:
-        yield
 
 
 def write(bench: Bench) -> Iterator[Row]:
@@ -74,8 +61,9 @@ def write(bench: Bench) -> Iterator[Row]:
 
 
 def _run(bench: Bench, data: Dataset, keys: int) -> None:
+    """Into a new table each time: one that holds the windows already would have nothing to write."""
     pipeline = load_pipeline(_definition(data, keys, bench.home / "bench"))
-    execute(bench.spark, pipeline, make_plan(bench.spark, pipeline), _Quiet())
+    execute(bench.spark, pipeline, make_plan(bench.spark, pipeline), NoProgress())
 
 
 def _plain(bench: Bench, data: Dataset, keys: int) -> None:
@@ -88,7 +76,7 @@ def _definition(data: Dataset, keys: int, folder: Path) -> Path:
     path = folder / f"bench_{keys}.yaml"
     path.write_text(
         _DEFINITION.format(
-            keys=keys, path=data.path, bound=BOUND, size=MINUTE,
+            keys=keys, path=data.path, table=f"bench_{keys}_{secrets.token_hex(4)}", bound=BOUND, size=MINUTE,
             partitions=list(range(PARTITIONS)), aggregates=aggregates,
         )
     )  # fmt: skip

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
-from spark_jobs.bench.kafka import _Quiet
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RewindowError
 from spark_jobs.plan import make_plan, plan_from_json, planned_records, read_planned
+from spark_jobs.progress import NoProgress
 from spark_jobs.run import execute
 from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.sources import good
@@ -101,7 +101,7 @@ def of_hive(table: str) -> dict[str, Any]:
 def results(spark, pipeline: Pipeline) -> tuple[list, list]:
     """The windows and the late records that a run publishes."""
     with planned_records(spark, pipeline) as (plan, records):
-        done = execute(spark, pipeline, plan, _Quiet(), records=records)
+        done = execute(spark, pipeline, plan, NoProgress(), records=records)
     windows = spark.table(done.tables.windows).drop(*OF_THE_RUN).collect()
     late = spark.table(done.tables.late).drop(*OF_THE_RUN).collect()
     return sorted(windows, key=str), sorted(late, key=str)
