@@ -132,12 +132,12 @@ class SideRows:
 def publish_run(job: Job, replay: Replay, publication: Publication, base: int, side: SideRows) -> None:
     """Side tables first, with the run's id; then the windows, in one commit; then what they replace goes."""
     result, tables, ledger = job.result, job.result.tables, job.ledger
-    ledger.update(result.run_id, status="publishing")
     faithful = replay.spec.mode is not Mode.COMPLETE
     if faithful:
         write_late(job, side.late())
     write_quarantine(job, side.quarantine)
     save_state(job, replay)
+    ledger.update(result.run_id, status="publishing", **_counts(result))
     with job.stage("publish", tables.windows):
         result.changes = job.facts.publish(publication, base, job.now())
         if side.replaces:

@@ -1,0 +1,94 @@
+"""Killed anywhere, and run again: the tables are those of a run that nobody disturbed.
+
+REWINDOW_KILLS says how many kills there are; each starts a JVM. All boundaries, several times: REWINDOW_KILLS=120.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.plan import make_plan
+from spark_jobs.progress import NoProgress
+from spark_jobs.reconcile_run import reconcile
+from spark_jobs.run import execute
+from tests.test_reconcile_run import assert_history_is_whole, log_of, pipeline, tables_of, write
+
+ROOT = Path(__file__).parents[2]
+KILLS = int(os.environ.get("REWINDOW_KILLS", "14"))
+CASE = "tumbling, per event"
+
+
+def child(yaml: Path, kill_at: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.faults.child", str(yaml), str(kill_at)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_run(
+    spark: SparkSession, tmp_path
+) -> None:
+    draw = random.Random(20)
+    records = log_of(11, count=40 * (KILLS + 4))
+    defined = pipeline(tmp_path, "killed_nights", CASE)
+    yaml = tmp_path / "killed_nights.yaml"
+    batch = iter(range(0, len(records), 40))
+
+    def night() -> None:
+        start = next(batch)
+        write(tmp_path / "data", records[start : start + 40], f"part-{start:06}.json")
+
+    night()
+    reconcile(spark, defined, NoProgress())
+    night()
+    first = child(yaml, 0)
+    told, trouble = first.communicate()
+    boundaries = told.split("\n")[:-1]
+    assert first.returncode == 0, trouble
+    assert len(boundaries) > 20
+
+    killed = 0
+    # Every boundary in turn, from a random one on; every fourth kill comes at any moment instead.
+    offset = draw.randrange(len(boundaries))
+    for number in range(KILLS):
+        if number % 5 != 4:  # now and then two kills in a row find the same new records
+            night()
+        if number % 4 == 3:
+            process = child(yaml, 0)
+            time.sleep(draw.uniform(2, 12))
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        else:
+            process = child(yaml, 1 + (offset + number * 7) % len(boundaries))
+            process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        windows = Facts(spark, Tables.of(defined).windows)
+        assert windows.current().select("k", "window_start").distinct().count() == windows.current().count()
+    assert killed >= KILLS * 2 // 3
+
+    night()
+    reconcile(spark, defined, NoProgress())
+    full = pipeline(tmp_path, "undisturbed_nights", CASE)
+    execute(spark, full, make_plan(spark, full), NoProgress())
+    assert tables_of(spark, defined) == tables_of(spark, full)
+    assert_history_is_whole(spark, defined)
+    assert not spark.sql("SHOW TABLES IN rewindow.nightly_tests LIKE 'killed_nights__staging*'").collect()
+    refs = spark.sql(f"SELECT name FROM {Tables.of(defined).windows}.refs").collect()
+    assert sorted(row[0] for row in refs) == ["main", "revisions"]
+    ledger = Ledger(spark, Tables.of(defined)).runs().collect()
+    statuses = {row["run_id"]: row["status"] for row in ledger}
+    assert set(statuses.values()) <= {"published", "abandoned"}
+    done = windows.published_runs()
+    assert {run for run, status in statuses.items() if status == "published"} >= done
+    assert all(status == "abandoned" for run, status in statuses.items() if run not in done), "runs tells the truth"
