@@ -27,6 +27,7 @@ from spark_jobs.cli.options import (
     as_of_vector,
     console,
     dry_run_of,
+    duration,
     errors,
     instant,
     load,
@@ -124,6 +125,40 @@ def reconcile(
         print(json.dumps(result_record(result)))
     else:
         print_result(result)
+
+
+@app.command("maintain")
+def maintain_tables(
+    pipeline: PipelineArgument,
+    keep_snapshots: Annotated[str, typer.Option(help="Iceberg snapshots younger than this stay.")] = "7 d",
+    keep_revisions: Annotated[
+        str | None, typer.Option(help="Values that were superseded longer ago are deleted. Default: none.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tidy a pipeline's tables: killed runs, old snapshots, states and files. The current windows do not change."""
+    from dataclasses import asdict
+    from datetime import UTC, datetime
+
+    from spark_jobs.maintain import maintain
+    from spark_jobs.progress import progress_for
+
+    loaded = load(pipeline)
+    snapshots = duration(keep_snapshots, "--keep-snapshots")
+    revisions = duration(keep_revisions, "--keep-revisions") if keep_revisions is not None else None
+    done = maintain(
+        session(loaded, "maintain"), loaded, progress_for(errors), now=datetime.now(UTC),
+        keep_snapshots=snapshots, keep_revisions=revisions,
+    )  # fmt: skip
+    if as_json:
+        print(json.dumps(asdict(done)))
+        return
+    console.print(
+        f"{len(done.abandoned)} killed runs cleared, {sum(done.snapshots_expired.values())} snapshots expired, "
+        f"{sum(done.files_compacted.values())} files compacted, {sum(done.orphans_removed.values())} orphans removed, "
+        f"{done.revisions_deleted} revisions and {done.states_deleted} states deleted",
+        soft_wrap=True,
+    )
 
 
 @app.command("archive")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 from rich.console import Console
 
 from spark_jobs.errors import DefinitionError
+from spark_jobs.eventtime.durations import parse_duration
 
 console = Console()
 errors = Console(stderr=True)
@@ -105,3 +107,11 @@ def dry_run_of(text: str | None) -> str | None:
     if text not in (None, "plan", "diff"):
         raise DefinitionError(f"--dry-run: {text!r}", mend="Write --dry-run (or --dry-run=plan), or --dry-run=diff.")
     return text
+
+
+def duration(text: str, option: str) -> timedelta:
+    """A length of time as people write it: 7 d, 36 h, PT30M."""
+    try:
+        return timedelta(milliseconds=parse_duration(text))
+    except ValueError as problem:
+        raise DefinitionError(f"{option}: {problem}", mend="Write it like 7 d, 36 h or PT30M.") from None

@@ -163,15 +163,15 @@ class Facts:
 
     def _publish(self, publication: Publication, base: int, at: datetime) -> dict[str, int]:
         for attempt in range(_ATTEMPTS):
-            head = self.head()
+            heads = self._refs()
             self._refuse_rivals(publication, base)
             changes = self.changes(publication, at).persist(StorageLevel.MEMORY_AND_DISK)
             try:
                 counts = {r[0]: r[1] for r in changes.groupBy("rw_change").count().collect()}
                 if not counts:
                     return counts
-                self._write(publication, changes, counts, at)
-                if self._move(publication, head):
+                self._write(publication, changes, counts, heads)
+                if self._move(publication, heads):
                     return counts
             finally:
                 changes.unpersist()
@@ -195,12 +195,14 @@ class Facts:
                     )  # fmt: skip
             snapshot = known.get(snapshot[1])
 
-    def _write(self, publication: Publication, changes: DataFrame, counts: dict[str, int], at: datetime) -> None:
+    def _write(
+        self, publication: Publication, changes: DataFrame, counts: dict[str, int], heads: dict[str, int]
+    ) -> None:
         """Both future states, on branches of their own."""
         spark, table = self._spark, self.table
         ours, history = _branches(publication.run_id)
         for branch, source in ((ours, "main"), (history, REVISIONS)):
-            spark.sql(f"ALTER TABLE {table} CREATE OR REPLACE BRANCH {branch} AS OF VERSION {self._refs()[source]}")
+            spark.sql(f"ALTER TABLE {table} CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
         changed = [c for c in changes.columns if c != "rw_change"]
         if counts.keys() & {"updated", "retracted"}:
             superseded = changes.where("rw_change <> 'inserted' OR revision > 1")
@@ -242,26 +244,28 @@ class Facts:
             append = append.appendFile(files.next())
         append.commit()
 
-    def _move(self, publication: Publication, head: int) -> bool:
-        """Move `main` and `revisions` together; False if `main` is no longer at `head`."""
+    def _move(self, publication: Publication, heads: dict[str, int]) -> bool:
+        """Move `main` and `revisions` together; False if one of them is no longer where the difference was made."""
         ours, history = _branches(publication.run_id)
-        table = self._java()
-        moved = table.currentSnapshot().snapshotId() != head
-        if not moved:
+        if not self._have_moved(heads):
             try:
                 (
-                    table.manageSnapshots()
+                    self._java()
+                    .manageSnapshots()
                     .fastForwardBranch("main", ours).fastForwardBranch(REVISIONS, history)
                     .removeBranch(ours).removeBranch(history)
                     .commit()
                 )  # fmt: skip
-                self._spark.catalog.refreshTable(self.table)
                 return True
             except Py4JJavaError:
-                if self._java().currentSnapshot().snapshotId() == head:
+                if not self._have_moved(heads):
                     raise
         self.drop_branches(publication.run_id)
         return False
+
+    def _have_moved(self, heads: dict[str, int]) -> bool:
+        now = self._refs()
+        return any(now[name] != heads[name] for name in ("main", REVISIONS))
 
     def drop_branches(self, run_id: str) -> None:
         """Drop what a run that was killed while it published has left."""
