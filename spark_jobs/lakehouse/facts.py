@@ -8,7 +8,7 @@ A row of either is one revision of one window: `revision` 1, 2, ...; `cause`; `r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -112,9 +112,20 @@ class Facts:
         return self._spark.table(f"{self.table}.branch_{REVISIONS}")
 
     def published_runs(self) -> set[str]:
-        """The runs that some snapshot of the table has published."""
-        rows = self._spark.sql(f"SELECT summary['{RUN_ID}'] FROM {self.table}.snapshots").collect()
-        return {row[0] for row in rows if row[0]}
+        """The runs whose windows readers see or have seen: those in the past of `main`.
+
+        A run that was killed while it published has left snapshots too, on branches that lead nowhere.
+        """
+        return {summary[RUN_ID] for summary in self._past(self.head()) if RUN_ID in summary}
+
+    def _past(self, head: int, until: int | None = None) -> Iterator[dict[str, str]]:
+        """The summaries of the snapshots from `head` back to `until`, which is left out."""
+        rows = self._spark.sql(f"SELECT snapshot_id, parent_id, summary FROM {self.table}.snapshots").collect()
+        known = {row[0]: row for row in rows}
+        snapshot = known.get(head)
+        while snapshot is not None and snapshot[0] != until:
+            yield snapshot[2]
+            snapshot = known.get(snapshot[1])
 
     def changes(self, publication: Publication, at: datetime) -> DataFrame:
         """What publishing would change: new revisions with `rw_change`: inserted, updated or retracted."""
@@ -181,11 +192,7 @@ class Facts:
         )
 
     def _refuse_rivals(self, publication: Publication, base: int) -> None:
-        rows = self._spark.sql(f"SELECT snapshot_id, parent_id, summary FROM {self.table}.snapshots").collect()
-        known = {row[0]: row for row in rows}
-        snapshot = known.get(self.head())
-        while snapshot is not None and snapshot[0] != base:
-            summary = snapshot[2]
+        for summary in self._past(self.head(), until=base):
             if RUN_ID in summary and RANGE in summary:
                 start, end = (int(part) for part in summary[RANGE].split(","))
                 if start < publication.span.end and publication.span.start < end:
@@ -193,7 +200,6 @@ class Facts:
                         f"run {summary[RUN_ID]} has published windows of the same range meanwhile",
                         self.table, "Nothing was published; run again to compare with what is there now.",
                     )  # fmt: skip
-            snapshot = known.get(snapshot[1])
 
     def _write(
         self, publication: Publication, changes: DataFrame, counts: dict[str, int], heads: dict[str, int]
