@@ -165,7 +165,6 @@ def _incremental(
     finally:
         held.release()
         ledger.end(result.run_id)
-    staging.drop()
     return result
 
 

@@ -121,7 +121,6 @@ def execute(
         raise
     finally:
         ledger.end(result.run_id)
-    staging.drop()
     return result
 
 

@@ -144,6 +144,7 @@ def publish_run(job: Job, replay: Replay, publication: Publication, base: int, s
             if faithful:
                 _delete_superseded(job, tables.late, range_condition(job.plan.span, "range_start"))
             _delete_superseded(job, tables.quarantine, "TRUE")
+        job.staging.drop()  # before the last word in the ledger: of a run that has ended nobody looks for leftovers
         ledger.update(result.run_id, status="published", finished_at=job.now(), **_counts(result))
 
 
@@ -152,6 +153,7 @@ def tell_changes(job: Job, publication: Publication) -> None:
     with job.stage("diff", job.result.tables.windows):
         found = job.facts.changes(publication, job.now()).groupBy("rw_change").count().collect()
         job.result.changes = {row[0]: row[1] for row in found}
+    job.staging.drop()
     job.ledger.update(job.result.run_id, status="dry run", changes=job.result.changes, finished_at=job.now())
 
 

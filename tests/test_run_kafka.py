@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 
@@ -90,6 +92,20 @@ def test_a_broker_that_comes_back_in_time_is_waited_for(spark, own_broker: Kafka
         assert opened.frame.count() == 50
     finally:
         back.join()
+
+
+def test_a_broker_that_stands_still_for_a_while_is_waited_for(spark, own_broker: KafkaBroker) -> None:
+    pipeline = of_broker(own_broker, "60 s")
+    plan = make_plan(spark, pipeline)
+    os.kill(own_broker.pid, signal.SIGSTOP)
+    again = threading.Timer(4, os.kill, (own_broker.pid, signal.SIGCONT))
+    again.start()
+    try:
+        with planned_records(spark, pipeline, plan) as (planned, records):
+            result = execute(spark, pipeline, planned, NoProgress(), records=records)
+    finally:
+        again.join()
+    assert result.pairs_on_time + result.pairs_dropped == 50
 
 
 def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: KafkaBroker) -> None:

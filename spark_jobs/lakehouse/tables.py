@@ -38,7 +38,7 @@ def _struct(**columns: t.DataType) -> t.StructType:
 LAYOUT = 2
 """The version of these tables' columns; every run records it."""
 
-_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
 _PROPERTIES = (
     "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd', "
