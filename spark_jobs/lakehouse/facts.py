@@ -225,6 +225,7 @@ class Facts:
                 f"MERGE INTO {table}.branch_{history} t {merge} AND t.valid_to IS NULL "
                 "WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
             )
+            spark.catalog.dropTempView("rw_superseded")
         written = changes.where("rw_change <> 'retracted'").select(*_quoted(changed))
         self._append(aligned(spark, table, written), ours, publication)
         # The same files belong to both states: what is written once is read from either.

@@ -53,7 +53,10 @@ class Ledger:
         row.withColumn("rw_run", F.lit(run_id)).createOrReplaceTempView("rw_ledger")
         sets = ", ".join(f"{name} = s.{name}" for name in values)
         merge = f"MERGE INTO {self._tables.runs} t USING rw_ledger s ON t.run_id = s.rw_run"
-        self._write(lambda: self._spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET {sets}"))
+        try:
+            self._write(lambda: self._spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET {sets}"))
+        finally:
+            self._spark.catalog.dropTempView("rw_ledger")
 
     def end(self, run_id: str) -> None:
         """This process has nothing more to do with the run."""

@@ -65,7 +65,7 @@ def _tables(spark: SparkSession, database: str, name: str) -> str:
     from spark_jobs.definition.fields import nearest
 
     try:
-        known = sorted(table.name for table in spark.catalog.listTables(database or None))
+        known = sorted(table.name for table in spark.catalog.listTables(database or None) if not table.isTemporary)
     except (PySparkException, Py4JJavaError):
         return "Correct history.table."
     near = nearest(name, known)
