@@ -1,7 +1,7 @@
 """Killed anywhere, and run again: the tables are those of a run that nobody disturbed.
 
-Each kill starts a JVM, so the suite has a few. REWINDOW_KILLS=120 goes through all boundaries several times, and kills at
-any moment too: REWINDOW_KILLS=120 .venv/bin/python -m pytest tests/faults
+Each kill starts a JVM, so the suite has a few. With REWINDOW_KILLS=120 it goes through all boundaries repeatedly, and
+kills at any moment too: REWINDOW_KILLS=120 .venv/bin/python -m pytest tests/faults
 """
 
 from __future__ import annotations
