@@ -21,7 +21,7 @@ setup: $(STAMP) ## make .venv with pinned packages, and fetch Spark's jars (done
 $(STAMP): requirements.txt pyproject.toml spark_jobs/launch.py
 	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.java; \
 	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m spark_jobs.session
 	@touch $@
