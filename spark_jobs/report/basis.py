@@ -1,0 +1,186 @@
+"""What the records of a run are judged by: the watermark just before each of them, and the bounds that are tried.
+
+All generators but custom ones take a constant off what they follow, so the watermark under another bound b is the one
+of this run, moved by the difference: W_b = W + (B - b), B the configured bound. A record at position r therefore
+
+    is behind the watermark       W(r) >= ts                        for the bounds b <= B + W(r) - ts
+    finds its window closed       W(r) >= end - 1                   for the bounds b <= B + W(r) + 1 - end
+    is dropped                    W(r) >= end - 1 + L               for b + L <= B + W(r) + 1 - end
+
+with W(r) the watermark just before r. So one look-up a record answers for every bound, and what is dropped depends
+only on the sum of bound and lateness: the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from spark_jobs.eventtime.windows import CalendarDayWindows, SessionWindows, WindowAssigner
+from spark_jobs.evidence import Evidence
+from spark_jobs.replay.assign import Span
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, Held
+from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
+from spark_jobs.replay.inversion import invert, is_invertible
+from spark_jobs.replay.restarts import restarted_timeline
+from spark_jobs.replay.timeline import Thresholds, Timeline
+
+RECONCILED_DAYS = 7
+"""A nightly reconciliation does not read its whole history for advice: so many days of event time before its end."""
+
+_MOST_POINTS = 150_000
+_MOST_GROUPS = 500_000
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_RESOLUTIONS = (
+    1, 10, 100, 200, 500, _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
+    _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY,
+)  # fmt: skip
+_TOLERANCES = (
+    0, 100, 200, 500, *(s * _SECOND for s in (1, 2, 5, 10, 15, 20, 30, 45)),
+    *(m * _MINUTE for m in (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 45, 50)),
+    *(m * _MINUTE for m in (60, 75, 90, 105, 120, 150, 180, 240, 300, 360, 480, 600, 720, 960)),
+    *(d * _DAY for d in (1, 1.5, 2, 3, 4, 5, 7, 10, 14)),
+)  # fmt: skip
+_PARAMETER = {
+    GeneratorKind.ASCENDING: "bound", GeneratorKind.BOUNDED: "bound", GeneratorKind.INTERLEAVED: "bound",
+    GeneratorKind.ADVANCE_AFTER_WAIT: "bound", GeneratorKind.LAG: "lag", GeneratorKind.AVERAGE_OF_LAST: "lag",
+    GeneratorKind.TIME_LAG: "lag", GeneratorKind.PUNCTUATED: "lag",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WatermarkSteps:
+    """The watermark over the log: after position `positions[i]` (arrival, major, minor) it is at `values[i]`.
+
+    int64, both ascending; epoch ms. Between the points of `resolution` the watermark is rounded down.
+    """
+
+    values: np.ndarray
+    positions: np.ndarray
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the records are judged by.
+
+    `event_times`: the records looked at. `tolerances` (ms, ascending): the bounds that are tried; `configured` is the
+    definition's bound or lag, `dropped_at` the tolerance of the definition (None: nothing is ever dropped).
+    `resolution` (ms) tells tolerances apart; `exact`: whether a window counts as closed when the engine says so.
+    """
+
+    event_times: Span
+    tolerances: tuple[int, ...]
+    configured: int
+    dropped_at: int | None
+    resolution: int
+    exact: bool
+    steps: WatermarkSteps
+    parameter: str | None
+
+
+def find_basis(evidence: Evidence, held: Held) -> Basis:
+    """The watermark over the log, fine enough for advice. One scan of the history; none where it was simulated."""
+    strategy, spec = evidence.spec.strategy, evidence.spec
+    times = _judged_times(evidence)
+    configured = strategy.lag if _PARAMETER.get(strategy.kind) == "lag" else strategy.bound
+    lateness = spec.allowed_lateness
+    reach = max(times.end, evidence.plan.processing_time_end) - times.start
+    step = None if isinstance(spec.windows, SessionWindows) else _window_step(spec.windows)
+    groups = max(1, len(strategy.partitions))
+    resolution = _resolution(reach, min(_MOST_POINTS, _MOST_GROUPS // groups), step)
+    offset = end_grid(spec.windows).phase if isinstance(end_grid_or_none(spec.windows), RegularGrid) else 0
+    tried = {int(t) for t in _TOLERANCES if t % resolution == 0 and t <= reach + resolution}
+    tried |= {configured}
+    dropped_at = None if lateness == MAX_TIMESTAMP else configured + lateness
+    if dropped_at is not None:
+        tried.add(dropped_at)
+    tolerances = tuple(sorted(tried))
+    # The watermark values that decide: `end - 1 + tolerance - configured`, for ends on the windows' grid.
+    phases = sorted({(offset + t - configured) % resolution for t in tolerances})
+    grids = [RegularGrid(resolution, phase) for phase in phases]
+    timeline = _fine_timeline(evidence, grids, times.start - configured - resolution, held)
+    low = times.start - configured - resolution
+    high = max(times.end, evidence.plan.processing_time_end) + resolution
+    exact = step is not None and step % resolution == 0
+    return Basis(
+        times, tolerances, configured, dropped_at, resolution, exact, _steps(timeline, grids, low, high),
+        _PARAMETER.get(strategy.kind),
+    )  # fmt: skip
+
+
+def end_grid_or_none(windows: WindowAssigner) -> EndGrid | None:
+    """The grid of window ends; sessions have none."""
+    return None if isinstance(windows, SessionWindows) else end_grid(windows)
+
+
+def _window_step(windows: WindowAssigner) -> int:
+    # Local midnights lie on quarters of an hour of UTC.
+    return 900_000 if isinstance(windows, CalendarDayWindows) else end_grid(windows).step
+
+
+def _judged_times(evidence: Evidence) -> Span:
+    span, times = evidence.plan.span, evidence.plan.event_times
+    start, end = max(span.start, times.start), min(span.end, times.end)
+    if evidence.kind == "reconcile":
+        start = max(start, end - RECONCILED_DAYS * _DAY)
+    return Span(start, max(end, start + 1))
+
+
+def _resolution(reach: int, most: int, step: int | None) -> int:
+    """The finest resolution with at most `most` points; one that divides the windows' step if there is one."""
+    fine = [r for r in _RESOLUTIONS if reach / r <= most] or [reach // most + 1]
+    if step is not None:
+        dividing = [r for r in fine if step % r == 0]
+        if dividing:
+            return dividing[0]
+        if step >= fine[0]:
+            return fine[0]
+        if reach / step <= most:
+            return step
+    return fine[0]
+
+
+def _fine_timeline(evidence: Evidence, grids: Sequence[RegularGrid], low: int, held: Held) -> Timeline:
+    """The run's timeline with thresholds on these grids. A simulated one has every step already.
+
+    Records that cannot take the watermark to `low` decide nothing above it.
+    """
+    strategy: WatermarkStrategy = evidence.spec.strategy
+    if not is_invertible(strategy) or not grids:
+        return evidence.timeline
+    one = F.lit(1)
+    floors = lambda value: [grid.floor(value + one) - one for grid in grids]  # noqa: E731
+    thresholds = Thresholds(lambda value: F.greatest(*floors(value)) if len(grids) > 1 else floors(value)[0])
+    time = ARRIVAL if strategy.kind is GeneratorKind.TIME_LAG else EVENT_TIME
+    records = evidence.records.where(F.col(time) >= F.lit(low))
+    end = evidence.plan.processing_time_end
+
+    def make(life, until: int) -> Timeline:
+        return invert(life, strategy, thresholds, processing_time_end=until, held=held)
+
+    if evidence.spec.restarts:
+        return restarted_timeline(records, evidence.spec.restarts, end, make, held)
+    return make(records, end)
+
+
+def _steps(timeline: Timeline, grids: Sequence[RegularGrid], low: int, high: int) -> WatermarkSteps:
+    values, positions = [], []
+    for grid in grids:
+        first = grid.first_index_at_or_after(low)
+        count = grid.first_index_at_or_after(high) - first + 1
+        values.append(grid.ends(first, count) - 1)
+        positions.append(timeline.close_arrays(grid, first, count).positions)
+    x, at = np.concatenate(values), np.concatenate(positions)
+    order = np.argsort(x, kind="stable")
+    x, at = x[order], at[order]
+    comes = at[:, 0] < NEVER
+    x, at = x[comes], at[comes]
+    if len(x):
+        last = np.append((at[1:] != at[:-1]).any(axis=1), True)
+        x, at = x[last], at[last]
+    return WatermarkSteps(x, at)

@@ -1,0 +1,149 @@
+"""What publishing would change: how many windows, where in time, and which ones most."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType
+
+from spark_jobs.evidence import Evidence
+from spark_jobs.replay.spec import complete_name
+from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
+from spark_jobs.report.values import json_column, json_value
+
+TOP = 20
+MOST_BUCKETS = 400
+_BEFORE = "rw_before_"
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
+_WIDTHS = (
+    _MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 28 * _DAY,
+)  # fmt: skip
+_COUNTS = (ON_TIME, LATE, DROPPED)
+
+
+def changed_windows(evidence: Evidence) -> dict[str, Any]:
+    """`counts` by change, `causes`, `strip` (buckets of `width` ms of window start, sparse) and the `top` windows.
+
+    The size of a window's change is, on average over the numeric aggregates, its move relative to the largest move of
+    that aggregate in this run; a new window "moves" by what its faithful value lacks of the complete one.
+    Windows that had a value before come first. Equal sizes: in the order of the identity columns.
+    """
+    compared = _with_before(evidence)
+    moves = _moves(evidence, compared)
+    width = bucket_width(*_reach(evidence))
+    bucket = F.floor(F.unix_millis("window_start") / F.lit(width)).alias("bucket")
+    largest = [F.max(move).alias(f"m{i}") for i, move in enumerate(moves.values())]
+    grouped = compared.groupBy(bucket, "rw_change", "cause").agg(F.count(F.lit(1)).alias("n"), *largest).collect()
+    counts, causes, strip = {}, {}, {}
+    for row in grouped:
+        counts[row["rw_change"]] = counts.get(row["rw_change"], 0) + row["n"]
+        causes[row["cause"]] = causes.get(row["cause"], 0) + row["n"]
+        cell = strip.setdefault(row["bucket"], {})
+        cell[row["rw_change"]] = cell.get(row["rw_change"], 0) + row["n"]
+    top = _top(evidence, compared, moves, grouped) if grouped else []
+    return {
+        "counts": dict(sorted(counts.items())),
+        "causes": dict(sorted(causes.items())),
+        "strip": {
+            "width": width,
+            "buckets": [{"start": b * width, **dict(sorted(strip[b].items()))} for b in sorted(strip)],
+        },
+        "keys": list(evidence.spec.keys),
+        "aggregates": list(evidence.spec.aggregates),
+        "top": top,
+    }
+
+
+def bucket_width(start: int, end: int) -> int:
+    """The smallest of a few readable widths (ms) that cuts `[start, end)` into at most `MOST_BUCKETS`."""
+    for width in _WIDTHS:
+        if (end - start) / width <= MOST_BUCKETS:
+            return width
+    return -(-(end - start) // MOST_BUCKETS // _DAY) * _DAY + _DAY
+
+
+def _reach(evidence: Evidence) -> tuple[int, int]:
+    span, times = evidence.plan.span, evidence.plan.event_times
+    return max(span.start, times.start), max(min(span.end, times.end), max(span.start, times.start) + 1)
+
+
+def _with_before(evidence: Evidence) -> DataFrame:
+    """The changes, and beside them the values before as `rw_before_<column>`."""
+    wanted = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in evidence.before.columns]
+    before = evidence.before.select(
+        *(F.col(f"`{c}`").alias(f"rw_same_{i}") for i, c in enumerate(evidence.identity)),
+        *(F.col(f"`{c}`").alias(f"{_BEFORE}{c}") for c in wanted),
+    )
+    same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_same_{i}")) for i, c in enumerate(evidence.identity)]
+    return evidence.changes.join(before, same, "left")
+
+
+def _moves(evidence: Evidence, compared: DataFrame) -> dict[str, Column]:
+    """By aggregate, how far a window moved (DOUBLE, not negative)."""
+    kinds = {field.name: field.dataType for field in compared.schema}
+    moves = {}
+    for name in evidence.spec.aggregates:
+        columns = [c for c in (name, complete_name(name)) if c in kinds]
+        if not columns or not all(isinstance(kinds[c], NumericType) for c in columns):
+            continue
+        steps = [F.abs(_number(c) - _number(f"{_BEFORE}{c}")) for c in columns if f"{_BEFORE}{c}" in kinds]
+        moved = (F.greatest(*steps) if len(steps) > 1 else steps[0]) if steps else F.lit(0.0)
+        gap = F.abs(_number(columns[0]) - _number(columns[-1])) if len(columns) > 1 else _number(columns[0])
+        moves[name] = F.when(F.col("rw_change") == "inserted", F.abs(gap)).otherwise(moved)
+    return moves
+
+
+def _number(column: str) -> Column:
+    return F.nanvl(F.coalesce(F.col(f"`{column}`").cast("double"), F.lit(0.0)), F.lit(0.0))
+
+
+def _top(evidence: Evidence, compared: DataFrame, moves: dict[str, Column], grouped: list[Row]) -> list[dict[str, Any]]:
+    is_new = F.col("rw_change") == "inserted"
+    shares = []
+    for i, move in enumerate(moves.values()):
+        largest = {
+            kind: max((row[f"m{i}"] or 0.0 for row in grouped if (row["rw_change"] == "inserted") == kind), default=0.0)
+            for kind in (True, False)
+        }
+        scale = F.when(is_new, F.lit(largest[True])).otherwise(F.lit(largest[False]))
+        shares.append(F.when(scale > 0, move / scale).otherwise(F.lit(0.0)))
+    size = reduce(add, shares) / F.lit(float(len(shares))) if shares else F.lit(0.0)
+    columns = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in compared.columns]
+    kept = [c for c in columns if f"{_BEFORE}{c}" in compared.columns]
+    keys = list(evidence.spec.keys)
+    pane = [c for c in evidence.identity if c not in (*keys, "window_start", "window_end")]
+    rows = (
+        compared.withColumn("rw_size", F.round(size, 6))
+        .orderBy(is_new, F.desc("rw_size"), *(F.col(f"`{c}`") for c in evidence.identity))
+        .limit(TOP)
+        .select(
+            "rw_change", "cause", "rw_size", "revision",
+            F.unix_millis("window_start").alias("start"), F.unix_millis("window_end").alias("end"),
+            *(json_column(compared, c).alias(f"k{i}") for i, c in enumerate(keys)),
+            *(json_column(compared, c).alias(f"p{i}") for i, c in enumerate(pane)),
+            *(json_column(compared, c).alias(f"a{i}") for i, c in enumerate(columns)),
+            *(json_column(compared, f"{_BEFORE}{c}").alias(f"b{i}") for i, c in enumerate(kept)),
+        )
+        .collect()
+    )  # fmt: skip
+    return [
+        {
+            "change": row["rw_change"],
+            "cause": row["cause"],
+            "size": row["rw_size"],
+            "revision": row["revision"],
+            "start": row["start"],
+            "end": row["end"],
+            "key": {c: json_value(row[f"k{i}"]) for i, c in enumerate(keys)},
+            "pane": {c: json_value(row[f"p{i}"]) for i, c in enumerate(pane)},
+            "after": {c: json_value(row[f"a{i}"]) for i, c in enumerate(columns)},
+            "before": None
+            if row["rw_change"] == "inserted"
+            else {c: json_value(row[f"b{i}"]) for i, c in enumerate(kept)},
+        }
+        for row in rows
+    ]

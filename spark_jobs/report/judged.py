@@ -1,0 +1,219 @@
+"""Judge every record of the basis in one scan: counts by tolerance, partition and hour, and samples for the picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.windows import SessionWindows
+from spark_jobs.evidence import Evidence
+from spark_jobs.replay.assign import Span, latest_end
+from spark_jobs.replay.columns import (
+    ARRIVAL,
+    EVENT_TIME,
+    OFFSET,
+    PARTITION,
+    SEQUENCE,
+    Held,
+    PositionColumns,
+    long_arrays,
+    record_position,
+)
+from spark_jobs.replay.grid import divided
+from spark_jobs.report.basis import Basis, WatermarkSteps
+
+MOST_POINTS = 1_500
+"""The most points of one kind in one picture."""
+
+_BUCKETS = 1 << 18
+_HOUR = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A sampled record: epoch ms, and how it was judged at the definition's own bound and lateness."""
+
+    arrival: int
+    event_time: int
+    behind: bool
+    dropped: bool
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the scan found.
+
+    `behind[i]`, `closed[i]`: records behind the watermark, and with their (last) window closed, under tolerance i.
+    `by_place`: (partition, hour of the event time in UTC) -> records. `arrivals`: of the records looked at (epoch ms,
+    both included). `overview` and `zoomed`: points sampled by a hash of their position, so that every record has the
+    same chance, and the same ones come out each time; `one_in` says of how many records one was asked for.
+    """
+
+    records: int
+    behind: list[int]
+    closed: list[int]
+    by_place: dict[tuple[int | None, int], int]
+    arrivals: Span
+    overview: list[Point]
+    zoomed: list[Point]
+    one_in: int
+    zoomed_one_in: int
+
+
+def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None, held: Held) -> Judged:
+    """Scan the records of the basis once. `zoom`: arrivals of which more points are wanted."""
+    total, times = _estimated_records(evidence, basis), basis.event_times
+    one_in = max(1, total // (3 * MOST_POINTS))
+    share = (zoom.end - zoom.start) / max(1, times.end - times.start) if zoom else 1.0
+    zoomed_one_in = max(1, int(one_in * min(1.0, share)))
+    records = evidence.records.where((F.col(EVENT_TIME) >= F.lit(times.start)) & (F.col(EVENT_TIME) < F.lit(times.end)))
+    if evidence.spec.after_watermark:
+        records = records.where(evidence.spec.after_watermark)
+    number = F.col(OFFSET) if OFFSET in records.columns else F.lit(None).cast("bigint")
+    if SEQUENCE in records.columns:
+        number = F.coalesce(number, F.col(SEQUENCE))
+    chance = F.xxhash64(PARTITION, number)
+    wanted = F.pmod(chance, F.lit(one_in)) == 0
+    if zoom:
+        inside = (F.col(ARRIVAL) >= F.lit(zoom.start)) & (F.col(ARRIVAL) < F.lit(zoom.end))
+        wanted = wanted | (inside & (F.pmod(chance, F.lit(zoomed_one_in)) == 0))
+    seen = with_watermark(records, basis.steps)
+    end = _end(evidence)
+    behind = F.col("rw_watermark") - F.col(EVENT_TIME) + F.lit(basis.configured)
+    closed = F.col("rw_watermark") + F.lit(1) - end + F.lit(basis.configured)
+    counted = held.keep(
+        seen.groupBy(
+            F.col(PARTITION).alias("partition"),
+            F.pmod(_floor_divided(F.col(EVENT_TIME), _HOUR), F.lit(24)).alias("hour"),
+            _tolerances_failed(behind, basis.tolerances).alias("behind"),
+            _tolerances_failed(closed, basis.tolerances).alias("closed"),
+            F.when(wanted, number).alias("number"),  # a group of its own for each sampled record
+        ).agg(
+            F.count(F.lit(1)).alias("n"), F.min(ARRIVAL).alias("arrival"), F.max(ARRIVAL).alias("last"),
+            F.min(EVENT_TIME).alias("event_time"),
+        )
+    )  # fmt: skip
+    places = counted.groupBy("partition", "hour").agg(
+        F.sum("n").alias("n"), F.min("arrival").alias("first"), F.max("last").alias("last")
+    )
+    place_rows = places.collect()
+    failed = counted.groupBy("behind", "closed").agg(F.sum("n").alias("n")).collect()
+    count = len(basis.tolerances)
+    known = [row for row in place_rows if row["first"] is not None]
+    overview, zoomed = _points(counted, basis, zoom, one_in, zoomed_one_in)
+    return Judged(
+        records=sum(row["n"] for row in place_rows),
+        behind=[sum(row["n"] for row in failed if row["behind"] > i) for i in range(count)],
+        closed=[sum(row["n"] for row in failed if row["closed"] > i) for i in range(count)],
+        by_place={(row["partition"], row["hour"]): row["n"] for row in place_rows},
+        arrivals=Span(
+            min((row["first"] for row in known), default=times.start),
+            max((row["last"] for row in known), default=times.end),
+        ),
+        overview=overview,
+        zoomed=zoomed,
+        one_in=one_in,
+        zoomed_one_in=zoomed_one_in,
+    )
+
+
+def with_watermark(records: DataFrame, steps: WatermarkSteps) -> DataFrame:
+    """Add `rw_watermark` (epoch ms): the watermark just before each record; null: there was none yet.
+
+    The arrival names a bucket, the bucket a few steps, and a binary search among those, as deep as the fullest bucket
+    asks for, compares positions exactly.
+    """
+    if not len(steps.values):
+        return records.withColumn("rw_watermark", F.lit(None).cast("bigint"))
+    arrivals = np.ascontiguousarray(steps.positions[:, 0])
+    real = arrivals[np.searchsorted(arrivals, 0) :] if arrivals[0] < 0 <= arrivals[-1] else arrivals
+    first, reach = int(real[0]), int(real[-1]) - int(real[0]) + 1
+    count = int(min(_BUCKETS, reach, 4 * len(arrivals) + 1))
+    width = -(-reach // count)
+    edges = np.searchsorted(arrivals, first + np.arange(count + 1, dtype=np.int64) * width, side="left")
+    edges[0], edges[-1] = 0, len(arrivals)
+    held = long_arrays(
+        records,
+        {
+            "value": steps.values,
+            **{part: np.ascontiguousarray(steps.positions[:, i]) for i, part in enumerate(("a", "b", "c"))},
+            "edge": edges.astype(np.int64),
+        },
+    )
+    bucket = _floor_divided(F.greatest(F.col(ARRIVAL) - F.lit(first), F.lit(0)), width)
+    seen = records.withColumn("rw_bucket", F.least(bucket, F.lit(count - 1)).cast("int"))
+    seen = seen.withColumns(
+        {
+            "rw_passed": F.get(held["edge"], F.col("rw_bucket")).cast("int"),
+            "rw_most": F.get(held["edge"], F.col("rw_bucket") + F.lit(1)).cast("int"),
+        }
+    )
+    position = record_position(records)
+    fullest = int(np.diff(edges).max())
+    for level in reversed(range(fullest.bit_length())):
+        ahead = F.col("rw_passed") + F.lit(1 << level)
+        step = PositionColumns(*(F.get(held[part], ahead - F.lit(1)) for part in ("a", "b", "c")))
+        passes = (ahead <= F.col("rw_most")) & step.before(position)
+        seen = seen.withColumn("rw_passed", F.when(passes, ahead).otherwise(F.col("rw_passed")))
+    watermark = F.get(held["value"], F.col("rw_passed") - F.lit(1))
+    return seen.withColumn("rw_watermark", watermark).drop("rw_bucket", "rw_passed", "rw_most")
+
+
+def _floor_divided(value: Column, divisor: int) -> Column:
+    return divided(value - F.pmod(value, F.lit(divisor)), divisor)
+
+
+def _end(evidence: Evidence) -> Column:
+    """The end of the last window of a record; of a session what a record alone would open."""
+    windows = evidence.spec.windows
+    if isinstance(windows, SessionWindows):
+        gap = F.expr(evidence.spec.gap_expression) if evidence.spec.gap_expression else F.lit(windows.gap)
+        return F.col(EVENT_TIME) + gap.cast("bigint")
+    return latest_end(windows)
+
+
+def _tolerances_failed(value: Column, tolerances: tuple[int, ...]) -> Column:
+    """How many of the tolerances are too small: those at or below `value`; none where it is null."""
+    failed = F.when(F.coalesce(value < F.lit(tolerances[0]), F.lit(True)), 0)
+    for i, tolerance in enumerate(tolerances[1:], 1):
+        failed = failed.when(value < F.lit(tolerance), i)
+    return failed.otherwise(len(tolerances))
+
+
+def _estimated_records(evidence: Evidence, basis: Basis) -> int:
+    plan, times = evidence.plan, basis.event_times
+    most = max(plan.records, sum(p.end_offset - p.first_offset for p in plan.partitions))
+    whole = max(1, plan.event_times.end - plan.event_times.start)
+    return int(most * min(1.0, (times.end - times.start) / whole))
+
+
+def _points(
+    counted: DataFrame, basis: Basis, zoom: Span | None, one_in: int, zoomed_one_in: int
+) -> tuple[list[Point], list[Point]]:
+    chance = F.xxhash64("partition", "number")
+    own_behind = basis.tolerances.index(basis.configured)
+    own_closed = None if basis.dropped_at is None else basis.tolerances.index(basis.dropped_at)
+    rows = (
+        counted.where("number IS NOT NULL")
+        .withColumn("chance", chance)
+        .orderBy("chance", "partition", "number")
+        .limit(12 * MOST_POINTS)
+        .collect()
+    )
+    overview, zoomed = [], []
+    for row in rows:
+        point = Point(
+            row["arrival"],
+            row["event_time"],
+            row["behind"] > own_behind,
+            own_closed is not None and row["closed"] > own_closed,
+        )
+        if row["chance"] % one_in == 0 and len(overview) < MOST_POINTS:
+            overview.append(point)
+        inside = zoom is not None and zoom.start <= row["arrival"] < zoom.end
+        if inside and row["chance"] % zoomed_one_in == 0 and len(zoomed) < MOST_POINTS:
+            zoomed.append(point)
+    return overview, zoomed

@@ -1,0 +1,142 @@
+"""How late the late records were: by partition, by hour of day, and when they came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.replay.assign import Span
+from spark_jobs.report.basis import Basis
+from spark_jobs.report.judged import MOST_POINTS, Judged
+
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+EDGES = (
+    0, _SECOND, 10 * _SECOND, 30 * _SECOND, _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE,
+    _HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 28 * _DAY,
+)  # fmt: skip
+"""Lower bounds (ms) of the bins of lateness; the last one has no upper bound."""
+
+MOST_PARTITIONS = 200
+_LEVELS = (0.5, 0.9, 0.99)
+
+
+def seen_late(late: DataFrame) -> DataFrame:
+    """The late table's rows as `partition, number, arrival, event_time, missed_by`, all BIGINT but the partition."""
+    numbers = [F.col(c) for c in ("offset", "sequence") if c in late.columns]
+    return late.select(
+        "partition", F.coalesce(*numbers).alias("number"), F.unix_millis("arrival").alias("arrival"),
+        F.unix_millis("event_time").alias("event_time"), "missed_by",
+    )  # fmt: skip
+
+
+def densest(late: DataFrame, length: int, default_end: int) -> Span:
+    """The `length` ms of arrivals with the most late records; the last ones before `default_end` if none is late."""
+    cell = max(1, length // 4)
+    rows = late.groupBy(F.floor(F.col("arrival") / F.lit(cell)).alias("cell")).count().collect()
+    counts = {row["cell"]: row["count"] for row in rows}
+    if not counts:
+        return Span(default_end - length, default_end)
+    starts = sorted({c - k for c in counts for k in range(4)})
+    # Of equal stretches the first; one that begins a cell early shows what led to it.
+    best = max(starts, key=lambda c: (sum(counts.get(c + k, 0) for k in range(4)), -c))
+    return Span(best * cell, best * cell + length)
+
+
+def late_points(late: DataFrame, zoom: Span | None = None) -> list[tuple[int, int]]:
+    """(arrival, event time) of up to `MOST_POINTS` late records, those with the smallest hashes of their positions."""
+    chosen = late
+    if zoom is not None:
+        chosen = late.where((F.col("arrival") >= F.lit(zoom.start)) & (F.col("arrival") < F.lit(zoom.end)))
+    rows = chosen.orderBy(F.xxhash64("partition", "number"), "partition", "number").limit(MOST_POINTS)
+    return sorted((row["arrival"], row["event_time"]) for row in rows.select("arrival", "event_time").collect())
+
+
+def late_facts(late: DataFrame, basis: Basis, judged: Judged) -> dict[str, Any]:
+    """Of the late records (dropped by at least one window): how many, how late, where.
+
+    `missed_by`: processing time from their window's close to their arrival; `delay`: arrival - event time. Quantiles
+    are exact, null where nothing is known. `records` beside a partition or an hour counts all its records in the basis;
+    `late_in_basis` the late ones of the same event times.
+    """
+    times = basis.event_times
+    inside = (F.col("event_time") >= F.lit(times.start)) & (F.col("event_time") < F.lit(times.end))
+    delay = F.col("arrival") - F.col("event_time")
+    cells = (
+        late.groupBy("partition", _hour(), _bin(F.col("missed_by")).alias("bin"))
+        .agg(F.count(F.lit(1)).alias("n"), F.count_if(inside).alias("inside"))
+        .collect()
+    )
+    quantiles = (
+        late.rollup("partition")
+        .agg(
+            F.grouping("partition").alias("all"),
+            *(F.percentile(column, F.lit(list(_LEVELS))).alias(name) for name, column in _measures(delay)),
+            *(F.max(column).alias(f"{name}_max") for name, column in _measures(delay)),
+        )
+        .collect()
+    )
+    by_partition = {None if row["all"] else ("p", row["partition"]): _quantiles(row) for row in quantiles}
+    partitions = sorted({p for p, _ in judged.by_place} | {c["partition"] for c in cells}, key=lambda p: (p is None, p))
+    totals = {p: sum(n for (q, _), n in judged.by_place.items() if q == p) for p in partitions}
+    most_late = sorted(partitions, key=lambda p: -sum(c["n"] for c in cells if c["partition"] == p))
+    shown = sorted(most_late[:MOST_PARTITIONS], key=lambda p: (p is None, p))
+    return {
+        "records": sum(c["n"] for c in cells),
+        "edges": list(EDGES),
+        "quantiles": by_partition.get(None),
+        "bins": _bins(cells),
+        "partitions": len(partitions),
+        "by_partition": [
+            {
+                "partition": p,
+                "records": totals[p],
+                "late": sum(c["n"] for c in cells if c["partition"] == p),
+                "late_in_basis": sum(c["inside"] for c in cells if c["partition"] == p),
+                "bins": _bins([c for c in cells if c["partition"] == p]),
+                "quantiles": by_partition.get(("p", p)),
+            }
+            for p in shown
+        ],
+        "by_hour": [
+            {
+                "hour": hour,
+                "records": sum(n for (_, h), n in judged.by_place.items() if h == hour),
+                "late": sum(c["n"] for c in cells if c["hour"] == hour),
+                "late_in_basis": sum(c["inside"] for c in cells if c["hour"] == hour),
+                "bins": _bins([c for c in cells if c["hour"] == hour]),
+            }
+            for hour in range(24)
+        ],
+    }
+
+
+def _measures(delay: Column) -> tuple[tuple[str, Column], ...]:
+    return (("missed_by", F.col("missed_by")), ("delay", delay))
+
+
+def _quantiles(row: Any) -> dict[str, dict[str, int | None]]:
+    found = {}
+    for name in ("missed_by", "delay"):
+        values = row[name] or [None] * len(_LEVELS)
+        whole = [None if v is None else round(v) for v in (*values, row[f"{name}_max"])]
+        found[name] = dict(zip(("p50", "p90", "p99", "max"), whole, strict=True))
+    return found
+
+
+def _bins(cells: list[Any]) -> list[int]:
+    """Late records by bin of `missed_by`."""
+    return [sum(c["n"] for c in cells if c["bin"] == i) for i in range(len(EDGES))]
+
+
+def _bin(value: Column) -> Column:
+    column = F.when(value.isNull() | (value < F.lit(EDGES[1])), 0)
+    for i, edge in enumerate(EDGES[2:], 1):
+        column = column.when(value < F.lit(edge), i)
+    return column.otherwise(len(EDGES) - 1)
+
+
+def _hour() -> Column:
+    ts = F.col("event_time")
+    return F.pmod(F.floor(ts / F.lit(_HOUR)), F.lit(24)).alias("hour")

@@ -1,0 +1,124 @@
+"""The watermark picture: processing time across, event time up, the watermark's line, sampled records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+from spark_jobs.evidence import Evidence
+from spark_jobs.replay.assign import Span
+from spark_jobs.report.basis import Basis, WatermarkSteps, end_grid_or_none
+from spark_jobs.report.judged import Judged, Point
+from spark_jobs.report.lateness import densest, late_points
+
+MOST_STEPS = 500
+MOST_CLOSES = 200
+MOST_STANDSTILLS = 5
+_MINUTE, _DAY = 60_000, 86_400_000
+
+
+def find_zoom(evidence: Evidence, basis: Basis, late: DataFrame) -> Span | None:
+    """The arrivals that are worth a closer look: about 24 windows where most records were late; None: all fit."""
+    times = basis.event_times
+    reach = times.end - times.start
+    grid = end_grid_or_none(evidence.spec.windows)
+    step = getattr(grid, "step", _DAY if grid is not None else max(evidence.spec.windows.gap, _MINUTE))
+    length = min(max(24 * step, 10 * _MINUTE, reach // 2000), 7 * _DAY if step < _DAY else 24 * step)
+    if reach <= 2 * length:
+        return None
+    return densest(late, length, times.end)
+
+
+def watermark_facts(
+    evidence: Evidence, basis: Basis, judged: Judged, late: DataFrame, zoom: Span | None
+) -> dict[str, Any]:
+    """`overview`, and `zoom` where the range is long: `line` [arrival, watermark], `closes` [arrival, window end],
+    `on_time`, `behind` (behind the watermark, window still open) and `late` (dropped), each [arrival, event time].
+
+    `standstills`: the longest times during which the watermark stood still.
+    """
+    steps = basis.steps
+    whole = Span(judged.arrivals.start, judged.arrivals.end + 1)
+    return {
+        "resolution": basis.resolution,
+        "overview": _view(evidence, basis, whole, judged.overview, late_points(late), judged.one_in),
+        "zoom": None
+        if zoom is None
+        else _view(evidence, basis, zoom, judged.zoomed, late_points(late, zoom), judged.zoomed_one_in),
+        "standstills": _standstills(steps, whole),
+    }
+
+
+def _view(
+    evidence: Evidence, basis: Basis, reach: Span, points: list[Point], late: list[tuple[int, int]], one_in: int
+) -> dict[str, Any]:
+    kept = [p for p in points if not p.dropped]
+    return {
+        "from": reach.start,
+        "to": reach.end,
+        "line": line_of(basis.steps, reach),
+        "closes": _closes(evidence, basis, reach),
+        "on_time": sorted([p.arrival, p.event_time] for p in kept if not p.behind),
+        "behind": sorted([p.arrival, p.event_time] for p in kept if p.behind),
+        "late": [list(pair) for pair in late],
+        "one_in": one_in,
+    }
+
+
+def line_of(steps: WatermarkSteps, reach: Span, most: int = MOST_STEPS) -> list[list[int]]:
+    """The watermark as steps [arrival, value] over `reach`, at most `most`: the last in each stretch of time."""
+    arrivals = steps.positions[:, 0] if len(steps.values) else np.empty(0, dtype=np.int64)
+    before = int(np.searchsorted(arrivals, reach.start, side="right")) - 1
+    stop = int(np.searchsorted(arrivals, reach.end, side="left"))
+    line = [[reach.start, int(steps.values[before])]] if before >= 0 else []
+    inside = np.arange(before + 1, stop)
+    if len(inside):
+        cell = (arrivals[inside] - reach.start) * (most - 2) // max(1, reach.end - reach.start)
+        last = np.append(cell[1:] != cell[:-1], True)
+        chosen = inside[last]
+        line += [[int(arrivals[i]), int(steps.values[i])] for i in chosen]
+    if line:
+        line.append([reach.end, line[-1][1]])
+    return line
+
+
+def _closes(evidence: Evidence, basis: Basis, reach: Span) -> list[list[int]]:
+    """[arrival, end] of windows that the watermark closed in `reach`; evenly thinned out where they are many."""
+    grid, values = end_grid_or_none(evidence.spec.windows), basis.steps.values
+    if grid is None or not len(values):
+        return []
+    line = line_of(basis.steps, reach)
+    if not line:
+        return []
+    low, high = line[0][1], line[-1][1]
+    first = grid.first_index_at_or_after(low + 2)
+    count = grid.first_index_at_or_after(high + 2) - first
+    if count <= 0:
+        return []
+    numbers = np.arange(count)[:: -(-count // MOST_CLOSES)]
+    ends = np.array([int(grid.ends(first + int(i), 1)[0]) for i in numbers])
+    at = np.searchsorted(values, ends - 1, side="left")
+    return [
+        [int(basis.steps.positions[i, 0]), int(end)]
+        for i, end in zip(at, ends, strict=True)
+        if i < len(values) and reach.start <= basis.steps.positions[i, 0] < reach.end
+    ]
+
+
+def _standstills(steps: WatermarkSteps, reach: Span) -> list[dict[str, int]]:
+    if not len(steps.values):
+        return []
+    arrivals = steps.positions[:, 0]
+    inside = (arrivals >= reach.start) & (arrivals < reach.end)
+    at, values = arrivals[inside], steps.values[inside]
+    if not len(at):
+        return []
+    pauses = np.diff(np.append(at, reach.end))
+    longest = np.argsort(-pauses, kind="stable")[:MOST_STANDSTILLS]
+    return [
+        {"from": int(at[i]), "to": int(at[i] + pauses[i]), "watermark": int(values[i])}
+        for i in longest
+        if pauses[i] > 0
+    ]
