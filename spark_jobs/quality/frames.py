@@ -1,0 +1,259 @@
+"""What expectations look at: the staged windows row by row, and two small tables made from the plan and the changes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.eventtime.windows import (
+    CumulativeWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowAssigner,
+)
+from spark_jobs.evidence import Evidence
+from spark_jobs.lakehouse.facts import Cause
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.plan import Plan
+from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
+from spark_jobs.replay.spec import Panes, ReplaySpec
+from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DAYS_BEFORE = 14
+"""Of how many earlier days the median is taken; fewer than `LEAST_DAYS` tell nothing."""
+LEAST_DAYS = 3
+_DAY_MS = 86_400_000
+_SLACK_MS = _DAY_MS // 4
+"""A day that lacks no more than this at one end counts as whole: nobody departs at 23:59 each day."""
+
+_STATES = ("closed", "open", "all_late", "not_emitted")
+
+
+def input_frame(plan: Plan) -> pd.DataFrame:
+    """`INPUT_COLUMNS`, one row a partition; one with nulls where the history has none."""
+    firsts = [p.first_arrival for p in plan.partitions if p.first_arrival is not None]
+    lasts = [p.last_arrival for p in plan.partitions if p.last_arrival is not None]
+    run = {
+        "run_records": plan.records,
+        "run_quarantined": plan.quarantined,
+        "run_quarantined_share": _share(plan.quarantined, plan.records),
+        "run_missing_event_times": plan.missing_event_times,
+        "run_missing_share": _share(plan.missing_event_times, plan.records),
+        "run_first_event_ms": plan.event_times.start,
+        "run_last_event_ms": plan.event_times.end - 1,
+        "run_ahead_ms": plan.event_times.end - 1 - max(lasts) if lasts else None,
+        "run_behind_ms": min(firsts) - plan.event_times.start if firsts else None,
+    }
+    rows: list[dict[str, Any]] = []
+    for p in plan.partitions:
+        width = p.end_offset - p.first_offset
+        gaps = width - p.records
+        rows.append(
+            {
+                "partition": p.partition, "records": p.records, "first_offset": p.first_offset,
+                "end_offset": p.end_offset, "offset_gaps": gaps, "offset_gap_share": _share(gaps, width),
+                "first_arrival_ms": p.first_arrival, "last_arrival_ms": p.last_arrival, **run,
+            }
+        )  # fmt: skip
+    return _table(rows or [run], INPUT_COLUMNS)
+
+
+def windows_frame(evidence: Evidence) -> DataFrame:
+    """The staged windows with `WINDOW_EXTRAS`; those that the run's mode or windows cannot have are left out."""
+    staged, spec = evidence.staged, evidence.spec
+    start, end = F.unix_millis("window_start"), F.unix_millis("window_end")
+    extras = {"rw_length_ms": end - start, "rw_start_ms": start, **_grid_extras(spec.windows, start, end)}
+    if {*COUNTS, PANE, STATE} <= set(staged.columns):
+        extras["rw_records"] = F.col(ON_TIME) + F.col(LATE) + F.col(DROPPED)
+        extras["rw_contradiction"] = _contradiction(spec)
+    return staged.select("*", *(column.alias(name) for name, column in extras.items()))
+
+
+def _grid_extras(windows: WindowAssigner, start: Column, end: Column) -> dict[str, Column]:
+    length = end - start
+    match windows:
+        case TumblingWindows(size, offset):
+            off, step = length - F.lit(size), size
+        case SlidingWindows(size, slide, offset):
+            off, step = length - F.lit(size), slide
+        case CumulativeWindows(size, each, offset):
+            inside = (length > 0) & (length <= F.lit(size))
+            off, step = F.when(inside, F.pmod(length, F.lit(each))).otherwise(length - F.lit(size)), size
+        case _:
+            return {}
+    return {"rw_length_off_ms": off, "rw_off_grid_ms": F.pmod(start - F.lit(offset), F.lit(step))}
+
+
+def _contradiction(spec: ReplaySpec) -> Column:
+    """The first rule of docs/tables.md that the row breaks, in words; null where it breaks none."""
+    on_time, late, dropped = (F.col(c) for c in COUNTS)
+    pane, state = F.col(PANE), F.col(STATE)
+    in_window = on_time + late
+    closed = state == "closed"
+    rules = [
+        (on_time.isNull() | late.isNull() | dropped.isNull() | state.isNull(), "a count or the state is null"),
+        (~state.isin(*_STATES), "there is no such state"),
+        (closed & pane.isNull(), "closed, but without a pane"),
+        (~closed & pane.isNotNull(), "a pane, but not closed"),
+        (closed & (in_window == 0), "closed, but without a record in it"),
+        ((state == "all_late") & (in_window != 0), "all late, but records in it"),
+        ((state == "all_late") & (dropped == 0), "all late, but none was dropped"),
+    ]
+    if not isinstance(spec.windows, SessionWindows):
+        if not spec.allowed_lateness:
+            rules.append((late != 0, "late records, but none are allowed"))
+        last = F.when(on_time > 0, late).otherwise(late - 1)
+        wrong = (pane != last) if spec.panes is Panes.LAST else ((pane < 0) | (pane > last))
+        rules.append((closed & wrong, "the pane is not what the counts give"))
+    found = F.lit(None).cast("string")
+    for broken, told in reversed(rules):
+        found = F.when(broken, told).otherwise(found)
+    return found
+
+
+def reconciliation_frame(evidence: Evidence) -> pd.DataFrame:
+    """`RECONCILIATION_COLUMNS`, one row a UTC day; one with nulls where nothing is staged and nothing changes."""
+    days = _by_day(evidence)
+    total = {name: sum(day[name] for day in days.values()) for name in _SUMS}
+    changed = total["updated"] + total["retracted"]
+    run = {
+        "run_windows": total["windows"],
+        "run_before": total["before"],
+        "run_changed_share": _share(changed, total["before"]),
+        "run_retracted_share": _share(total["retracted"], total["before"]),
+        "run_unexplained_share": _share(total["unexplained"], total["before"]),
+        "run_late_share": _share(total["late"], total["records"]),
+        "run_dropped_share": _share(total["dropped"], total["records"]),
+    }
+    after = {day: sums["published_records"] - sums["before_records"] + sums["records"] for day, sums in days.items()}
+    whole = {day: _is_whole(day, sums, evidence.plan) for day, sums in days.items()}
+    rows = []
+    for day, sums in sorted(days.items()):
+        if not any(sums[name] for name in ("windows", "before", "inserted", "retracted")):
+            continue  # an earlier day, read for its records alone
+        told = {name: sums[name] for name in ("windows", "records", "inserted", "updated", "retracted")}
+        told |= {"unexplained": sums["unexplained"], "before": sums["before"]}
+        told["changed_share"] = _share(sums["updated"] + sums["retracted"], sums["before"])
+        ratio = _ratio(day, after, whole) if whole[day] else None
+        rows.append(
+            {
+                "day": day, **told, "records_after": after[day], "is_whole_day": whole[day], "volume_ratio": ratio,
+                **run,
+            }
+        )  # fmt: skip
+    return _table(rows or [run], RECONCILIATION_COLUMNS)
+
+
+_SUMS = (
+    "windows", "records", "late", "dropped", "inserted", "updated", "retracted", "unexplained", "before",
+    "before_records", "published_records",
+)  # fmt: skip
+
+
+def _by_day(evidence: Evidence) -> dict[str, dict[str, int]]:
+    """Sums by UTC day of the windows' start, in one aggregation of what is staged, published and changed."""
+    has_before = not evidence.before.isEmpty()
+    parts = [_sums(evidence.staged, evidence, windows=F.lit(1), records="all", late=LATE, dropped=DROPPED)]
+    if has_before:
+        parts.append(_sums(evidence.before, evidence, before=F.lit(1), before_records="all"))
+        change = F.col("rw_change")
+        known = F.coalesce(F.col("cause"), F.lit(Cause.SOURCE_REPAIR.value)) != Cause.SOURCE_REPAIR.value
+        parts.append(
+            _sums(
+                evidence.changes, evidence, one_row_a_window=False,
+                **{kind: (change == kind).cast("long") for kind in ("inserted", "updated", "retracted")},
+                unexplained=((change == "updated") & ~known).cast("long"),
+            )
+        )  # fmt: skip
+    else:  # nothing to set the staged windows against: all are new, and the join that says so is saved
+        parts.append(_sums(evidence.staged, evidence, one_row_a_window=False, inserted=F.lit(1)))
+    published = _published_near(evidence)
+    if published is not None:
+        parts.append(_sums(published, evidence, published_records="all"))
+    united = parts[0]
+    for part in parts[1:]:
+        united = united.unionAll(part)
+    rows = united.groupBy("day").agg(*(F.sum(name).alias(name) for name in _SUMS)).collect()
+    return {row["day"]: {name: int(row[name] or 0) for name in _SUMS} for row in rows if row["day"] is not None}
+
+
+def _sums(frame: DataFrame, evidence: Evidence, *, one_row_a_window: bool = True, **columns: Column | str) -> DataFrame:
+    """Day and `_SUMS`, added up by day already; "all": on time, late and dropped together, once a window."""
+    counted = set(COUNTS) <= set(frame.columns)
+    first = F.lit(True)
+    if one_row_a_window and PANE in frame.columns and evidence.spec.panes is Panes.ALL:
+        first = F.col(PANE).isNull() | (F.col(PANE) == 0)
+
+    def value(name: str) -> Column:
+        asked = columns.get(name)
+        if asked is None or (isinstance(asked, str) and not counted):
+            return F.lit(0)
+        if isinstance(asked, str):
+            counts = COUNTS if asked == "all" else (asked,)
+            asked = sum((F.coalesce(F.col(c), F.lit(0)) for c in counts[1:]), F.coalesce(F.col(counts[0]), F.lit(0)))
+        return F.when(first, asked)
+
+    day = F.to_date("window_start").cast("string").alias("day")
+    return frame.groupBy(day).agg(*(F.sum(value(name)).cast("long").alias(name) for name in _SUMS))
+
+
+def _published_near(evidence: Evidence) -> DataFrame | None:
+    """The published windows of the range's days and of `DAYS_BEFORE` days before; None where there are none yet."""
+    table, plan = Tables.of(evidence.pipeline).windows, evidence.plan
+    if not evidence.spark.catalog.tableExists(table):
+        return None
+    first = max(plan.span.start, plan.event_times.start) // _DAY_MS - DAYS_BEFORE
+    last = min(plan.span.end, plan.event_times.end) // _DAY_MS + 1
+    low, high = (format_instant(day * _DAY_MS) for day in (first, last))
+    near = f"window_start >= TIMESTAMP '{low}' AND window_start < TIMESTAMP '{high}'"
+    return evidence.spark.table(table).where(near)
+
+
+def _is_whole(day: str, sums: Mapping[str, int], plan: Plan) -> bool:
+    start = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
+    end = start + _DAY_MS
+
+    def reaches_over(low: int, high: int) -> bool:
+        return start >= low - _SLACK_MS and end <= high + _SLACK_MS
+
+    other_runs_fill_it = sums["published_records"] > sums["before_records"]
+    in_range = reaches_over(plan.span.start, plan.span.end) or other_runs_fill_it
+    return in_range and reaches_over(plan.event_times.start, plan.event_times.end)
+
+
+def _ratio(day: str, records: Mapping[str, int], whole: Mapping[str, bool]) -> float | None:
+    """A day's records by the median of the whole days before it."""
+    here = date.fromisoformat(day)
+    earlier = [(here - timedelta(days=back)).isoformat() for back in range(1, DAYS_BEFORE + 1)]
+    values = [records[d] for d in earlier if whole.get(d)]
+    if len(values) < LEAST_DAYS or not (median := statistics.median(values)):
+        return None
+    return records[day] / median
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Numbers as numbers, what is missing as NaN."""
+    import pandas as pd
+
+    frame = pd.DataFrame([{c: row.get(c) for c in columns} for row in rows], columns=list(columns))
+    for column in frame.columns:
+        values = [row.get(column) for row in rows]
+        if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values if v is not None):
+            numbers = [math.nan if v is None else v for v in values]
+            frame[column] = pd.Series(numbers, dtype="float64" if None in values else None)
+    return frame

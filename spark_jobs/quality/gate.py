@@ -1,0 +1,245 @@
+"""The gate: what the expectations say of a staged run, and whether it may be published."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.evidence import Evidence
+from spark_jobs.quality import gx
+from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
+from spark_jobs.quality.resolve import Fitted, LeftOut, Scope, fit
+from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
+
+SAMPLES = 5
+"""Rows shown of an expectation that fails."""
+LENGTH = 200
+"""Longer values are cut."""
+
+
+class Verdict(StrEnum):
+    """passed: every critical and warning expectation held. failed: a critical one did not, or could not be checked."""
+
+    PASSED = "passed"
+    WARNED = "warned"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What one expectation found.
+
+    `observed`: the value that GX computed, or how many rows do not fit. `threshold`: its kwargs, without the columns.
+    `checked`, `unexpected_count`: rows looked at and rows that do not fit, where it is about rows; nulls are not looked
+    at. `samples`: at most `SAMPLES` of these rows. `error`: why it could not be checked; it then counts as failed.
+    """
+
+    suite: str
+    data: str
+    expectation: str
+    name: str
+    description: str
+    severity: str
+    success: bool
+    column: str | None
+    observed: Any
+    threshold: dict[str, Any]
+    checked: int | None
+    unexpected_count: int | None
+    unexpected_percent: float | None
+    samples: list[dict[str, Any]]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unchecked:
+    """An expectation that does not apply to this run, and why."""
+
+    suite: str
+    data: str
+    expectation: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """The gate's answer: `blocks` keeps the run from being published by itself. `seconds` and `spark_jobs`: its cost."""
+
+    verdict: Verdict
+    suites: tuple[dict[str, str], ...]
+    results: tuple[Checked, ...]
+    left_out: tuple[Unchecked, ...]
+    seconds: float
+    spark_jobs: int
+
+    @property
+    def blocks(self) -> bool:
+        return self.verdict is Verdict.FAILED
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values: the document `gate.json`."""
+        return {
+            "verdict": self.verdict.value,
+            "blocks": self.blocks,
+            "suites": list(self.suites),
+            "results": [asdict(result) for result in self.results],
+            "left_out": [asdict(one) for one in self.left_out],
+            "seconds": self.seconds,
+            "spark_jobs": self.spark_jobs,
+        }
+
+
+def check_suites(suites: Suites, pipeline: Pipeline, columns: Sequence[str] | None = None) -> None:
+    """Refuse what could not be checked, before a run starts; imports Great Expectations.
+
+    `columns` are those of the staged windows, where they are known. Raises DefinitionError that lists each problem with
+    its file, line and mend: unknown types, kwargs, columns, placeholders, parameters.
+    """
+    gx.built(fit(suites, Scope(pipeline, columns=None if columns is None else tuple(columns)))[0])
+
+
+def check(evidence: Evidence, suites: Suites | None = None) -> GateResult:
+    """Hold a staged run to the expectations; nothing is written, nothing stays cached.
+
+    Raises DefinitionError where the suites are broken. What cannot be computed is the expectation's own error.
+    """
+    began = time.monotonic()
+    suites = suites or load_suites(evidence.pipeline)
+    with _counted_jobs(evidence.spark) as jobs:
+        windows = windows_frame(evidence)
+        scope = Scope(evidence.pipeline, evidence.kind, evidence.identity, tuple(windows.columns))
+        fitted, left_out = fit(suites, scope)
+        expectations = gx.built(fitted)
+        parameters = parameters_of(evidence)
+        found: dict[int, dict[str, Any]] = {}
+        for data in Data:
+            numbers = [n for n, one in enumerate(fitted) if one.written.data is data]
+            if not numbers:
+                continue
+            match data:
+                case Data.INPUT:
+                    batch = gx.Batch(data, input_frame(evidence.plan), identity=["partition"])
+                case Data.WINDOWS:
+                    batch = gx.Batch(data, windows, identity=evidence.identity)
+                case Data.RECONCILIATION:
+                    batch = gx.Batch(data, reconciliation_frame(evidence), identity=["day"])
+            found |= batch.validate([expectations[n] for n in numbers], parameters)
+    results = tuple(_checked(one, found[n]) for n, one in enumerate(fitted))
+    return GateResult(
+        verdict=verdict_of(results),
+        suites=tuple({"name": s.name, "data": data.value, "file": s.file} for s in suites.suites for data in s.data),
+        results=results,
+        left_out=tuple(_unchecked(left_out)),
+        seconds=round(time.monotonic() - began, 3),
+        spark_jobs=jobs(),
+    )
+
+
+def parameters_of(evidence: Evidence) -> dict[str, int]:
+    """The values of `spark_jobs.quality.resolve.PARAMETERS`."""
+    plan = evidence.plan
+    return {
+        "range_start_ms": plan.span.start,
+        "range_end_ms": plan.span.end,
+        "last_arrival_ms": plan.processing_time_end,
+        "allowed_lateness_ms": evidence.spec.allowed_lateness,
+    }
+
+
+def verdict_of(results: Sequence[Checked]) -> Verdict:
+    """Severity decides; an expectation that could not be checked counts as failed."""
+    failed = {result.severity for result in results if not result.success}
+    if Severity.CRITICAL in failed:
+        return Verdict.FAILED
+    return Verdict.WARNED if Severity.WARNING in failed else Verdict.PASSED
+
+
+def _checked(one: Fitted, told: Mapping[str, Any]) -> Checked:
+    written, result = one.written, told["result"]
+    count = result.get("unexpected_count")
+    observed = result.get("observed_value", count)
+    elements, missing = result.get("element_count"), result.get("missing_count") or 0
+    columns = ("column", "column_A", "column_B", "column_list")
+    kwargs = told["kwargs"] or one.kwargs
+    return Checked(
+        suite=one.suite.name, data=written.data.value, expectation=written.type, name=written.name,
+        description=written.description or _described(one), severity=written.severity.value,
+        success=bool(told["success"]) and told["error"] is None,
+        column=one.column, observed=plain(observed),
+        threshold={k: plain(v) for k, v in kwargs.items() if k not in columns},
+        checked=None if elements is None else int(elements) - int(missing),
+        unexpected_count=None if count is None else int(count),
+        unexpected_percent=_rounded(result.get("unexpected_percent")),
+        samples=[plain(row) for row in (result.get("partial_unexpected_index_list") or [])[:SAMPLES]],
+        error=None if told["error"] is None else _cut(told["error"]),
+    )  # fmt: skip
+
+
+def _described(one: Fitted) -> str:
+    kwargs = ", ".join(f"{name}: {value}" for name, value in one.kwargs.items())
+    return f"{one.written.type.removeprefix('expect_').replace('_', ' ')} ({kwargs})"
+
+
+def _unchecked(left_out: Sequence[LeftOut]) -> Iterator[Unchecked]:
+    for one in left_out:
+        written = one.written
+        yield Unchecked(one.suite.name, written.data.value, written.type, written.name, one.reason)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(float(value), 4)
+
+
+def plain(value: Any) -> Any:
+    """A JSON value, no longer than `LENGTH`: instants as ISO text, what JSON has no number for as null or text."""
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case str():
+            return _cut(value)
+        case datetime():
+            aware = value if value.tzinfo else value.astimezone()
+            return format_instant(round(aware.timestamp() * 1000))
+        case date() | Decimal():
+            return str(value)
+        case Mapping():
+            return {_cut(str(k)): plain(v) for k, v in list(value.items())[:50]}
+        case list() | tuple() | set() | frozenset():
+            return [plain(v) for v in list(value)[:50]]
+        case _ if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+            return plain(value.item())
+        case _:
+            return _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LENGTH else f"{text[: LENGTH - 1]}…"
+
+
+@contextmanager
+def _counted_jobs(spark: SparkSession) -> Iterator[Any]:
+    """How many Spark jobs ran inside, by a tag of their own, which broadcasts carry too."""
+    context = spark.sparkContext
+    tag = f"rewindow-gate-{secrets.token_hex(6)}"
+    counted = 0
+    context.addJobTag(tag)
+    try:
+        yield lambda: counted
+    finally:
+        context.removeJobTag(tag)
+        counted = len(context._jsc.sc().statusTracker().getJobIdsForTag(tag))

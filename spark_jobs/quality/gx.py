@@ -1,0 +1,178 @@
+"""Great Expectations behind a thin wall: imported when it is needed, quiet, in memory, and asked in one go.
+
+GX takes seconds to import and logs a lot; nothing of it leaves this module but plain values.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.quality.resolve import Fitted
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from great_expectations.expectations.expectation import Expectation as GxExpectation
+    from pyspark.sql import DataFrame
+
+SAMPLES = 5
+"""Rows shown of an expectation that fails."""
+_COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}
+"""GX then asks for the unexpected values with LIMIT 0, which costs no Spark job, and still tells how many there are."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No analytics, no log, no warnings of GX and of what it brings."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when GX is imported, and when a context is made
+    logger = logging.getLogger("great_expectations")
+    level, logger.level = logger.level, logging.CRITICAL
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
+    """GX's own expectations. Raises DefinitionError that lists every unknown type and what is wrong with its kwargs."""
+    with quiet():
+        from great_expectations.exceptions import ExpectationNotFoundError
+        from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+        import spark_jobs.quality.unique  # noqa: F401 - registers our expectation
+
+        expectations = []
+        problems: dict[tuple[str, Any, str], Problem] = {}
+        for number, one in enumerate(fitted):
+            written = one.written
+            try:
+                configuration = ExpectationConfiguration(
+                    type=written.type, kwargs=dict(one.kwargs), severity=written.severity.value,
+                    meta={"rewindow": number}, description=written.description or None,
+                )  # fmt: skip
+                expectations.append(configuration.to_domain_obj())
+            except ExpectationNotFoundError:
+                what, mend = f"{written.type[:80]!r} is no type of expectation", _nearest_type(written.type)
+                problem = one.suite.problem((*written.place, "type"), what, mend)
+                problems[one.suite.file, written.place, what] = problem
+            except (ValueError, TypeError, KeyError) as refusal:
+                for place, said in _refusals(refusal):
+                    what = f"{written.type}: {said}"
+                    problem = one.suite.problem((*written.place, "kwargs", *place), what, "see GX's docs of this type")
+                    problems[one.suite.file, written.place, what] = problem
+    if problems:
+        raise DefinitionError.listing(problems.values())
+    return expectations
+
+
+def _nearest_type(name: str) -> str:
+    from great_expectations.expectations.registry import list_registered_expectation_implementations
+
+    from spark_jobs.definition.fields import nearest
+
+    near = nearest(name, list_registered_expectation_implementations())
+    return f"did you mean `{near}`?" if near else "GX's gallery of expectations lists them"
+
+
+def _refusals(refusal: Exception) -> list[tuple[tuple[Any, ...], str]]:
+    """What pydantic found, by place; anything else as it is."""
+    errors = getattr(refusal, "errors", None)
+    if errors is None:
+        return [((), str(refusal).splitlines()[0][:200] if str(refusal) else type(refusal).__name__)]
+    found: dict[Any, str] = {}
+    for error in errors():
+        place = tuple(step for step in error["loc"][:1] if step != "__root__")
+        name = f"{place[0]}: " if place else ""
+        told = "no such kwarg" if error["type"] == "value_error.extra" else error["msg"]
+        found.setdefault(place, f"{name}{told}")
+    return list(found.items())
+
+
+class Batch:
+    """One table that expectations are asked about: a Spark or a pandas frame, in a context of its own in memory."""
+
+    def __init__(self, name: str, frame: DataFrame | pd.DataFrame, *, identity: Sequence[str]) -> None:
+        self._identity = list(identity)
+        with quiet():
+            import great_expectations as gx
+
+            context = gx.get_context(mode="ephemeral")
+            context.enable_analytics(False)
+            context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+            sources = context.data_sources
+            is_spark = not hasattr(frame, "to_numpy")
+            # Spark's own default would cache the frame and leave it there.
+            source = sources.add_spark(name, persist=False) if is_spark else sources.add_pandas(name)
+            asset = source.add_dataframe_asset(name)
+            self._batch = asset.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": frame})
+
+    def validate(
+        self, expectations: Sequence[GxExpectation], parameters: Mapping[str, Any]
+    ) -> dict[int, dict[str, Any]]:
+        """What GX says of each, by the number that `built` gave it; rows that do not fit only of those that fail.
+
+        Expectations of all suites together: GX then computes all counts, sums, least and greatest in one aggregation.
+        """
+        found = self._ask(expectations, parameters, _COUNTS_ONLY)
+        failed = [
+            e
+            for e in expectations
+            if (told := found[_number(e)])["success"] is False
+            and told["result"].get("unexpected_count")
+            and "partial_unexpected_index_list" not in told["result"]
+        ]
+        if failed:
+            with_rows = {
+                "result_format": "SUMMARY",
+                "partial_unexpected_count": SAMPLES,
+                "unexpected_index_column_names": self._identity,
+            }
+            again = self._ask(failed, parameters, with_rows)
+            for number, told in again.items():
+                rows = told["result"].get("partial_unexpected_index_list")
+                found[number]["result"]["partial_unexpected_index_list"] = rows or []
+        return found
+
+    def _ask(
+        self, expectations: Sequence[GxExpectation], parameters: Mapping[str, Any], result_format: Mapping[str, Any]
+    ) -> dict[int, dict[str, Any]]:
+        from great_expectations.core import ExpectationSuite
+
+        if not expectations:
+            return {}
+        with quiet():
+            suite = ExpectationSuite(name="gate", expectations=[e.copy(deep=True) for e in expectations])
+            said = self._batch.validate(
+                suite, result_format=dict(result_format), expectation_parameters=dict(parameters)
+            )
+        return {
+            result.expectation_config.meta["rewindow"]: {
+                "success": result.success,
+                "result": dict(result.result or {}),
+                "kwargs": {k: v for k, v in result.expectation_config.kwargs.items() if k != "batch_id"},
+                "error": _error(result.exception_info),
+            }
+            for result in said.results
+        }
+
+
+def _number(expectation: GxExpectation) -> int:
+    return expectation.meta["rewindow"]
+
+
+def _error(info: Mapping[str, Any] | None) -> str | None:
+    """The first line of what went wrong; GX tells it flat, or by the metric that failed."""
+    if not info:
+        return None
+    told = [info] if "raised_exception" in info else list(info.values())
+    for one in told:
+        if isinstance(one, Mapping) and one.get("raised_exception"):
+            return next(iter(str(one.get("exception_message") or "unknown").splitlines()), "unknown")
+    return None

@@ -1,0 +1,283 @@
+"""The expectations of a pipeline, as reviewed files of Great Expectations' own suite format; no GX in this module.
+
+`expectations/input.json`, `windows.json` and `reconciliation.json` are common to all pipelines and say by their names
+what they look at; `<pipeline>.json` is one pipeline's own and says it itself, under `meta.data`, of the suite or of an
+expectation. Beside `data`, Rewindow reads of an expectation's `meta`: `name` (unique in its file; how another file and
+people call it) and `when` (conditions that must hold, see `spark_jobs.quality.resolve`). Of the suite's `meta`:
+`leave_out`, common expectations that do not fit this pipeline, as `windows/keys-not-null`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.fields import nearest
+from spark_jobs.definition.loading import project_folder
+from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, dotted, read_tree
+from spark_jobs.errors import DefinitionError, Problem
+
+FOLDER_VARIABLE = "REWINDOW_EXPECTATIONS"
+
+
+class Data(StrEnum):
+    """What an expectation looks at; `spark_jobs.quality.frames` documents the columns."""
+
+    INPUT = "input"
+    WINDOWS = "windows"
+    RECONCILIATION = "reconciliation"
+
+
+class Severity(StrEnum):
+    """Great Expectations' severities: critical closes the gate, warning shows, info informs."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+CONDITIONS = {
+    "grid": "windows lie on a regular grid (tumbling, sliding, cumulative; no time zone)",
+    "sessions": "windows are sessions",
+    "not_sessions": "windows are no sessions",
+    "backfill": "the run is a backfill",
+    "reconcile": "the run is a reconciliation",
+}
+"""What `meta.when` may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One expectation as written. `place` is its path in the file; `name` is empty where it has none."""
+
+    data: Data
+    type: str
+    kwargs: Mapping[str, Any]
+    severity: Severity
+    description: str
+    name: str
+    when: tuple[str, ...]
+    place: FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One file. `leave_out` names common expectations, `data/name`, that do not count for this pipeline."""
+
+    name: str
+    file: str
+    expectations: tuple[Expectation, ...]
+    leave_out: frozenset[str] = frozenset()
+
+    @property
+    def data(self) -> tuple[Data, ...]:
+        """What its expectations look at."""
+        return tuple(data for data in Data if any(e.data is data for e in self.expectations))
+
+    def problem(self, place: FieldPath, what: str, mend: str = "") -> Problem:
+        """A problem of this file, with the line of the place."""
+        return Problem(self.file, _lines_of(self.file).line(place), dotted(place), what, mend)
+
+
+@dataclass(frozen=True, slots=True)
+class Suites:
+    """All that a pipeline's runs are held to: the common suites first, then its own."""
+
+    folder: str
+    suites: tuple[Suite, ...]
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Common expectations, as `data/name`, that a suite has taken out."""
+        return frozenset().union(*(suite.leave_out for suite in self.suites))
+
+
+def expectations_folder(pipeline: Pipeline, environ: Mapping[str, str] = os.environ) -> Path:
+    """`$REWINDOW_EXPECTATIONS`; else `expectations` in the project of the pipeline's file, or where we stand."""
+    if named := environ.get(FOLDER_VARIABLE):
+        return Path(named).expanduser()
+    if pipeline.file:
+        beside = project_folder(pipeline.file) / "expectations"
+        if beside.is_dir():
+            return beside
+    return Path("expectations")
+
+
+def load_suites(pipeline: Pipeline, folder: Path | None = None) -> Suites:
+    """The common suites and the pipeline's own, checked as far as it goes without Great Expectations.
+
+    Raises DefinitionError that lists every problem with its file, line and mend.
+    """
+    folder = folder or expectations_folder(pipeline)
+    if not folder.is_dir():
+        raise DefinitionError(
+            "there is no folder of expectations", str(folder),
+            f"Take the common suites from Rewindow's `expectations/`, or set {FOLDER_VARIABLE}.",
+        )  # fmt: skip
+    problems: list[Problem] = []
+    suites: list[Suite] = []
+    for data in Data:
+        suites += _loaded(folder / f"{data}.json", data, problems, required=True)
+    if pipeline.name in set(Data):
+        where = pipeline.source_of(("name",)) or pipeline.name
+        raise DefinitionError(f"`{pipeline.name}` is the name of a common suite", where, "Name the pipeline otherwise.")
+    suites += _loaded(folder / f"{pipeline.name}.json", None, problems, required=False)
+    known = {f"{e.data}/{e.name}" for suite in suites for e in suite.expectations if e.name}
+    for suite in suites:
+        for name in sorted(suite.leave_out - known):
+            near = nearest(name, known)
+            mend = f"did you mean `{near}`?" if near else "`rewindow expectations list` shows the names"
+            problems.append(suite.problem(("meta", "leave_out"), f"no expectation is called `{name}`", mend))
+    if problems:
+        raise DefinitionError.listing(problems)
+    return Suites(str(folder), tuple(suites))
+
+
+def _loaded(path: Path, data: Data | None, problems: list[Problem], *, required: bool) -> Iterable[Suite]:
+    """The suite of a file, none where it has problems: those are added to `problems`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if required:
+            problems.append(
+                Problem(str(path), 1, "", "there is no such file", "take it from Rewindow's `expectations/`")
+            )
+        return ()
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = getattr(problem, "strerror", None) or "not UTF-8 text"
+        problems.append(Problem(str(path), 1, "", f"cannot be read: {reason}", "save it as a JSON file in UTF-8"))
+        return ()
+    try:
+        written = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as problem:
+        line = getattr(problem, "lineno", 1)
+        problems.append(Problem(str(path), line, "", f"not JSON: {problem}", "correct it, or draft it again"))
+        return ()
+    reader = _Reader(str(path), written, data)
+    suite = reader.suite()
+    problems += reader.problems
+    return () if reader.problems or suite is None else (suite,)
+
+
+_SUITE_FIELDS = {"name", "expectations", "meta", "notes", "id", "suite_parameters"}
+_FIELDS = {"type", "kwargs", "severity", "meta", "description", "notes", "id"}
+_META = {"data", "name", "when"}
+_RUNTIME = {"result_format", "catch_exceptions"}
+
+
+class _Reader:
+    """Reads one file's content and gathers what is wrong with it."""
+
+    def __init__(self, file: str, written: Any, data: Data | None) -> None:
+        self._file = file
+        self._written = written
+        self._data = data
+        self.problems: list[Problem] = []
+
+    def suite(self) -> Suite | None:
+        written = self._written
+        if not isinstance(written, dict) or not isinstance(written.get("expectations"), list):
+            self._tell((), "not an expectation suite", 'write {"name": ..., "expectations": [...]}')
+            return None
+        self._refuse_unknown(written, _SUITE_FIELDS, ())
+        name = written.get("name")
+        if not isinstance(name, str) or not name.strip():
+            self._tell(("name",), "the suite has no name", "give it one")
+            name = ""
+        meta = self._object(written, "meta", ())
+        leave_out = meta.get("leave_out", [])
+        if not isinstance(leave_out, list) or not all(isinstance(item, str) for item in leave_out):
+            self._tell(("meta", "leave_out"), "not a list of names", "write names as `windows/keys-not-null`")
+            leave_out = []
+        expectations = [
+            read
+            for index, item in enumerate(written["expectations"])
+            if (read := self._expectation(item, ("expectations", index), meta)) is not None
+        ]
+        self._refuse_same_names(expectations)
+        return Suite(name, self._file, tuple(expectations), frozenset(leave_out))
+
+    def _expectation(self, item: Any, place: FieldPath, suite_meta: Mapping[str, Any]) -> Expectation | None:
+        if not isinstance(item, dict) or not isinstance(item.get("type"), str):
+            self._tell(place, "not an expectation", 'write {"type": "expect_...", "kwargs": {...}, "severity": ...}')
+            return None
+        before = len(self.problems)
+        self._refuse_unknown(item, _FIELDS, place)
+        kwargs = self._object(item, "kwargs", place)
+        for name in sorted(_RUNTIME & kwargs.keys()):
+            self._tell((*place, "kwargs", name), "is decided by the gate", "leave it out")
+        severity = self._one_of(item.get("severity", "critical"), Severity, (*place, "severity"))
+        meta = self._object(item, "meta", place)
+        self._refuse_unknown(meta, _META, (*place, "meta"), also_free=True)
+        data = self._data
+        if data is None:
+            asked = meta.get("data", suite_meta.get("data"))
+            data = self._one_of(asked, Data, (*place, "meta", "data"))
+        elif meta.get("data", data) != data:
+            self._tell((*place, "meta", "data"), f"this file is about `{data}`", "move it to the pipeline's own file")
+        when = meta.get("when", [])
+        when = [when] if isinstance(when, str) else when
+        for name in when if isinstance(when, list) else [when]:
+            self._one_of(name, CONDITIONS, (*place, "meta", "when"))
+        name = meta.get("name", "")
+        if not isinstance(name, str):
+            self._tell((*place, "meta", "name"), "not a name", "write text")
+        if len(self.problems) > before:
+            return None
+        return Expectation(
+            data=Data(data), type=item["type"], kwargs=kwargs, severity=Severity(severity),
+            description=str(item.get("description") or ""), name=name, when=tuple(when), place=place,
+        )  # fmt: skip
+
+    def _refuse_same_names(self, expectations: Iterable[Expectation]) -> None:
+        seen: set[str] = set()
+        for expectation in expectations:
+            name = f"{expectation.data}/{expectation.name}"
+            if expectation.name and name in seen:
+                self._tell((*expectation.place, "meta", "name"), f"`{name}` is there twice", "choose another name")
+            seen.add(name)
+
+    def _object(self, holder: Mapping[str, Any], name: str, place: FieldPath) -> dict[str, Any]:
+        value = holder.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self._tell((*place, name), "not an object", "write {...}")
+            return {}
+        return value
+
+    def _one_of(self, value: Any, known: Iterable[str], place: FieldPath) -> str | None:
+        choices = [str(choice) for choice in known]
+        if value in choices:
+            return value
+        what = "is missing" if value is None else f"{str(value)[:40]!r} is none of these"
+        self._tell(place, what, f"write one of {', '.join(choices)}")
+        return None
+
+    def _refuse_unknown(
+        self, given: Mapping[str, Any], known: set[str], place: FieldPath, *, also_free: bool = False
+    ) -> None:
+        """`also_free`: unknown names are notes of people, but for what looks like a misspelt one of ours."""
+        for name in given:
+            near = nearest(name, known)
+            if name in known or (also_free and near is None):
+                continue
+            mend = f"did you mean `{near}`?" if near else f"known are {', '.join(sorted(known))}"
+            self._tell((*place, name), "is not known here", mend)
+
+    def _tell(self, place: FieldPath, what: str, mend: str) -> None:
+        self.problems.append(Problem(self._file, _lines_of(self._file).line(place), dotted(place), what, mend))
+
+
+def _lines_of(file: str) -> SourceMap:
+    """Where things stand in a file; JSON is YAML enough to say it. Only asked where there is a problem."""
+    try:
+        return read_tree(Path(file).read_text(encoding="utf-8"), file, {}).sources
+    except (OSError, UnicodeDecodeError, DefinitionError):
+        return SourceMap(file)

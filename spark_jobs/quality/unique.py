@@ -1,0 +1,75 @@
+"""Whether rows can be told apart by some columns: an expectation of ours, where GX's own is too dear for windows.
+
+`expect_compound_columns_to_be_unique` numbers the rows of each group, so Spark sorts all rows, twice. Here each row
+becomes a 64-bit hash, and Spark counts those; only rows whose hash is there twice are compared by their values.
+Importing this module imports Great Expectations, and registers the expectation there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from great_expectations.compatibility import pydantic
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.execution_engine import ExecutionEngine, SparkDFExecutionEngine
+from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.metrics.metric_provider import metric_value
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+from pyspark.sql import functions as F
+
+SAMPLES = 5
+
+
+class RowsToldApart(TableMetricProvider):
+    """Rows that another row has the same values as: how many too many, and some of the values."""
+
+    metric_name = "table.rows_told_apart"
+    value_keys = ("column_list",)
+
+    @metric_value(engine=SparkDFExecutionEngine)
+    def _spark(
+        cls,  # noqa: N805 - GX makes a class method of it
+        execution_engine: SparkDFExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> dict[str, Any]:
+        frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
+        columns = [F.col(f"`{name}`") for name in metric_value_kwargs["column_list"]]
+        hashed = F.xxhash64(*columns).alias("rw_hash")
+        several = frame.groupBy(hashed).agg(F.count("*").alias("rw_rows")).where("rw_rows > 1")
+        if several.isEmpty():
+            return {"surplus": 0, "samples": []}
+        groups = frame.groupBy(*columns).agg(F.count("*").alias("rw_rows")).where("rw_rows > 1")
+        surplus = groups.agg(F.sum(F.col("rw_rows") - 1)).collect()[0][0]
+        samples = groups.orderBy(*columns).limit(SAMPLES).collect()
+        return {"surplus": int(surplus or 0), "samples": [row.asDict() for row in samples]}
+
+
+class ExpectRowsToBeToldApartByColumns(BatchExpectation):
+    """Expect no two rows to have the same values, nulls among them, in `column_list`. Spark only."""
+
+    column_list: list[str] = pydantic.Field(min_items=1)
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = ("table.rows_told_apart", "table.row_count")
+    success_keys: ClassVar[tuple[str, ...]] = ("column_list",)
+    args_keys: ClassVar[tuple[str, ...]] = ("column_list",)
+
+    def _validate(
+        self,
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,
+        execution_engine: ExecutionEngine | None = None,
+    ) -> dict[str, Any]:
+        found, rows = metrics["table.rows_told_apart"], metrics["table.row_count"]
+        surplus = found["surplus"]
+        return {
+            "success": surplus == 0,
+            "result": {
+                "element_count": rows,
+                "unexpected_count": surplus,
+                "unexpected_percent": surplus / rows * 100 if rows else 0.0,
+                "partial_unexpected_index_list": found["samples"],
+            },
+        }
