@@ -1,4 +1,4 @@
-"""A Kafka topic as a history, and a history stitched from a Hive table (the past) and a topic (the recent)."""
+"""Kafka topics: how they are reached, and as a history, alone or stitched to a Hive table that holds the past."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def _bound_schema(word: str) -> WithJsonSchema:
 Acceptance = Literal["lost_start", "holes", "new_partitions", "unreachable_partitions", "recreated_topic", "compacted"]
 
 
-class Topic(Section):
-    """A Kafka topic, read in batch between offsets that the plan pins."""
+class TopicAccess(Section):
+    """A Kafka topic, read in batch between offsets that are pinned once: where it is, and how to be let in."""
 
     servers: Text = Field(
         description="Brokers to begin with, as Kafka's bootstrap.servers.", examples=["${KAFKA:-localhost:9092}"]
@@ -76,32 +76,8 @@ class Topic(Section):
         "partition.",
         examples=["latest"],
     )
-    key: Literal["text", "binary"] = Field(
-        "text", description="How expressions see the record's key: as UTF-8 text, or as bytes."
-    )
-    timestamps: Literal["auto", "append_time", "producer_time"] = Field(
-        "auto",
-        description="What the records' timestamps are. auto: what the topic is set to (message.timestamp.type). "
-        "append_time: the broker's clock; a record with the sender's is refused. producer_time: the sender's clock.",
-    )
-    going_back: Literal["refuse", "running_maximum"] = Field(
-        "refuse",
-        description="A timestamp that goes back within a partition: refuse the history, or count the running maximum.",
-    )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         "read_committed", description="Transactions: leave out what was aborted or is open, or read everything."
-    )
-    tombstones: Literal["quarantine", "drop", "keep"] = Field(
-        "quarantine",
-        description="A record with a null value: put it aside, leave it out before the watermark sees it, or keep it "
-        "with null fields.",
-    )
-    accept: tuple[Acceptance, ...] = Field(
-        (),
-        description="What is refused otherwise, and recorded in the run's fidelity: lost_start (retention has eaten "
-        "the beginning), holes (records missing inside the range), new_partitions, unreachable_partitions, "
-        "recreated_topic (deleted and made again), compacted.",
-        examples=[["lost_start"]],
     )
     min_partitions: int | None = Field(
         None, ge=1, description="Read in at least so many tasks: one partition of the topic in several."
@@ -126,11 +102,6 @@ class Topic(Section):
         examples=["kafka_prod"],
     )
 
-    @field_validator("accept")
-    @classmethod
-    def _known_once(cls, accept: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(sorted(set(accept)))
-
     @field_validator("options")
     @classmethod
     def _no_secrets(cls, options: dict[str, Any]) -> dict[str, Any]:
@@ -152,6 +123,40 @@ class Topic(Section):
                 # The value may be the secret itself: it is not shown.
                 raise Refusal("does not name an environment variable", "write the variable's name only", (name,))
         return secrets
+
+
+class Topic(TopicAccess):
+    """A topic that holds a log: what the live job read."""
+
+    key: Literal["text", "binary"] = Field(
+        "text", description="How expressions see the record's key: as UTF-8 text, or as bytes."
+    )
+    timestamps: Literal["auto", "append_time", "producer_time"] = Field(
+        "auto",
+        description="What the records' timestamps are. auto: what the topic is set to (message.timestamp.type). "
+        "append_time: the broker's clock; a record with the sender's is refused. producer_time: the sender's clock.",
+    )
+    going_back: Literal["refuse", "running_maximum"] = Field(
+        "refuse",
+        description="A timestamp that goes back within a partition: refuse the history, or count the running maximum.",
+    )
+    tombstones: Literal["quarantine", "drop", "keep"] = Field(
+        "quarantine",
+        description="A record with a null value: put it aside, leave it out before the watermark sees it, or keep it "
+        "with null fields.",
+    )
+    accept: tuple[Acceptance, ...] = Field(
+        (),
+        description="What is refused otherwise, and recorded in the run's fidelity: lost_start (retention has eaten "
+        "the beginning), holes (records missing inside the range), new_partitions, unreachable_partitions, "
+        "recreated_topic (deleted and made again), compacted.",
+        examples=[["lost_start"]],
+    )
+
+    @field_validator("accept")
+    @classmethod
+    def _known_once(cls, accept: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(accept)))
 
     @property
     def position(self) -> Position:

@@ -19,6 +19,8 @@ from spark_jobs.definition.fields import (
 )
 from spark_jobs.definition.history import Paths
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.kafka import TopicAccess
+from spark_jobs.definition.payload import Value, payload_of_topic
 
 TimeUnit = Literal["timestamp", "s", "ms", "us", "iso"]
 
@@ -50,7 +52,32 @@ class TableEmitted(Section):
     )
 
 
-EmittedSource = Annotated[FilesEmitted | TableEmitted, Field(discriminator="kind")]
+class TopicEmitted(TopicAccess):
+    """Emitted rows in a Kafka topic, read once, up to the offsets that it has when the comparison begins.
+
+    Columns are the fields of the decoded value, those of the decoded key, and the topic's own `key`, `value`,
+    `headers`, `timestamp`, `partition` and `offset`. Of one name, the value's field comes first; but a record
+    without a value has the key's.
+    """
+
+    kind: Literal["kafka"] = Field(description="Where the emitted rows lie: kafka.")
+    value: Value = Field(
+        description="How a record's value is decoded: format json, csv, avro or text, and its schema.",
+        examples=["{format: json, schema: 'key STRING, n BIGINT'}"],
+    )
+    key: Value = Field(
+        Value(format="text", column="key"),
+        description="How a record's key is decoded; left out, the column `key` is its text.",
+        examples=["{format: json, schema: 'carrier STRING, window_start BIGINT'}"],
+    )
+
+    @field_validator("value", "key", mode="before")
+    @classmethod
+    def _lies_in_its_column(cls, section: object, info: ValidationInfo) -> object:
+        return payload_of_topic(section, info.field_name)
+
+
+EmittedSource = Annotated[FilesEmitted | TableEmitted | TopicEmitted, Field(discriminator="kind")]
 
 
 class WindowColumns(Section):
@@ -146,8 +173,9 @@ class Live(Section):
     )
     mode: Literal["append", "upsert", "changelog"] = Field(
         "append",
-        description="append: a row for each firing, the last pane counts. upsert: one row a key and window. "
-        "changelog: rows with an operation (+I, -U, +U, -D, or c, u, d), applied in the order of `order`.",
+        description="append: a row for each firing, the last pane counts. upsert: one row a key and window; in a topic "
+        "the last one by position, and a null value retracts. changelog: rows with an operation (+I, -U, +U, -D, or c, "
+        "u, d), applied in the order of `order`, in a topic by position.",
     )
     keys: Columns = Field(
         {}, description="Column of each key, where it has another name than the key.", examples=["{carrier: key}"]
@@ -219,6 +247,9 @@ class Live(Section):
             raise Refusal("is missing: mode `changelog` needs it", "write `operation: op`")
         if mode in ("append", "upsert") and operation is not None:
             raise Refusal(f"has no meaning in mode `{mode}`", "leave it out, or write `mode: changelog`")
-        if mode == "changelog" and not any(info.data.get(name) for name in ("pane", "order")):
+        is_ordered = (
+            isinstance(info.data.get("source"), TopicEmitted) or info.data.get("pane") or info.data.get("order")
+        )
+        if mode == "changelog" and not is_ordered:
             raise Refusal("operations need an order to be applied in", "name the column under `order`")
         return operation

@@ -19,10 +19,17 @@ from spark_jobs.errors import DefinitionError, Problem
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _FILES_AT = (("history",), ("live", "source"), ("live", "late_output", "source"))
 """Where a definition can name files."""
+_VALUES_AT = (
+    ("value",),
+    *((*source, part) for source in _FILES_AT[1:] for part in ("key", "value")),
+)
+"""Where a definition can say how values are decoded."""
 
 
-def load_pipeline(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Pipeline:
-    """The pipeline that a YAML file defines.
+def load_pipeline(
+    path: str | os.PathLike[str], environment: Mapping[str, str] | None = None, text: str | None = None
+) -> Pipeline:
+    """The pipeline that a YAML file defines, or the `text` that was read from it before.
 
     `environment` gives the variables; left out, the process's own. A relative path of files starts at the project's
     folder: the one that holds `dags/` for a file in `dags/pipelines/`, else the file's own.
@@ -31,10 +38,10 @@ def load_pipeline(path: str | os.PathLike[str], environment: Mapping[str, str] |
     """
     path = Path(path)
     variables = os.environ if environment is None else environment
-    tree = read_tree(_read_text(path), str(path), variables)
+    tree = read_tree(_read_text(path) if text is None else text, str(path), variables)
     written = _complete_paths(tree, project_folder(path))
     sources = SourceMap(tree.sources.file, tree.sources.lines, {**tree.sources.unresolved, **written})
-    problems = [*tree.problems, *_read_schema_file(tree, project_folder(path))]
+    problems = [*tree.problems, *_read_schema_files(tree, project_folder(path))]
     pipeline = None
     try:
         pipeline = Pipeline.model_validate(tree.data, context=YAML_CONTEXT)
@@ -44,6 +51,7 @@ def load_pipeline(path: str | os.PathLike[str], environment: Mapping[str, str] |
     if problems or pipeline is None:
         raise DefinitionError.listing(problems)
     pipeline._sources = sources
+    pipeline._text = text if text is not None else _read_text(path)
     return pipeline
 
 
@@ -97,9 +105,7 @@ def _complete_paths(tree: YamlTree, root: Path) -> dict[tuple[str | int, ...], s
     """Makes the relative paths of files absolute; gives back their texts as written."""
     written: dict[tuple[str | int, ...], str] = {}
     for place in _FILES_AT:
-        files: Any = tree.data
-        for step in place:
-            files = files.get(step) if isinstance(files, dict) else None
+        files = _at(tree, place)
         if isinstance(files, dict) and files.get("kind") == "files":
             written |= _complete_path(files, place, tree, root)
     return written
@@ -122,21 +128,34 @@ def _complete_path(
     return written
 
 
-def _read_schema_file(tree: YamlTree, root: Path) -> list[Problem]:
-    """Puts the text of `value.schema_file` where `value.schema` would be, so that it is part of the definition."""
-    value = tree.data.get("value")
-    name = value.get("schema_file") if isinstance(value, dict) else None
-    if not isinstance(name, str) or not name.strip():
-        return []
-    place = ("value", "schema_file")
-    if "schema" in value:
-        return [tree.sources.problem(place, "there is a `schema` too", "keep one of the two")]
-    try:
-        value["schema"] = (root / name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        return [tree.sources.problem(place, f"`{root / name}` cannot be read: {reason}", "name a readable file")]
-    return []
+def _read_schema_files(tree: YamlTree, root: Path) -> list[Problem]:
+    """Puts the text of a `schema_file` where `schema` would be, so that it is part of the definition."""
+    problems = []
+    for place in _VALUES_AT:
+        value = _at(tree, place)
+        name = value.get("schema_file") if isinstance(value, dict) else None
+        if not isinstance(name, str) or not name.strip():
+            continue
+        field = (*place, "schema_file")
+        if "schema" in value:
+            problems.append(tree.sources.problem(field, "there is a `schema` too", "keep one of the two"))
+            continue
+        try:
+            value["schema"] = (root / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            problems.append(
+                tree.sources.problem(field, f"`{root / name}` cannot be read: {reason}", "name a readable file")
+            )
+    return problems
+
+
+def _at(tree: YamlTree, place: tuple[str, ...]) -> Any:
+    """What the file has there; None where it has nothing."""
+    found: Any = tree.data
+    for step in place:
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
 
 
 def _shared(pipelines: list[Pipeline], field: tuple[str, ...], value_of: Any) -> list[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -66,6 +66,21 @@ class Value(Section):
         if framing != "none" and info.data.get("format", "avro") != "avro":
             raise Refusal("is for format `avro`", "leave it out")
         return framing
+
+
+def payload_of_topic(section: Any, column: str = "value") -> Any:
+    """How a topic's values (or keys) are decoded, as written, with the column that holds them. Raises Refusal."""
+    given = section.model_dump(by_alias=True, exclude_none=True) if isinstance(section, Value) else section
+    if not isinstance(given, dict):
+        return section
+    if given.get("format", "columns") == "columns":
+        mend = "write `format: json`, `csv`, `avro` or `text`"
+        raise Refusal(f"is missing: a topic's {column}s are bytes", mend, ("format",))
+    if given.get("column") not in (None, column):
+        raise Refusal(
+            f"a topic has its {'payload' if column == 'value' else 'keys'} in `{column}`", "leave it out", ("column",)
+        )
+    return {**given, "column": column}
 
 
 def _refuse_unless_avro_record(text: str) -> None:

@@ -13,8 +13,8 @@ from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import Live
 from spark_jobs.definition.names import NamedExpressions, PipelineName
-from spark_jobs.definition.output import Output, Quarantine
-from spark_jobs.definition.payload import EventTime, Filter, Value
+from spark_jobs.definition.output import Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
+from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
@@ -65,26 +65,27 @@ class Pipeline(Section):
     )
     quarantine: Quarantine = Field(Quarantine(), description="What happens to records that cannot be used.")
     output: Output = Field(Output(), description="Where the results go.")
+    publish: PublishField = Field(
+        Publish(),
+        description="Who says that a run is published: a policy, or a policy with its tolerance.",
+        examples=["within_tolerance", "{policy: within_tolerance, tolerance: 2 %}"],
+    )
+    schedule: ScheduleField = Field(
+        Schedule(), description="When the nightly reconciliation runs in Airflow.", examples=["0 5 * * *"]
+    )
     live: Live | None = Field(
         None, description="What the live job emitted, to compare with.", examples=["{source: {kind: table, ...}}"]
     )
 
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
+    _text: str = PrivateAttr("")
 
     @field_validator("value", mode="before")
     @classmethod
     def _kafka_keeps_it_in_value(cls, value: Any, info: ValidationInfo) -> Any:
         if not isinstance(info.data.get("history"), KafkaHistory | StitchedHistory):
             return value
-        given = value.model_dump(by_alias=True, exclude_none=True) if isinstance(value, Value) else value
-        if not isinstance(given, dict):
-            return value
-        if given.get("format", "columns") == "columns":
-            mend = "write `format: json`, `csv`, `avro` or `text`"
-            raise Refusal("is missing: a topic's values are bytes", mend, ("format",))
-        if given.get("column") not in (None, "value"):
-            raise Refusal("a topic has its payload in `value`", "leave it out", ("column",))
-        return {**given, "column": "value"}
+        return payload_of_topic(value)
 
     @field_validator("output", mode="before")
     @classmethod
@@ -121,6 +122,11 @@ class Pipeline(Section):
         """The file that the definition was loaded from; empty for one made in Python."""
         return self._sources.file
 
+    @property
+    def text(self) -> str:
+        """The definition as written, variables unresolved; empty for one made in Python."""
+        return self._text
+
     def source_of(self, field: FieldPath) -> str:
         """`file:line` of a field, as `("aggregates", "flights")`; of what holds it, where the field was left out.
 
@@ -131,11 +137,13 @@ class Pipeline(Section):
     def to_canonical_json(self) -> str:
         """All that can change a result, as JSON with sorted keys and one spelling for each value.
 
-        Left out: name, description, output, and of live all but the restarts, as it is compared with. The history
-        (but for its position) stands as written, its variables unresolved: on which machine the same history lies is
-        not part of the definition. All else is resolved.
+        Left out: name, description, output, publish, schedule, and of live all but the restarts, as it is compared
+        with. The history (but for its position) stands as written, its variables unresolved: on which machine the same
+        history lies is not part of the definition. All else is resolved.
         """
-        content = self.model_dump(mode="json", by_alias=True, exclude={"name", "description", "output", "live"})
+        content = self.model_dump(
+            mode="json", by_alias=True, exclude={"name", "description", "output", "publish", "schedule", "live"}
+        )
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.plan import Plan, make_plan, read_planned
+from spark_jobs.plan import Plan, planned_records
 from spark_jobs.progress import Progress
 from spark_jobs.reconcile.comparison import Comparer
-from spark_jobs.reconcile.emitted import live_of, read_emitted, unreadable_and_outside
+from spark_jobs.reconcile.emitted import live_of, read_emitted
 from spark_jobs.reconcile.keys import key_types
 from spark_jobs.reconcile.report import Report, make_report
 from spark_jobs.reconcile.verdicts import Verdict
+from spark_jobs.replay.columns import Held
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes
@@ -50,32 +52,32 @@ def run_compare(
     Raises DefinitionError where the definition names no emitted windows, and what making a plan raises.
     """
     live_of(pipeline)
-    with progress.stage("plan", pipeline.name):
-        plan = make_plan(spark, pipeline, start=start, end=end, as_of=as_of)
-    return compare_planned(spark, pipeline, plan, progress, limit=limit)
+    with ExitStack() as kept:
+        with progress.stage("plan", pipeline.name):
+            planned = planned_records(spark, pipeline, start=start, end=end, as_of=as_of)
+            plan, records = kept.enter_context(planned)
+        return compare_planned(spark, pipeline, plan, progress, records=records, limit=limit)
 
 
 def compare_planned(
-    spark: SparkSession, pipeline: Pipeline, plan: Plan, progress: Progress, *, limit: int = 10
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, progress: Progress, *, records: DataFrame, limit: int = 10
 ) -> Report:
-    """The same for a plan that has been made."""
-    records = good(read_planned(spark, pipeline, plan))
+    """The same for a plan that has been made, and its canonical records."""
+    records = good(records)
     spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.BOTH, panes=Panes.LAST)
     types = key_types(records.schema, spec.keys)
     history = History(records, plan.event_times, plan.processing_time_end)
-    with Replay(history, spec) as replay, reading(plan.pipeline):
+    with ExitStack() as kept, Replay(history, spec) as replay, reading(plan.pipeline):
+        held = Held()
+        kept.callback(held.release)
         with progress.stage("emitted", "what the live job's table holds"):
-            emitted = read_emitted(spark, pipeline, types, plan.span)
-            unreadable, outside = unreadable_and_outside(spark, pipeline, types, plan.span)
+            emitted = read_emitted(spark, pipeline, types, plan.span, held)
         with Comparer(replay, pipeline, emitted, plan.chunks) as comparer:
             with progress.stage("timeline", plan.watermark):
                 replay.timeline  # noqa: B018 - made here, so that its time is told
             with progress.stage("compare", "emitted, faithful, complete"):
                 comparison = comparer.compare()
-                return make_report(
-                    comparison, comparer.looking, pipeline.name, emitted.description,
-                    limit=limit, unreadable=unreadable, outside=outside,
-                )  # fmt: skip
+                return make_report(comparison, comparer.looking, pipeline.name, emitted, limit=limit)
 
 
 def print_report(report: Report, console: Console) -> None:

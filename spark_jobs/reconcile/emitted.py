@@ -19,14 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, TimestampNTZType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.live import FilesEmitted, Live, TableEmitted
+from spark_jobs.definition.live import Live
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.eventtime.windows import (
@@ -36,23 +34,26 @@ from spark_jobs.eventtime.windows import (
     TumblingWindows,
     WindowAssigner,
 )
+from spark_jobs.reconcile.emitted_source import OpenRows, open_rows
+from spark_jobs.reconcile.emitted_topic import AT_OFFSET, AT_PARTITION, TOMBSTONE, UNREADABLE
 from spark_jobs.reconcile.keys import join_columns, with_join_keys
 from spark_jobs.replay.assign import END, START, Span
-from spark_jobs.replay.columns import OFFSET, PARTITION
+from spark_jobs.replay.columns import OFFSET, PARTITION, Held
 from spark_jobs.replay.from_pipeline import windows_of
 from spark_jobs.replay.grid import day_start, local_day_index
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
-from spark_jobs.sources.failures import plain_path, reading, short
 from spark_jobs.sources.times import instants, unit_refused
 
 ROWS, PANE, AT, FIRST_AT = "emitted_rows", "emitted_pane", "emitted_at", "first_emitted_at"
 OFFSETS, AMBIGUOUS, AGAIN = "last_offsets", "ambiguous", "again"
 LATE_OUTPUT = "rw_late_output"
-_ORDER, _DELETED = "rw_order", "rw_deleted"
+_ORDER, _DELETED, _SCATTERED = "rw_order", "rw_deleted", "rw_scattered"
+_WHY, _UNKNOWN = "rw_why", "rw_unknown_operation"
 
 _KEPT = ("+I", "I", "INSERT", "C", "CREATE", "R", "+U", "U", "UPDATE", "UPDATE_AFTER")
 _RETRACTED = ("-U", "UB", "UPDATE_BEFORE")
 _DELETES = ("-D", "D", "DELETE")
+_KNOWN = (*_KEPT, *_RETRACTED, *_DELETES)
 _ZONED = r"(Z|[+-]\d{2}(:?\d{2})?)\s*$"
 
 
@@ -65,44 +66,68 @@ def emitted_name(aggregate: str) -> str:
 class Emitted:
     """The emitted windows. `rows`: see the module; `values`: the aggregates that the job emitted, in their order.
 
-    `raw` are the rows before the last one of each window was chosen, with the same columns (no counts).
+    `unreadable` rows have no readable bounds or cannot be decoded, `outside` ones lie outside of the range: neither is
+    in `rows`. `notes` say more of them, and of what a topic no longer holds, for people.
     """
 
     rows: DataFrame
-    raw: DataFrame
     values: tuple[str, ...]
     has_emission_time: bool
     description: str
+    unreadable: int
+    outside: int
+    notes: tuple[str, ...]
 
 
-def read_emitted(spark: SparkSession, pipeline: Pipeline, types: Mapping[str, DataType], span: Span) -> Emitted:
+def read_emitted(
+    spark: SparkSession, pipeline: Pipeline, types: Mapping[str, DataType], span: Span, held: Held | None = None
+) -> Emitted:
     """The emitted windows with a start in `span`; `types` are the keys' types in the history.
 
+    The rows of a topic are read once and kept in `held`, where it is given.
+
     Raises DefinitionError where the definition names nothing to compare with or names it wrongly, SourceError where
-    it cannot be read.
+    it cannot be read or has an operation that is not known.
     """
     live = live_of(pipeline)
-    frame = open_source(spark, live.source, pipeline)
-    values = _value_columns(frame, pipeline)
-    canonical = _canonical(frame, pipeline, live, values, types)
+    opened = open_rows(spark, live.source, pipeline)
+    values = _value_columns(opened.frame, pipeline)
+    canonical = _canonical(opened, pipeline, live, values, types)
+    if held is not None and opened.is_topic:
+        canonical = held.keep(canonical)
+    unreadable, outside, notes = _survey(canonical, pipeline, span)
     inside = canonical.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+    good = inside.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)
     return Emitted(
-        last_rows(inside, tuple(pipeline.keys), live),
-        inside.drop(_DELETED),
+        last_rows(good, tuple(pipeline.keys), live, in_topic=opened.is_topic),
         tuple(values),
         live.emitted_at is not None,
-        describe(live.source),
+        opened.description,
+        unreadable,
+        outside,
+        (*opened.notes, *notes),
     )
 
 
-def unreadable_and_outside(spark: SparkSession, pipeline: Pipeline, types: Mapping[str, DataType], span: Span):
-    """How many emitted rows have no readable bounds, and how many lie outside of `span`."""
-    live = live_of(pipeline)
-    rows = _canonical(open_source(spark, live.source, pipeline), pipeline, live, {}, types)
-    none = F.col(START).isNull() | F.col(END).isNull()
+def _survey(rows: DataFrame, pipeline: Pipeline, span: Span) -> tuple[int, int, tuple[str, ...]]:
+    """How many canonical rows cannot be read, how many lie outside of `span`, and the first of the former."""
+    bad = F.col(_WHY).isNotNull()
     outside = (F.col(START) < F.lit(span.start)) | (F.col(START) >= F.lit(span.end))
-    found = rows.agg(F.count_if(none), F.count_if(~none & outside)).collect()[0]
-    return int(found[0]), int(found[1])
+    first = F.min(F.when(bad, F.struct(AT_PARTITION, AT_OFFSET, _WHY)))
+    unknown = F.min(F.col(_UNKNOWN))
+    unread, beyond, example, operation = rows.agg(
+        F.count_if(bad), F.count_if(~bad & outside), first, unknown
+    ).collect()[0]
+    if operation is not None:
+        place = pipeline.source_of(("live", "operation")) or pipeline.name
+        mend = "Known are +I, -U, +U, -D and c, r, u, d; map others by an expression (CASE ...)."
+        raise SourceError(f"emitted rows have the unknown operation `{operation}`", place, mend)
+    if not unread:
+        return 0, int(beyond), ()
+    place = "" if example[0] is None else f" at partition {example[0]}, offset {example[1]}"
+    many = "row was" if unread == 1 else "rows were"
+    note = f"{unread:,} emitted {many} left out because they cannot be read, the first{place}: {example[2]}"
+    return int(unread), int(beyond), (note.replace("because they", "because it") if unread == 1 else note,)
 
 
 def live_of(pipeline: Pipeline) -> Live:
@@ -115,36 +140,13 @@ def live_of(pipeline: Pipeline) -> Live:
     return pipeline.live
 
 
-def describe(source: FilesEmitted | TableEmitted) -> str:
-    """Where emitted rows come from, for people."""
-    if isinstance(source, TableEmitted):
-        return f"table {source.table}"
-    return ", ".join(plain_path(path) for path in source.path)
-
-
-def open_source(
-    spark: SparkSession, source: FilesEmitted | TableEmitted, pipeline: Pipeline, path: FieldPath = ("live",)
-) -> DataFrame:
-    """The rows as they lie there. Raises SourceError."""
-    where = pipeline.source_of((*path, "source")) or describe(source)
-    try:
-        with reading(describe(source)):
-            if isinstance(source, TableEmitted):
-                spark.catalog.refreshTable(source.table)
-                return spark.table(source.table)
-            reader = spark.read.options(**source.options)
-            if source.ddl is not None:
-                reader = reader.schema(source.ddl)
-            return reader.format(source.format).load(list(source.path))
-    except (AnalysisException, Py4JJavaError, PySparkException) as error:
-        mend = f"Correct {'.'.join(map(str, path))}.source."
-        raise SourceError(f"the emitted windows cannot be read: {short(str(error))}", where, mend) from error
-
-
 def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """The live job's late side output: PARTITION, OFFSET and `rw_late_output`, true."""
     late = live_of(pipeline).late_output
-    frame = open_source(spark, late.source, pipeline, ("live", "late_output"))
+    opened = open_rows(spark, late.source, pipeline, ("live", "late_output", "source"))
+    frame = opened.frame
+    if opened.is_topic:
+        frame = frame.where(~F.col(TOMBSTONE) & F.col(UNREADABLE).isNull())
     for name in ("partition", "offset"):
         expression_type(frame, getattr(late, name), pipeline, ("live", "late_output", name))
     place = frame.select(
@@ -153,15 +155,23 @@ def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     return place.distinct().withColumn(LATE_OUTPUT, F.lit(True))
 
 
-def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live) -> DataFrame:
+def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: bool = False) -> DataFrame:
     """Of several rows for one window the last counts: by pane, then by order, then by emission time.
 
+    In a topic the offset says which is the last, and those three only where a window's rows lie in several partitions.
     One sort by keys and window, which a join by them uses again.
     """
     placed = with_join_keys(rows, keys)
     window = join_columns(keys)
-    latest_first = Window.partitionBy(*window).orderBy(F.desc_nulls_last(_ORDER))
     whole = Window.partitionBy(*window)
+    scattered = F.lit(True)
+    if in_topic:
+        several = F.min(AT_PARTITION).over(whole) < F.max(AT_PARTITION).over(whole)
+        placed = placed.withColumn(_SCATTERED, several)
+        scattered = F.col(_SCATTERED)
+    latest_first = Window.partitionBy(*window).orderBy(
+        F.desc_nulls_last(F.when(scattered, F.col(_ORDER))), F.desc_nulls_last(AT_OFFSET)
+    )
     ranked = placed.select(
         "*",
         F.row_number().over(latest_first).alias("rw_rank"),
@@ -169,22 +179,27 @@ def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live) -> DataFrame:
         F.count(F.lit(1)).over(whole).cast("int").alias(ROWS),
         F.min(AT).over(whole).alias(FIRST_AT),
     )
-    tied = F.col(_ORDER).eqNullSafe(F.col("rw_next"))
-    if live.mode == "append" and live.pane is not None and not live.restarts:
+    tied = scattered & F.col(_ORDER).eqNullSafe(F.col("rw_next"))
+    if live.mode == "append" and live.pane is not None and not live.restarts and not in_topic:
         tied = tied | (F.col(ROWS) > F.col(PANE) + 1)  # panes count from 0: one of them is there twice
     last = ranked.where("rw_rank = 1").withColumn(AMBIGUOUS, (F.col(ROWS) > 1) & F.coalesce(tied, F.lit(False)))
     again = F.lit(False)
     for restart in live.restarts:
         again = again | F.coalesce((F.col(FIRST_AT) < F.lit(restart)) & (F.col(AT) >= F.lit(restart)), F.lit(False))
     last = last.withColumn(AGAIN, again)
-    if live.mode == "changelog":
+    if live.mode != "append":
         last = last.where(~F.col(_DELETED))
-    return last.drop("rw_rank", "rw_next", _ORDER, _DELETED)
+    return last.drop("rw_rank", "rw_next", _ORDER, _DELETED, _SCATTERED, AT_PARTITION, AT_OFFSET)
 
 
 def _canonical(
-    frame: DataFrame, pipeline: Pipeline, live: Live, values: Mapping[str, str], types: Mapping[str, DataType]
+    opened: OpenRows, pipeline: Pipeline, live: Live, values: Mapping[str, str], types: Mapping[str, DataType]
 ) -> DataFrame:
+    """Every row that says something of a window, in the columns of the module; `rw_why`: why one cannot be read."""
+    frame = opened.frame
+    if opened.is_topic and live.mode == "changelog":
+        # Behind a delete, a record without a value tells the broker's compaction to forget the key.
+        frame = frame.where(~F.col(TOMBSTONE))
     start, end = _bounds(frame, pipeline, live)
     keys = []
     for key, kind in types.items():
@@ -197,14 +212,26 @@ def _canonical(
         kind = _instant_type(frame, pipeline, live.emitted_at, live.emitted_at_unit, ("live", "emitted_at"))
         at = instants(F.expr(live.emitted_at), kind, live.emitted_at_unit).milliseconds
     order = _optional(frame, pipeline, live.order, "order", None)
-    operation, deleted = _operation(frame, pipeline, live)
-    if operation is not None:
-        frame = frame.where(operation)
+    code = _operation(frame, pipeline, live)
+    deleted = F.lit(False) if code is None else F.coalesce(code.isin(*_DELETES), F.lit(False))
+    unknown = F.lit(None).cast("string")
+    no_bounds = F.when(start.isNull() | end.isNull(), "no readable window bounds")
+    why, place = no_bounds, (F.lit(None).cast("int"), F.lit(None).cast("bigint"))
+    if opened.is_topic:
+        place = (F.col(AT_PARTITION), F.col(AT_OFFSET))
+        empty = "a null value" if live.mode == "append" else "a null value, and no window in the key"
+        no_window = F.lit(True) if live.mode == "append" else no_bounds.isNotNull()
+        why = F.coalesce(UNREADABLE, F.when(F.col(TOMBSTONE) & no_window, empty), no_bounds)
+        deleted = deleted | F.col(TOMBSTONE)
+    if code is not None:
+        unknown = F.when(why.isNull() & ~F.coalesce(code.isin(*_KNOWN), F.lit(False)), F.coalesce(code, F.lit("null")))
+        frame = frame.where(~F.coalesce(code.isin(*_RETRACTED), F.lit(False)))
     return frame.select(
         *keys, start.alias(START), end.alias(END),
         *(F.expr(text).alias(emitted_name(name)) for name, text in values.items()),
         pane.alias(PANE), at.alias(AT), _last_offsets(frame, pipeline, live).alias(OFFSETS),
         F.struct(pane.alias("pane"), order.alias("order"), at.alias("at")).alias(_ORDER), deleted.alias(_DELETED),
+        place[0].alias(AT_PARTITION), place[1].alias(AT_OFFSET), why.alias(_WHY), unknown.alias(_UNKNOWN),
     )  # fmt: skip
 
 
@@ -307,15 +334,12 @@ def _last_offsets(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column:
             raise refuse(pipeline, path, Refused(what, mend))
 
 
-def _operation(frame: DataFrame, pipeline: Pipeline, live: Live) -> tuple[Column | None, Column]:
-    """Which rows count (changelog), and which of them delete."""
+def _operation(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column | None:
+    """What a row of a changelog does; None in the other modes."""
     if live.operation is None:
-        return None, F.lit(False)
+        return None
     expression_type(frame, live.operation, pipeline, ("live", "operation"))
-    code = F.upper(F.trim(F.expr(live.operation).cast("string")))
-    told = F.concat(F.lit("live.operation: unknown operation "), F.coalesce(code, F.lit("null")))
-    counts = F.when(code.isin(*_KEPT, *_DELETES), True).when(code.isin(*_RETRACTED), False)
-    return counts.otherwise(F.raise_error(told).cast("boolean")), code.isin(*_DELETES)
+    return F.upper(F.trim(F.expr(live.operation).cast("string")))
 
 
 def _optional(frame: DataFrame, pipeline: Pipeline, text: str | None, name: str, kind: str | None) -> Column:

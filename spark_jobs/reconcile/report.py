@@ -14,7 +14,7 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.reconcile.causes import late_records_of
 from spark_jobs.reconcile.closer import Looking
 from spark_jobs.reconcile.comparison import Comparison
-from spark_jobs.reconcile.emitted import ROWS, emitted_name
+from spark_jobs.reconcile.emitted import ROWS, Emitted, emitted_name
 from spark_jobs.reconcile.fitting import FIT_KEYS, KIND, LEFT_OUT
 from spark_jobs.reconcile.verdicts import BASIS, DIFFERS, LABEL, VERDICT, Basis, Comparing, Verdict
 from spark_jobs.replay.assign import END, START
@@ -59,9 +59,7 @@ class Report:
         return asdict(self)
 
 
-def make_report(
-    comparison: Comparison, looking: Looking, pipeline: str, emitted: str, *, limit: int, unreadable: int, outside: int
-) -> Report:
+def make_report(comparison: Comparison, looking: Looking, pipeline: str, emitted: Emitted, *, limit: int) -> Report:
     """Count, and list at most `limit` windows and twice as many late records."""
     rows, comparing = comparison.rows, comparison.comparing
     counted = rows.groupBy(VERDICT, LABEL).count().collect()
@@ -85,7 +83,7 @@ def make_report(
     top = [_plain(row.asDict()) for row in shown]
     return Report(
         pipeline=pipeline,
-        emitted=emitted,
+        emitted=emitted.description,
         fidelity=comparison.fidelity,
         windows=sum(n for v, n in verdicts.items() if v != Verdict.NOT_CLOSED),
         verdicts={v.value: verdicts[v] for v in Verdict if v in verdicts},
@@ -95,13 +93,13 @@ def make_report(
         fits=[row.asDict() for row in fits],
         lags=[{"from": format_instant(lag.start), "to": format_instant(lag.end)} for lag in comparison.band.lags],
         late_records=int(totals[2] or 0),
-        rows_unreadable=unreadable,
-        rows_outside_range=outside,
+        rows_unreadable=emitted.unreadable,
+        rows_outside_range=emitted.outside,
         top=top,
         causes=_causes(rows, comparing, looking, limit),
         next_step=_next_step(verdicts, labels, pipeline),
         exit_code=GATE_CLOSED if any(verdicts.get(v) for v in UNEXPLAINED) else 0,
-        notes=_notes(comparison, verdicts, unreadable),
+        notes=_notes(comparison, verdicts, emitted),
     )
 
 
@@ -174,10 +172,10 @@ def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]], pipe
     return "Nothing to do."
 
 
-def _notes(comparison: Comparison, verdicts: dict[str, int], unreadable: int) -> list[str]:
-    notes = []
-    if unreadable:
-        notes.append(f"{unreadable} emitted rows have no readable window bounds and were left out")
+def _notes(comparison: Comparison, verdicts: dict[str, int], emitted: Emitted) -> list[str]:
+    notes = list(emitted.notes)
+    if emitted.outside:
+        notes.append(f"{emitted.outside:,} emitted rows lie outside of the compared range and were left out")
     if comparison.fidelity != "recorded":
         margin = format_duration(comparison.band.margin)
         notes.append(f"from the log alone: records within {margin} of a close cannot be told apart")

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_jobs.definition.kafka import Topic
+from spark_jobs.definition.kafka import Topic, TopicAccess
 from spark_jobs.sources.kafka_admin import topic_admin
 from spark_jobs.sources.kafka_config import client_config
 from spark_jobs.sources.kafka_offsets import PinnedTopic, confirm, resolve
@@ -86,7 +86,7 @@ def read_topic(spark: SparkSession, topic: Topic, pinned: PinnedTopic, *, header
     return topic_columns(read_log(spark, topic, pinned, headers=headers), topic, pinned.arrival_kind)
 
 
-def read_log(spark: SparkSession, topic: Topic, pinned: PinnedTopic, *, headers: bool = True) -> DataFrame:
+def read_log(spark: SparkSession, topic: TopicAccess, pinned: PinnedTopic, *, headers: bool = True) -> DataFrame:
     """Exactly the pinned records with the connector's own columns: bytes, `timestampType`, repeated headers."""
     ranges = [chosen for chosen in pinned.ranges if chosen.end > chosen.start]
     if not ranges:

@@ -10,7 +10,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from spark_jobs.definition.kafka import Topic
+from spark_jobs.definition.kafka import TopicAccess
 from spark_jobs.errors import SourceError
 from spark_jobs.java import java_reason
 from spark_jobs.sources.kafka_config import client_config
@@ -43,7 +43,7 @@ class TopicState:
 class TopicAdmin:
     """Asks about one topic. Every method raises SourceError where the brokers do not answer, or refuse."""
 
-    def __init__(self, spark: SparkSession, topic: Topic, client: JavaObject) -> None:
+    def __init__(self, spark: SparkSession, topic: TopicAccess, client: JavaObject) -> None:
         self._jvm = spark._jvm
         self._spark = spark
         self._topic = topic
@@ -111,7 +111,7 @@ class TopicAdmin:
 
 
 @contextmanager
-def topic_admin(spark: SparkSession, topic: Topic) -> Iterator[TopicAdmin]:
+def topic_admin(spark: SparkSession, topic: TopicAccess) -> Iterator[TopicAdmin]:
     """A client for questions about `topic`, closed in the end."""
     jvm = spark._jvm
     properties = jvm.java.util.Properties()
@@ -127,7 +127,7 @@ def topic_admin(spark: SparkSession, topic: Topic) -> Iterator[TopicAdmin]:
 
 
 @contextmanager
-def _asking(topic: Topic) -> Iterator[None]:
+def _asking(topic: TopicAccess) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
@@ -141,7 +141,7 @@ def kafka_problem(reason: str, topic: str, servers: str) -> SourceError:
     where = f"topic {topic} at {servers}"
     said = reason.rpartition("Exception: ")[2].strip() or reason.rpartition(".")[2]
     if "UnknownTopicOrPartition" in reason or "InvalidTopic" in reason:
-        return SourceError(f"there is no topic `{topic}`", where, "Correct history.topic or history.servers.")
+        return SourceError(f"there is no topic `{topic}`", where, "Correct `topic` or `servers`.")
     if "Authentication" in reason or "SslException" in reason or "SSLHandshake" in reason:
         mend = "Check security.protocol, sasl.mechanism and the variables named under `secrets`."
         return SourceError(f"the brokers do not let us in: {said}", where, mend)
@@ -151,6 +151,6 @@ def kafka_problem(reason: str, topic: str, servers: str) -> SourceError:
         # The message of a configuration error can hold the value.
         return SourceError("Kafka's client refuses its configuration", where, "Check `options` and `secrets`.")
     if "Timeout" in reason or "Disconnect" in reason or "Network" in reason or "timed out" in reason.lower():
-        mend = "Start them, or correct history.servers; a listener that needs TLS or SASL answers like this too."
+        mend = "Start them, or correct `servers`; a listener that needs TLS or SASL answers like this too."
         return SourceError("the brokers do not answer", where, mend)
     return SourceError(f"Kafka refuses: {said}", where, "Check the topic with `rewindow doctor PIPELINE`.")

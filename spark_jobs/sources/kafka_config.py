@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from spark_jobs.definition.kafka import Topic
+from spark_jobs.definition.kafka import TopicAccess
 from spark_jobs.errors import EnvironmentProblem
 
 _CONNECTION = "AIRFLOW_CONN_"
@@ -21,7 +21,7 @@ _LIBRDKAFKA = {"sasl.mechanisms": "sasl.mechanism"}
 _NOT_A_CLIENTS = ("group.id", "enable.auto.commit", "auto.offset.reset", "isolation.level", "bootstrap.servers")
 
 
-def client_config(topic: Topic, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def client_config(topic: TopicAccess, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Kafka's client configuration by Kafka's own names, secrets included: it must not be shown.
 
     Raises EnvironmentProblem for a secret's variable or a connection that is not set.

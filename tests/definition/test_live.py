@@ -51,8 +51,8 @@ def test_of_the_live_section_only_restarts_change_a_result_and_so_the_hash(load,
 @pytest.mark.parametrize(
     ("replacement", "message"),
     [
-        (("kind: files", "kind: kafkaa"), "18: live.source.kind: `kafkaa` is not known; write one of"),
-        (("kind: files, ", ""), "18: live.source.kind: is missing; write one of files, table"),
+        (("kind: files", "kind: kafkaa"), "18: live.source.kind: `kafkaa` is not known; write `kafka`"),
+        (("kind: files, ", ""), "18: live.source.kind: is missing; write one of files, table, kafka"),
         (("format: parquet", "table: x, format: parquet"), "18: live.source.table: does not belong to kind `files`; it is a field of table"),
         (("{carrier: key}", "{carier: key}"), "19: live.keys.carier: `carier` is no key of this definition; did you mean `carrier`?"),
         (("values: {n: count}", "values: {m: count}"), "21: live.values.m: `m` is no aggregate of this definition; they are n"),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
 from spark_jobs import cli
 
@@ -50,6 +51,40 @@ def test_another_jobs_output_is_drift_with_its_nearest_explanation_and_closes_th
     assert code == 3
     assert "equals_complete" in out
     assert "Next: Some emitted values equal the complete ones" in out
+
+
+def upserted(spark, rows, kafka) -> str:
+    """As Flink's upsert-kafka writes it: key fields in the record's key, what is no key in its value."""
+    kafka.create_topic("live_sink", 3, {"cleanup.policy": "compact"})
+    key = F.to_json(F.struct("key", "window_start", "window_end"), {"ignoreNullFields": "false"}).alias("key")
+    value = F.to_json(F.struct("pane", "count", "sum", "min", "max")).alias("value")
+    writer = rows.select(key, value).write.format("kafka").option("kafka.bootstrap.servers", kafka.servers)
+    writer.option("topic", "live_sink").save()
+    key_schema, value_schema = "key STRING, window_start TIMESTAMP, window_end TIMESTAMP", "pane INT, count BIGINT"
+    return (
+        f"{{kind: kafka, servers: '{kafka.servers}', topic: live_sink, key: {{format: json, schema: '{key_schema}'}}, "
+        f"value: {{format: json, schema: '{value_schema}, sum BIGINT, min BIGINT, max BIGINT'}}}}\n  mode: upsert"
+    )
+
+
+def test_what_flink_emitted_gives_the_same_report_from_a_topic(rewindow, spark, kafka, tmp_path) -> None:
+    rows = spark.read.parquet("tests/data/flights/emitted_hourly.parquet").where("month(window_start) = 2")
+    text = SAMPLE.read_text().replace("tests/data", str(Path("tests/data").resolve()))
+    files, rest = text.index("  source:", text.index("\nlive:")), text.index("  keys: {carrier: key}")
+    named = tmp_path / "results_in_a_topic.yaml"
+    named.write_text(text[:files] + f"  source: {upserted(spark, rows, kafka)}\n" + text[rest:])
+    told = []
+    for path in (SAMPLE, named):
+        code, out, err = rewindow(
+            "compare", str(path), "--from", "2013-02-04T00:00:00Z", "--to", "2013-02-06T00:00:00Z", "--json"
+        )
+        assert code == 0, err
+        told.append(json.loads(out))
+    assert told[0]["verdicts"]["match"] > 200
+    assert "Kafka topic live_sink at" in told[1]["emitted"]
+    of_the_source = ("emitted", "rows_outside_range", "notes")
+    first, second = ({k: v for k, v in report.items() if k not in of_the_source} for report in told)
+    assert first == second
 
 
 def test_a_definition_that_names_no_emitted_windows_is_told_what_to_add(rewindow, tmp_path) -> None:

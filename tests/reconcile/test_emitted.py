@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError, SourceError
-from spark_jobs.reconcile.emitted import read_emitted, unreadable_and_outside
+from spark_jobs.reconcile.emitted import read_emitted
 from spark_jobs.replay.assign import Span
 
 HOUR = 3_600_000
@@ -129,9 +129,12 @@ def test_rows_outside_of_the_range_and_without_bounds_are_counted_apart(spark, t
     rows = [{"key": "AA", "s": NOON, "c": 1}, {"key": "AA", "s": NOON - HOUR, "c": 1}, {"key": "AA", "s": None, "c": 1}]
     span = Span(NOON, NOON + HOUR)
     schema = "key STRING, s BIGINT, c BIGINT"
-    pipeline, found = read(spark, tmp_path, rows, BY_START, schema=schema, span=span)
+    _, found = read(spark, tmp_path, rows, BY_START, schema=schema, span=span)
     assert bounds(found) == [(NOON, NOON + HOUR)]
-    assert unreadable_and_outside(spark, pipeline, {"carrier": StringType()}, span) == (1, 1)
+    assert (found.unreadable, found.outside) == (1, 1)
+    assert found.notes == (
+        "1 emitted row was left out because it cannot be read, the first: no readable window bounds",
+    )
 
 
 @pytest.mark.parametrize(
