@@ -44,7 +44,7 @@ RECONCILIATION_COLUMNS = {
     "inserted": "windows that readers do not see yet",
     "updated": "windows that get another value",
     "retracted": "windows that go",
-    "unexplained": "updated windows whose cause is none or `source_repair`: same definition, same records, other values",
+    "unexplained": "updated windows without a cause, or `source_repair`: same definition and records, other values",
     "before": "windows that readers see, of those that the run stands for",
     "changed_share": "updated and retracted, of those; null where there are none",
     "records_after": "records of the whole published table on that day, once this run is published",

@@ -76,7 +76,7 @@ class Unchecked:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The gate's answer: `blocks` keeps the run from being published by itself. `seconds` and `spark_jobs`: its cost."""
+    """The gate's answer: `blocks`: the run is not published by itself. `seconds`, `spark_jobs`: its cost."""
 
     verdict: Verdict
     suites: tuple[dict[str, str], ...]

@@ -28,7 +28,7 @@ class RowsToldApart(TableMetricProvider):
 
     @metric_value(engine=SparkDFExecutionEngine)
     def _spark(
-        cls,  # noqa: N805 - GX makes a class method of it
+        cls,
         execution_engine: SparkDFExecutionEngine,
         metric_domain_kwargs: dict[str, Any],
         metric_value_kwargs: dict[str, Any],
