@@ -1,0 +1,15 @@
+"""Build a run's report from its documents: `report.json` and `report.html`. No Spark, no Airflow."""
+
+from __future__ import annotations
+
+from spark_jobs.report.model import Documents, report_of
+from spark_jobs.report.page import render
+from spark_jobs.run_store import PAGE, REPORT, RunFolder
+
+
+def build_report(folder: RunFolder) -> None:
+    """Write the report of what the run has left so far; whatever is missing is said to be. Can be repeated."""
+    documents = Documents.of(folder)
+    report = report_of(documents)
+    folder.write(REPORT, report)
+    folder.write_text(PAGE, render(report, documents.facts))

@@ -1,0 +1,233 @@
+"""The charts of the report, as Vega-Lite specifications. Colours are the page's CSS variables, so they follow its theme.
+
+Each takes the width in pixels that it is drawn for: 880 on a desk, 340 on a phone. Times are UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from spark_jobs.report.words import length
+
+WIDE, NARROW = 880, 340
+
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_KINDS = ("on_time", "behind", "late")
+_COLOURS = ("var(--on-time)", "var(--behind)", "var(--late)")
+_SHAPES = ("circle", "M0,-1.1L1.1,0.9L-1.1,0.9Z", "M-1,-1L1,1M-1,1L1,-1")
+_CHANGES = {"inserted": "var(--inserted)", "updated": "var(--updated)", "retracted": "var(--retracted)"}
+_DURATIONS = (
+    0, _SECOND, 5 * _SECOND, 30 * _SECOND, _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR, 4 * _HOUR,
+    8 * _HOUR, _DAY, 2 * _DAY, 4 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY,
+)  # fmt: skip
+
+
+def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """Windows changed over event time, stacked by what happened to them."""
+    rows = [
+        {"start": b["start"], "end": b["start"] + strip["width"], "change": kind, "windows": b[kind]}
+        for b in strip["buckets"]
+        for kind in _CHANGES
+        if b.get(kind)
+    ]
+    kinds = [kind for kind in _CHANGES if any(row["change"] == kind for row in rows)]
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(binSpacing=0)
+        .encode(
+            x=alt.X("start:T", scale=alt.Scale(type="utc"), title="Window start (UTC)", axis=_time_axis(width)),
+            x2="end:T",
+            y=alt.Y("windows:Q", title="Windows", stack="zero", axis=alt.Axis(tickCount=3, format=",d", tickMinStep=1)),
+            color=alt.Color(
+                "change:N", scale=alt.Scale(domain=kinds, range=[_CHANGES[k] for k in kinds]), legend=None, sort=kinds
+            ),
+        )
+    )
+    return _spec(chart, width, 110)
+
+
+def watermark_map(view: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """Processing time across, event time up: the line of the watermark, window closes on it, sampled records."""
+    x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
+    x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis(width))
+    y = alt.Y("v:T", scale=alt.Scale(type="utc", zero=False), title="Event time (UTC)", axis=alt.Axis(tickCount=6))
+    line = alt.Chart(_pairs(view["line"])).mark_line(
+        interpolate="step-after", color="var(--watermark)", strokeWidth=2
+    ).encode(x=x, y=y)  # fmt: skip
+    closes = alt.Chart(_pairs(view["closes"])).mark_point(
+        shape="diamond", size=34, stroke="var(--watermark)", fill="var(--paper)", strokeWidth=1.5, opacity=1
+    ).encode(x=x, y=y)  # fmt: skip
+    return _spec(alt.layer(_points(view, x, y, lambda t, v: v), line, closes), width, 380 if width > 500 else 300)
+
+
+def watermark_lag(view: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """Processing time across; up, how far records and watermark lag behind it. Above the line: behind the watermark."""
+    x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
+    x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis(width))
+    saw: list[list[int]] = []
+    for t, watermark in view["line"]:
+        if saw:
+            saw.append([t, t - before])
+        saw.append([t, t - watermark])
+        before = watermark
+    delays = [v for _, v in saw] + [t - v for kind in _KINDS for t, v in view[kind]]
+    y = alt.Y(
+        "v:Q", title="Delay behind processing time",
+        scale=_duration_scale(delays), axis=_duration_axis(min(delays, default=0), max(delays, default=1)),
+    )  # fmt: skip
+    line = alt.Chart(_pairs(saw)).mark_line(color="var(--watermark)", strokeWidth=1.25).encode(x=x, y=y)
+    return _spec(alt.layer(_points(view, x, y, lambda t, v: t - v), line), width, 280)
+
+
+def missed_by(edges: Sequence[int], bins: Sequence[int], width: int) -> dict[str, Any]:
+    """Late records by how long after their window's close they came."""
+    used = [i for i, n in enumerate(bins) if n]
+    low, high = (used[0], used[-1]) if used else (0, 0)
+    rows = [{"bin": bin_name(edges, i), "records": bins[i], "order": i} for i in range(low, high + 1)]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        y=alt.Y("bin:N", sort=None, title=None, axis=alt.Axis(labelLimit=200, ticks=False, domain=False)),
+        x=alt.X("records:Q", title="Late records", axis=alt.Axis(tickCount=4, format="~s")),
+    )
+    text = base.mark_text(align="left", dx=4, color="var(--ink)", fontSize=11).encode(
+        text=alt.Text("records:Q", format=",d")
+    )
+    return _spec(base.mark_bar(color="var(--late)", height={"band": 0.72}) + text, width, 20 * len(rows))
+
+
+def late_by_hour(hours: Sequence[Mapping[str, Any]], width: int) -> dict[str, Any]:
+    """The share of late records by hour of day of their event time."""
+    rows = [
+        {"hour": f"{h['hour']:02d}", "share": h["late_in_basis"] / h["records"] if h["records"] else 0} for h in hours
+    ]
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(color="var(--late)", width={"band": 0.72})
+        .encode(
+            x=alt.X(
+                "hour:N", sort=None, title="Hour of the event time (UTC)",
+                axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False),
+            ),
+            y=alt.Y("share:Q", title="Late", axis=alt.Axis(format="~%", tickCount=4)),
+        )
+    )  # fmt: skip
+    return _spec(chart, width, 150)
+
+
+def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """The share of records that would have been dropped, or behind the watermark, by tolerance."""
+    total = advisor["records"]
+    shown = shown_tolerances(advisor)
+    names = {"closed": "window closed", "behind": "behind the watermark"}
+    rows = [
+        {"tolerance": row["tolerance"], "share": row[field] / total, "what": name}
+        for field, name in names.items()
+        for row in shown
+        if row[field]
+    ]
+    high = max((row["tolerance"] for row in shown), default=1)
+    tolerances = [row["tolerance"] for row in shown]
+    x = alt.X(
+        "tolerance:Q", title="Bound + allowed lateness",
+        scale=_duration_scale(tolerances), axis=_duration_axis(0, high),
+    )  # fmt: skip
+    y = alt.Y(
+        "share:Q", title="Share of records", scale=alt.Scale(type="log"), axis=alt.Axis(format="~%", tickCount=5),
+    )  # fmt: skip
+    lines = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(point={"size": 26, "filled": True}, strokeWidth=2)
+        .encode(
+            x=x, y=y,
+            color=alt.Color("what:N", legend=None, scale=alt.Scale(
+                domain=list(names.values()), range=["var(--late)", "var(--behind)"])),
+            strokeDash=alt.StrokeDash("what:N", legend=None, scale=alt.Scale(
+                domain=list(names.values()), range=[[1, 0], [5, 3]])),
+        )
+    )  # fmt: skip
+    layers = [lines]
+    if advisor["now"]:
+        now = alt.Data(values=[{"tolerance": advisor["now"]["tolerance"], "label": "now"}])
+        layers.append(alt.Chart(now).mark_rule(color="var(--ink)", strokeDash=[2, 3]).encode(x=x))
+        layers.append(
+            alt.Chart(now)
+            .mark_text(align="left", dx=4, dy=6, baseline="top", color="var(--ink)", fontSize=12, fontWeight=600)
+            .encode(x=x, y=alt.value(0), text="label:N")
+        )
+    return _spec(alt.layer(*layers), width, 220)
+
+
+def shown_tolerances(advisor: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rows up to the first tolerance that nobody misses, and the definition's own in any case."""
+    rows = advisor["tolerances"]
+    first = next((i for i, row in enumerate(rows) if not row["behind"]), len(rows) - 1)
+    own = advisor["now"]["tolerance"] if advisor["now"] else advisor["configured"]
+    return [row for i, row in enumerate(rows) if i <= first or row["tolerance"] <= own]
+
+
+def bin_name(edges: Sequence[int], i: int) -> str:
+    """1 min to 2 min; less than 1 s; 28 d and more."""
+    if i == 0:
+        return f"less than {length(edges[1])}"
+    if i == len(edges) - 1:
+        return f"{length(edges[i])} and more"
+    return f"{length(edges[i])} to {length(edges[i + 1])}"
+
+
+def _points(view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Chart:
+    rows = [{"t": t, "v": value(t, v), "kind": kind} for kind in _KINDS for t, v in view[kind]]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_point(clip=True)
+        .encode(
+            x=x, y=y,
+            shape=alt.Shape("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=_SHAPES)),
+            stroke=alt.Stroke("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=_COLOURS)),
+            fill=alt.Fill("kind:N", legend=None, scale=alt.Scale(
+                domain=_KINDS, range=["var(--on-time)", "transparent", "transparent"])),
+            size=alt.Size("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[4, 28, 26])),
+            strokeWidth=alt.StrokeWidth("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[0, 1, 1.4])),
+            opacity=alt.Opacity("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[0.6, 0.9, 0.9])),
+        )
+    )  # fmt: skip
+
+
+def _pairs(pairs: Sequence[Sequence[int]]) -> alt.Data:
+    return alt.Data(values=[{"t": t, "v": v} for t, v in pairs])
+
+
+def _time_axis(width: int) -> alt.Axis:
+    return alt.Axis(tickCount=8 if width > 500 else 4, labelOverlap=True, grid=False)
+
+
+def _duration_scale(values: Sequence[int]) -> alt.Scale:
+    """Linear near zero, logarithmic beyond what is usual: minutes and days fit one axis."""
+    sizes = sorted(abs(v) for v in values if v) or [_SECOND]
+    return alt.Scale(type="symlog", constant=max(1, sizes[len(sizes) // 4] // 2), nice=False)
+
+
+def _duration_axis(low: int, high: int) -> alt.Axis:
+    values = [v for v in _DURATIONS if v <= high]
+    values = [-v for v in reversed(values) if v and -v >= low] + values
+    floor = max(high, -low) / 2000
+    values = [v for v in values if v == 0 or abs(v) >= floor]
+    labels = " : ".join(f"datum.value == {v} ? '{length(v).replace('-', '−')}'" for v in values)
+    return alt.Axis(values=values, labelExpr=f"{labels} : ''", labelOverlap="greedy")
+
+
+def _spec(chart: Any, width: int, height: int) -> dict[str, Any]:
+    text = {"labelColor": "var(--muted)", "titleColor": "var(--ink)", "titleFontWeight": 600, "titlePadding": 8}
+    return (
+        chart.properties(width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
+        .configure(
+            background="transparent", padding=4,
+            view={"stroke": None},
+            axis={
+                **text, "labelFontSize": 12, "titleFontSize": 12, "gridColor": "var(--grid)",
+                "domainColor": "var(--edge)", "tickColor": "var(--edge)",
+            },
+        )
+        .to_dict()
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""The report as JUnit XML: a test case for each expectation, and one for how the run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL
+from spark_jobs.report.words import plain
+
+
+def junit_xml(report: Mapping[str, Any]) -> bytes:
+    """JUnit XML of a report (see `report_of`).
+
+    A critical expectation that failed is a failure, one that could not be evaluated an error; warnings and infos that
+    failed are skipped with a message, since they stop nothing. A run that waits or was set aside is skipped likewise.
+    """
+    xml = JUnitXml(name=f"rewindow {report['run']['run_id']}")
+    xml.add_testsuite(_outcome(report))
+    suites: dict[str, TestSuite] = {}
+    for number, result in enumerate((report["expectations"] or {}).get("results", []), 1):
+        name = plain(result.get("suite") or "expectations")
+        suites.setdefault(name, TestSuite(name)).add_testcase(_case(result, number))
+    for suite in suites.values():
+        xml.add_testsuite(suite)
+    xml.update_statistics()
+    return xml.tostring()
+
+
+def _outcome(report: Mapping[str, Any]) -> TestSuite:
+    verdict, run = report["verdict"], report["run"]
+    case = TestCase(plain(run["run_id"]), classname=f"rewindow.{plain(run['pipeline'] or 'run')}")
+    told = f"{verdict['title']}: {verdict['sentence']}"
+    if verdict["status"] in ENDED_BADLY:
+        case.result = [Failure(told, verdict["status"])]
+    elif verdict["status"] == "unknown":
+        case.result = [Error(told, "unknown")]
+    elif verdict["status"] not in ENDED_WELL:
+        case.result = [Skipped(told, verdict["status"])]
+    case.system_out = "\n".join(verdict["next"])
+    suite = TestSuite("run")
+    suite.add_testcase(case)
+    return suite
+
+
+def _case(result: Mapping[str, Any], number: int) -> TestCase:
+    said = result.get("description") or result.get("expectation") or ""
+    column = f" ({plain(result['column'])})" if result.get("column") else ""
+    case = TestCase(
+        f"{number}. {plain(said)}{column}", classname=f"rewindow.{plain(result.get('suite') or 'expectations')}"
+    )
+    observed = f"observed {plain(result.get('observed'))}, asked {plain(result.get('threshold'))}"
+    if result.get("error"):
+        case.result = [Error(plain(result["error"], 2000), plain(result.get("expectation")))]
+    elif not result["success"]:
+        kind = Failure if result.get("severity") == "critical" else Skipped
+        case.result = [kind(f"{plain(result.get('severity'))}: {observed}", plain(result.get("expectation")))]
+    else:
+        case.system_out = observed
+    return case

@@ -1,0 +1,171 @@
+"""The report as data: `report.json`, from the documents of a run, any of which may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.report.advice import advise
+from spark_jobs.report.verdict import verdict_of
+from spark_jobs.run_store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
+
+FORMAT = "rewindow-report/1"
+
+_SEVERITIES = ("critical", "warning", "info")
+_RESULT = dict.fromkeys(
+    ("suite", "data", "expectation", "description", "severity", "column", "observed", "threshold", "checked",
+     "unexpected_count", "unexpected_percent", "error")
+) | {"success": False, "samples": []}  # fmt: skip
+_APPLICATION = dict.fromkeys(("stage", "application_id", "seconds"))
+_CHANGES = ("inserted", "updated", "retracted")
+_FIGURES = (
+    "windows", "windows_open", "windows_all_late", "windows_before", "unchanged", "pairs_on_time", "pairs_late",
+    "pairs_dropped", "records_late",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What a run has left so far; None where a document is missing."""
+
+    run_id: str
+    request: Mapping[str, Any] | None = None
+    plan: Mapping[str, Any] | None = None
+    chunks: tuple[Mapping[str, Any], ...] = ()
+    changes: Mapping[str, Any] | None = None
+    gate: Mapping[str, Any] | None = None
+    facts: Mapping[str, Any] | None = None
+    approval: Mapping[str, Any] | None = None
+    outcome: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> Documents:
+        """Read all of them."""
+        names = [n for n in folder.documents() if n.startswith("chunk-") and n.endswith(".json")]
+        read = {name: folder.read(name) for name in (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME)}
+        return cls(
+            folder.run_id, read[REQUEST], read[PLAN], tuple(filter(None, map(folder.read, names))), read[CHANGES],
+            read[GATE], read[FACTS], read[APPROVAL], read[OUTCOME],
+        )  # fmt: skip
+
+
+def report_of(documents: Documents) -> dict[str, Any]:
+    """The report; its fields are described in docs/report.md. A part that the run never got to is null."""
+    request, outcome = documents.request or {}, documents.outcome or {}
+    changes = _changes(documents)
+    expectations = _expectations(documents.gate)
+    pipeline = request.get("pipeline") or (documents.plan or {}).get("pipeline") or ""
+    table = request.get("output_table") or (outcome.get("tables") or {}).get("windows")
+    failing = [r for r in expectations["results"] if not r["success"]] if expectations else []
+    counts = changes["counts"] if changes else outcome.get("counts") or {}
+    return {
+        "format": FORMAT,
+        "run": {
+            "run_id": documents.run_id,
+            "pipeline": pipeline,
+            "kind": request.get("kind"),
+            "asked": {"from": None, "to": None} | (request.get("asked") or {}),
+            "reason": request.get("reason") or None,
+            "requested_by": request.get("requested_by"),
+            "requested_at": request.get("requested_at"),
+            "started_at": outcome.get("started_at"),
+            "finished_at": outcome.get("finished_at"),
+            "output_table": table,
+        },
+        "verdict": verdict_of(documents.outcome, counts, failing, documents.approval, table, pipeline),
+        "approval": documents.approval
+        and dict.fromkeys(("decision", "by", "at", "comment")) | dict(documents.approval),
+        "changes": changes,
+        "watermark": _watermark(documents.facts),
+        "late": (documents.facts or {}).get("late"),
+        "expectations": expectations,
+        "advisor": advise((documents.facts or {}).get("advisor")),
+        "plan": _plan(documents),
+    }
+
+
+def _changes(documents: Documents) -> dict[str, Any] | None:
+    facts = (documents.facts or {}).get("changes")
+    changes = documents.changes
+    if changes is None and facts is None:
+        return None
+    found = (changes or {}).get("counts") or (facts or {}).get("counts") or {}
+    return {
+        "counts": {kind: found.get(kind, 0) for kind in _CHANGES},
+        "causes": (changes or {}).get("causes") or (facts or {}).get("causes") or {},
+        **{name: (changes or {}).get(name) for name in _FIGURES},
+        "strip": facts["strip"] if facts else None,
+        "keys": facts["keys"] if facts else [],
+        "aggregates": facts["aggregates"] if facts else [],
+        "top": facts["top"] if facts else [],
+    }
+
+
+def _expectations(gate: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Results with the worst first: failed before met, critical before warning before info."""
+    if gate is None:
+        return None
+
+    def rank(result: Mapping[str, Any]) -> tuple[bool, int]:
+        severity = result.get("severity")
+        return bool(result["success"]), _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
+
+    results = sorted((_RESULT | dict(result) for result in gate.get("results") or []), key=rank)
+    failed = [r for r in results if not r["success"]]
+    return {
+        "verdict": gate.get("verdict"),
+        "blocks": bool(gate.get("blocks")),
+        "met": len(results) - len(failed),
+        "failed": {s: sum(r.get("severity") == s for r in failed) for s in _SEVERITIES},
+        "suites": gate.get("suites") or [],
+        "results": results,
+        "seconds": gate.get("seconds"),
+        "spark_jobs": gate.get("spark_jobs"),
+    }
+
+
+def _watermark(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The picture without its points, which are in `facts.json`."""
+    picture = (facts or {}).get("watermark")
+    if picture is None:
+        return None
+
+    def view(shown: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if shown is None:
+            return None
+        sizes = {name: len(shown[name]) for name in ("line", "closes", "on_time", "behind", "late")}
+        return {"from": shown["from"], "to": shown["to"], "one_in": shown["one_in"], "shown": sizes}
+
+    return {
+        "resolution": picture["resolution"],
+        "overview": view(picture["overview"]),
+        "zoom": view(picture["zoom"]),
+        "standstills": picture["standstills"],
+    }
+
+
+def _plan(documents: Documents) -> dict[str, Any] | None:
+    request, plan, outcome = documents.request or {}, documents.plan, documents.outcome or {}
+    if plan is None and not request and not outcome:
+        return None
+    plan = plan or {}
+    named = (
+        "source", "definition_hash", "mode", "span", "is_whole", "event_times", "processing_time_end", "records",
+        "quarantined", "missing_event_times", "window_ends", "watermark", "partition_columns",
+    )  # fmt: skip
+    return {
+        **{name: plan.get(name) for name in named},
+        "partitions": plan.get("partitions") or [],
+        "files": plan.get("pinned") or [],
+        "warnings": list(plan.get("warnings") or []),
+        "fidelity": outcome.get("fidelity") or plan.get("fidelity"),
+        "fidelity_reasons": list(outcome.get("fidelity_reasons") or plan.get("fidelity_reasons") or []),
+        "version": outcome.get("version") or plan.get("version"),
+        "chunks": [dict(chunk) for chunk in documents.chunks],
+        "planned_chunks": len(plan.get("chunks") or []),
+        "timings": outcome.get("timings") or {},
+        "applications": [_APPLICATION | dict(a) for a in outcome.get("applications") or []],
+        "tables": outcome.get("tables") or {},
+        "definition": request.get("definition"),
+    }

@@ -1,0 +1,156 @@
+"""The verdict: how a run ended, in a sentence, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from spark_jobs.report.words import plain, plural
+
+
+class Level(StrEnum):
+    """How a reader should take it."""
+
+    GOOD = "good"
+    NOTE = "note"
+    WAITING = "waiting"
+    BAD = "bad"
+
+
+_TITLES = {
+    "published": (Level.GOOD, "Published"),
+    "unchanged": (Level.GOOD, "Nothing to publish"),
+    "awaiting_approval": (Level.WAITING, "Waiting for approval"),
+    "gate_failed": (Level.BAD, "Stopped by the gate"),
+    "rejected": (Level.NOTE, "Rejected"),
+    "dry_run": (Level.NOTE, "Dry run"),
+    "compared_only": (Level.NOTE, "Compared only"),
+    "not_published": (Level.NOTE, "Not published"),
+    "discarded": (Level.NOTE, "Discarded"),
+    "failed": (Level.BAD, "Failed"),
+}
+ENDED_WELL = frozenset({"published", "unchanged", "dry_run", "compared_only"})
+ENDED_BADLY = frozenset({"failed", "gate_failed", "rejected"})
+
+
+def verdict_of(
+    outcome: Mapping[str, Any] | None,
+    changes: Mapping[str, int],
+    failing: Sequence[Mapping[str, Any]],
+    approval: Mapping[str, Any] | None,
+    table: str | None,
+    pipeline: str,
+) -> dict[str, Any]:
+    """`status`, `level`, `title`, `sentence`, `next` (what to do). `failing`: expectations not met, worst first."""
+    status = outcome.get("status") if outcome else None
+    level, title = _TITLES.get(status, (Level.WAITING, "Not ended" if status is None else plain(status)))
+    critical = [r for r in failing if r.get("severity") == "critical"]
+    rest = [r for r in failing if r.get("severity") != "critical"]
+    if status == "published" and rest:
+        level = Level.NOTE
+    return {
+        "status": status or "unknown",
+        "level": level.value,
+        "title": title,
+        "sentence": _sentence(status, outcome or {}, changes, critical, approval, table),
+        "next": _next(status, outcome or {}, changes, critical, rest, table, pipeline),
+    }
+
+
+def told_changes(changes: Mapping[str, int]) -> str:
+    """2 windows inserted, 5 updated."""
+    parts = [(changes.get(kind, 0), kind) for kind in ("inserted", "updated", "retracted")]
+    parts = [(n, kind) for n, kind in parts if n]
+    if not parts:
+        return "no window"
+    first, *others = parts
+    return ", ".join([f"{plural(first[0], 'window')} {first[1]}", *(f"{n:,} {kind}" for n, kind in others)])
+
+
+def _sentence(
+    status: str | None,
+    outcome: Mapping[str, Any],
+    changes: Mapping[str, int],
+    critical: Sequence[Mapping[str, Any]],
+    approval: Mapping[str, Any] | None,
+    table: str | None,
+) -> str:
+    where = f" in {table}" if table else ""
+    told = told_changes(changes)
+    match status:
+        case "published":
+            return f"The run is published{where}: {told}."
+        case "unchanged":
+            return f"What is published{where} is what the history gives: no window changes."
+        case "awaiting_approval":
+            return f"Nothing is published yet. Publishing would change{where}: {told}."
+        case "gate_failed":
+            return (
+                f"{plural(len(critical), 'critical expectation')} failed, so nothing is published{where}; "
+                f"it would have changed: {told}."
+            )
+        case "rejected":
+            by = f" by {plain(approval['by'])}" if approval and approval.get("by") else ""
+            return f"The run was rejected{by}; nothing is published{where}. It would have changed: {told}."
+        case "dry_run":
+            return f"A dry run: nothing is published{where}. It would change: {told}."
+        case "compared_only":
+            return f"The run compared and published nothing{where}. It would have changed: {told}."
+        case "not_published":
+            return f"The run ended without publishing{where}. It would have changed: {told}."
+        case "discarded":
+            return "What the run had staged was thrown away; nothing is published."
+        case "failed":
+            return f"The run failed: {plain(outcome.get('message') or 'no message was left', 500)}"
+        case None:
+            return "The run has left no outcome: it is still at work, or it was killed. Nothing of it counts yet."
+        case _:
+            return f"The run ended as {plain(status)}."
+
+
+def _next(
+    status: str | None,
+    outcome: Mapping[str, Any],
+    changes: Mapping[str, int],
+    critical: Sequence[Mapping[str, Any]],
+    rest: Sequence[Mapping[str, Any]],
+    table: str | None,
+    pipeline: str,
+) -> list[str]:
+    steps: list[str] = []
+    restated = changes.get("updated", 0) + changes.get("retracted", 0)
+    match status:
+        case "awaiting_approval":
+            steps.append("Look at what changed and why, below; then approve or reject the run where it waits.")
+            if changes.get("retracted"):
+                steps.append(f"{plural(changes['retracted'], 'window')} would go: see why before you approve.")
+        case "gate_failed":
+            names = ", ".join(plain(r.get("description") or r.get("expectation"), 120) for r in critical[:3])
+            steps.append(f"Begin with what failed: {names}. The rows are under Expectations.")
+            steps.append("Mend the source or the definition, or change the suite if it asks too much; then run again.")
+        case "failed":
+            steps.append(plain(outcome.get("mend") or "See the log of the stage that failed, then run again.", 500))
+            steps.append("The published windows are as they were before.")
+        case "rejected":
+            steps.append("The published windows are as they were. Run again once the reason is dealt with.")
+        case "dry_run":
+            steps.append("If this is what you want, run the same without the dry run.")
+        case "compared_only":
+            steps.append("A newer run has been published, or the run was asked to compare. Nothing needs doing.")
+        case "not_published":
+            steps.append("Publishing needs a run whose policy lets it: see the message and the plan below.")
+        case "published" if restated:
+            steps.append("Readers of the table see the new values from now on; the old ones stay as revisions.")
+        case "published" | "unchanged":
+            steps.append("Nothing needs doing.")
+        case None:
+            steps.append("If no stage is at work any more, run it again: it ends in the same tables.")
+    if rest:
+        steps.append(f"{plural(len(rest), 'warning')} under Expectations: worth a look.")
+    if status in ("published", "awaiting_approval") and table:
+        steps.append(f"A window's life: rewindow history {pipeline} --window START --key NAME=VALUE")
+    message = outcome.get("message")
+    if message and status not in ("failed", None):
+        steps.insert(0, plain(message, 500))
+    return steps

@@ -1,0 +1,146 @@
+"""Numbers, times and values as people read them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spark_jobs.eventtime.durations import FOREVER, format_duration
+
+LONGEST = 200
+"""Characters of a value that a page shows."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def count(number: float | None) -> str:
+    """12,345."""
+    return "unknown" if number is None else f"{number:,}"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """1 window, 2 windows."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def percent(part: float, whole: float) -> str:
+    """The share of `part` in `whole`, with as many digits as tell it from 0 and from 100 %."""
+    if not whole:
+        return "–"
+    share = 100 * part / whole
+    if share in (0, 100):
+        return f"{share:.0f} %"
+    for digits in (1, 2, 3, 4):
+        text = f"{share:.{digits}f}"
+        if 0 < float(text) < 100 and float(text) >= 5 * 10**-digits and 100 - float(text) >= 5 * 10**-digits:
+            return f"{text} %"
+    return f"{share:.4f} %" if 0 < float(f"{share:.4f}") < 100 else ("< 0.0001 %" if share < 1 else "> 99.9999 %")
+
+
+def length(milliseconds: float | None) -> str:
+    """A duration, to its two largest units: 1 h 3 min."""
+    if milliseconds is None:
+        return "unknown"
+    if milliseconds >= FOREVER:
+        return "for ever"
+    rest, parts = abs(round(milliseconds)), []
+    if not rest:
+        return "0 s"
+    for i, (unit, size) in enumerate(_UNITS):
+        whole, left = divmod(rest, size)
+        if whole:
+            if i + 1 < len(_UNITS):
+                finer = _UNITS[i + 1]
+                more = left // finer[1]
+                parts = [f"{whole} {unit}"] + ([f"{more} {finer[0]}"] if more and not (unit == "s") else [])
+                if unit == "s" and left:
+                    parts = [f"{rest / 1000:.1f} s"] if whole < 10 else [f"{whole} s"]
+            else:
+                parts = [f"{whole} {unit}"]
+            break
+    return ("-" if milliseconds < 0 else "") + " ".join(parts)
+
+
+def exact_length(milliseconds: int) -> str:
+    """As a definition has it: 1 h 30 min."""
+    return format_duration(milliseconds)
+
+
+def moment(milliseconds: int | None, *, seconds: bool | None = None) -> str:
+    """2013-02-08 18:00, in UTC; seconds and milliseconds where there are some."""
+    if milliseconds is None:
+        return "unknown"
+    if milliseconds >= FOREVER:
+        return "never"
+    try:
+        at = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"{milliseconds} ms"
+    if milliseconds % 1000 and seconds is not False:
+        return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{milliseconds % 1000:03d}"
+    shows_seconds = seconds if seconds is not None else milliseconds % 60_000 != 0
+    return at.strftime("%Y-%m-%d %H:%M:%S" if shows_seconds else "%Y-%m-%d %H:%M")
+
+
+def iso(milliseconds: int) -> str:
+    """For machines: 2013-02-08T18:00:00Z; empty where no calendar reaches."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=milliseconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except OverflowError:
+        return ""
+
+
+def span(start: int, end: int) -> str:
+    """2013-02-08 18:00 to 19:00: the day only once."""
+    first, last = moment(start), moment(end)
+    return f"{first} to {last[11:]}" if first[:10] == last[:10] else f"{first} to {last}"
+
+
+def written_time(text: Any) -> str:
+    """An ISO-8601 text as a moment in UTC; other texts as they are."""
+    try:
+        at = datetime.fromisoformat(str(text))
+    except ValueError:
+        return plain(text)
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") if at.tzinfo else str(text)
+
+
+def plain(value: Any, longest: int = LONGEST) -> str:
+    """Any value as one text without control characters, cut after `longest` characters."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return str(value) if not math.isfinite(value) else f"{value:,.10g}"
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False, sort_keys=True)
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def difference(before: Any, after: Any) -> str:
+    """+2, -0.5; empty where these are no two numbers, or equal."""
+    numbers = [v for v in (before, after) if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(numbers) < 2 or not all(map(math.isfinite, numbers)) or before == after:
+        return ""
+    change = after - before
+    text = f"{abs(change):,}" if isinstance(change, int) else f"{abs(change):,.6g}"
+    return f"{'+' if change > 0 else '−'}{text}"
+
+
+def pretty(value: Any) -> str:
+    """A definition as indented JSON; null and empty fields say nothing and are left out."""
+
+    def kept(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {k: kept(v) for k, v in item.items() if v not in (None, {}, [])}
+        return [kept(v) for v in item] if isinstance(item, list) else item
+
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", json.dumps(kept(value), indent=2, ensure_ascii=False, default=str))
