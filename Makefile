@@ -18,7 +18,7 @@ help: ## show this list
 
 setup: $(STAMP) ## make .venv with pinned packages, and fetch Spark's jars (done once)
 
-$(STAMP): requirements.txt pyproject.toml spark_jobs/launch.py
+$(STAMP): requirements.txt pyproject.toml spark_jobs/jvm.py
 	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.java; \
 	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt

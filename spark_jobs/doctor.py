@@ -16,8 +16,9 @@ import pyspark
 
 from spark_jobs.errors import RewindowError
 from spark_jobs.java import NEWEST_TESTED_JAVA, find_java
+from spark_jobs.jvm import PACKAGES, ivy_folder, jar_file
 from spark_jobs.lakehouse.catalog import check_catalog, configured_catalog, describe_catalog, prepare_catalog
-from spark_jobs.launch import PACKAGES, ivy_folder, jar_file, log_file
+from spark_jobs.launch import log_file
 from spark_jobs.session import check_metastore, rewindow_home, spark_session
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,11 +15,10 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.lakehouse.facts import Facts, Publication
 from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.staging import Staging
+from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables
-from spark_jobs.plan import Plan, chunks_of, make_plan
+from spark_jobs.plan import chunks_of, make_plan
 from spark_jobs.progress import Progress
 from spark_jobs.reconcile.nightly import Before, Touched, arrived_since, merged, run_before, touched_windows
 from spark_jobs.replay.assign import Span
@@ -27,20 +27,26 @@ from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of, windows_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.run import check_quarantine, execute, refuse_missing_event_time
-from spark_jobs.sources import Inspection, OpenHistory, canonical, cut_at, good, inspect_history, open_history, reading
+from spark_jobs.run import (
+    Manner,
+    check_quarantine,
+    end_run,
+    execute,
+    job_of,
+    make_timeline,
+    refuse_missing_event_time,
+)
+from spark_jobs.run_store import OUTCOME, STAGED, RunStore
+from spark_jobs.sources import OpenHistory, canonical, cut_at, good, inspect_history, open_history, reading
 from spark_jobs.stages import (
     Job,
     RunResult,
-    SideRows,
-    cause_of_change,
+    Staged,
+    begin,
     chosen_run_id,
-    fail,
-    first_row,
-    identity_of,
-    publish_run,
+    stage_late,
+    stage_quarantine,
     stage_windows,
-    tell_changes,
 )
 
 
@@ -52,27 +58,41 @@ def reconcile(
     until: int | None = None,
     run_id: str | None = None,
     reason: str = "",
-    publish: bool = True,
+    manner: Manner | None = None,
+    store: RunStore | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
 ) -> RunResult:
     """Bring the published windows to what has arrived before `until` (epoch ms; default: all that is there).
 
     The tables are then those of a full run at the same as-of vector. A first run, another definition, sessions, and a
-    new partition are full runs; `result.note` says so. `publish=False` only tells what would change.
+    new partition are full runs; `result.note` says so. Where a run has been published that saw what arrived at `until`
+    or later, this one compares only: it must not take back what is known now.
 
     Raises as `spark_jobs.run.execute`.
     """
+    manner = manner or Manner()
     tables = Tables.of(pipeline)
     create_tables(spark, tables)
     ledger = Ledger(spark, tables)
     ledger.settle(now())
+    if run_id is not None and ledger.is_published(run_id):
+        return RunResult(run_id, tables, note="this run has been published already; nothing was done")
+    options = {"run_id": run_id, "reason": reason, "store": store, "now": now, "clock": clock}
+    newer = _newer_run(ledger, until)
+    if newer is not None:
+        compare_only = replace(manner, ends_as="compared_only")
+        result = _full(
+            spark, pipeline, progress, until, f"run {newer} has seen more than this one", manner=compare_only, **options
+        )
+        result.note = f"compared only: run {newer}, published before, has seen more"
+        return result
     before, why = run_before(spark, tables, pipeline)
     if before is not None and isinstance(windows_of(pipeline), SessionWindows):
         before, why = None, "sessions are read as a whole"
     if before is not None and pipeline.live is not None and pipeline.live.restarts:
         before, why = None, "the live job was restarted: its timeline is made as a whole"
-    options = {"run_id": run_id, "reason": reason, "publish": publish, "now": now, "clock": clock}
+    options["manner"] = manner
     if before is None:
         return _full(spark, pipeline, progress, until, why, **options)
     opened = open_history(spark, pipeline)
@@ -84,9 +104,7 @@ def reconcile(
     if {p.partition for p in seen.partitions} - before.as_of.keys():
         return _full(spark, pipeline, progress, until, "there is a new partition", **options)
     if not seen.records:
-        result = RunResult(run_id or before.run_id, tables)
-        result.note = f"nothing has arrived since run {before.run_id}"
-        return result
+        return _nothing_new(pipeline, run_id, before, store, now)
     published = _published_starts(spark, tables)
     times = Span(
         min(published.start, seen.event_times.start if seen.event_times else published.start),
@@ -97,74 +115,67 @@ def reconcile(
     spec = spec_of(pipeline, sorted(before.as_of))
     if not _state_fits(before, spec, new):
         return _full(spark, pipeline, progress, until, "the saved watermark state is ahead of new records", **options)
-    new = cut_at(new, plan.as_of)
-    return _incremental(
-        spark, pipeline, progress, plan, spec, before, known, cut_at(everything, plan.as_of), new, published,
-        run_id=run_id, reason=reason, publish=publish, now=now, clock=clock,
+    started = now()
+    job = job_of(
+        spark, pipeline, plan, progress, chosen_run_id(pipeline, run_id, started), "reconcile", store=store,
+        in_stages=manner.in_stages, now=now, clock=clock,
     )  # fmt: skip
+    return _incremental(job, before, cut_at(everything, plan.as_of), cut_at(new, plan.as_of), published, reason, manner)
 
 
 def _incremental(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    progress: Progress,
-    plan: Plan,
-    spec: ReplaySpec,
-    before: Before,
-    seen: Inspection,
-    records: DataFrame,
-    new: DataFrame,
-    published: Span,
-    *,
-    run_id: str | None,
-    reason: str,
-    publish: bool,
-    now: Callable[[], datetime],
-    clock: Callable[[], float],
+    job: Job, before: Before, records: DataFrame, new: DataFrame, published: Span, reason: str, manner: Manner
 ) -> RunResult:
-    started = now()
-    tables = Tables.of(pipeline)
-    result = RunResult(chosen_run_id(pipeline, run_id, started), tables, seen.records, seen.quarantined)
+    plan, spec, result, started = job.plan, job.spec, job.result, job.now()
     result.continued_from = before.run_id
-    check_quarantine(pipeline, plan)
+    check_quarantine(job.pipeline, plan)
     history = History(good(records), plan.event_times, plan.processing_time_end)
-    refuse_missing_event_time(pipeline, plan, replace(history, records=good(new)))
-    staging, facts, ledger = Staging(spark, tables.staging(result.run_id)), Facts(spark, tables.windows), None
-    ledger = Ledger(spark, tables)
-    job = Job(spark, pipeline, plan, progress, result, ledger, facts, staging, now, clock)
-    ledger.begin(first_row(job, spec, "reconcile", reason, started))
+    refuse_missing_event_time(job.pipeline, plan, replace(history, records=good(new)))
+    base = job.facts.head()
+    begin(job, reason, started)
     held = Held()
-    try:
-        with (
-            Replay(history, spec, state=before.state, timeline_records=good(new), earlier=before.steps) as replay,
-            reading(plan.pipeline),
-        ):
-            with job.stage("timeline", plan.watermark):
-                result.watermark_note = replay.timeline.note
-            with job.stage("touched", "windows that new records belong to"):
-                touched = touched_windows(good(new), spec, before, published, held)
-            base = stage_windows(job, replay, _parts(spec, touched))
+    with ExitStack() as stack:
+        stack.enter_context(job.watched())
+        stack.callback(held.release)
+        earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
+        replay = stack.enter_context(Replay(history, spec, **earlier))
+        stack.enter_context(reading(plan.pipeline))
+        make_timeline(job, replay)
+        with job.stage("touched", "windows that new records belong to"):
+            touched = touched_windows(good(new), spec, before, published, held)
             reach = Span(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
-            publication = Publication(
-                run_id=result.run_id,
-                span=reach,
-                staged=staging.rows(),
-                identity=identity_of(spec),
-                in_scope=lambda windows: touched.in_scope(windows, spec.keys),
-                cause=cause_of_change(ledger.published(), plan),
-                as_of=plan.as_of,
-            )
-            if publish:
-                late = lambda: (replay.late(chunk, plan.span, good(new)) for chunk in plan.chunks)  # noqa: E731
-                publish_run(job, replay, publication, base, SideRows(late, new, replaces=False))
-            else:
-                tell_changes(job, publication)
-    except Exception as problem:
-        fail(job, problem)
-        raise
-    finally:
-        held.release()
-        ledger.end(result.run_id)
+            staged = Staged(base, reach, replaces=False, recent=touched.recent, older=touched.older)
+            job.folder.write(STAGED, staged.to_dict())
+            if touched.older:
+                job.staging.write(0, touched.pairs, Part.TOUCHED)
+        parts = _parts(spec, touched)
+        for number, (chunk, only) in enumerate(parts, 1):
+            stage_windows(job, replay, number, len(parts), chunk, only)
+        for number, chunk in enumerate(plan.chunks, 1):
+            stage_late(job, number, replay.late(chunk, plan.span, good(new)))
+        stage_quarantine(job, new)
+        end_run(job, staged, history.records, replay.timeline, manner)
+    return result
+
+
+def _newer_run(ledger: Ledger, until: int | None) -> str | None:
+    """A published run that has seen arrivals at `until` or later."""
+    if until is None:
+        return None
+    limit = datetime.fromtimestamp(until / 1000, UTC)
+    seen = ledger.runs().where(F.col("status") == "published").where(F.col("processing_time_end") >= F.lit(limit))
+    row = seen.orderBy(F.desc("processing_time_end"), "run_id").select("run_id").first()
+    return row and row[0]
+
+
+def _nothing_new(
+    pipeline: Pipeline, run_id: str | None, before: Before, store: RunStore | None, now: Callable[[], datetime]
+) -> RunResult:
+    result = RunResult(run_id or before.run_id, Tables.of(pipeline))
+    result.note = f"nothing has arrived since run {before.run_id}"
+    if run_id is not None:
+        outcome = {"run_id": run_id, "status": "unchanged", "message": result.note, "finished_at": now().isoformat()}
+        (store or RunStore.configured()).folder(run_id).write(OUTCOME, outcome)
     return result
 
 
@@ -180,6 +191,7 @@ def _parts(spec: ReplaySpec, touched: Touched) -> list[tuple[Span, DataFrame | N
 def _full(
     spark: SparkSession, pipeline: Pipeline, progress: Progress, until: int | None, why: str, *, reason: str, **options
 ) -> RunResult:
+    """A run over the whole history; `options` are those of `execute`."""
     as_of = None
     if until is not None:
         opened = open_history(spark, pipeline)

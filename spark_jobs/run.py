@@ -4,47 +4,63 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.decision import Policy
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.lakehouse.facts import Facts, Publication
-from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.staging import Staging
-from spark_jobs.lakehouse.tables import (
-    Tables,
-    create_tables,
-)
+from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.plan import Plan, read_planned
 from spark_jobs.progress import Progress
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, record_position
-from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.engine import History, Replay, SavedTimeline
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+from spark_jobs.replay.timeline import Timeline
+from spark_jobs.run_store import STAGED, RunStore
 from spark_jobs.sources import good, reading
 from spark_jobs.stages import (
+    Checks,
     Job,
     RunResult,
-    SideRows,
-    cause_of_change,
+    Staged,
+    Watcher,
+    begin,
     chosen_run_id,
-    fail,
-    first_row,
-    identity_of,
-    late_of_chunks,
-    publish_run,
-    range_condition,
+    late_of_chunk,
+    save_timeline,
+    settle_staged,
+    stage_late,
+    stage_quarantine,
     stage_windows,
-    tell_changes,
     topic_id_of,
+    verified,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a run ends.
+
+    `policy` and `tolerance` (a share of the published windows) override the definition's. With `ends_as` (`dry_run` or
+    `compared_only`) it tells what would change and throws what it staged away. `checks` is the gate.
+    With `in_stages` another process publishes.
+    """
+
+    policy: Policy | None = None
+    tolerance: float | None = None
+    ends_as: str = ""
+    in_stages: bool = False
+    checks: Checks | None = None
+    watcher: Watcher | None = None
 
 
 def execute(
@@ -58,70 +74,114 @@ def execute(
     run_id: str | None = None,
     kind: str = "backfill",
     reason: str = "",
-    publish: bool = True,
+    manner: Manner | None = None,
+    store: RunStore | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
 ) -> RunResult:
-    """Carry out `plan`: timeline, windows chunk by chunk into staging, then late records, quarantine, and publish.
+    """Carry out `plan` in this process: timeline, windows and late records chunk by chunk into staging, then publish.
 
     `records` are the plan's, where the caller has read them already (`planned_records`). A `run_id` that has been
-    published already changes nothing. `publish=False` only tells, in `changes`, what publishing would change.
+    published already changes nothing. What publishing would change is in `changes`, what became of the run in
+    `decision`.
 
     Raises HistoryError where a record breaks a rule (before anything is written), CatalogError where the tables cannot
     be written or another run has published the same range meanwhile (the published tables stay as they were).
     """
-    started = now()
-    tables = Tables.of(pipeline)
-    result = RunResult(chosen_run_id(pipeline, run_id, started), tables, plan.records, plan.quarantined)
-    check_quarantine(pipeline, plan)
+    started, manner = now(), manner or Manner()
+    job = job_of(
+        spark, pipeline, plan, progress, chosen_run_id(pipeline, run_id, started), kind, panes=panes, store=store,
+        in_stages=manner.in_stages, now=now, clock=clock,
+    )  # fmt: skip
     if records is None:
         records = read_planned(spark, pipeline, plan)
-    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode(plan.mode), panes=panes)
     history = History(good(records), plan.event_times, plan.processing_time_end)
-    refuse_missing_event_time(pipeline, plan, history)
-    create_tables(spark, tables)
-    ledger = Ledger(spark, tables)
-    ledger.settle(started)
-    if run_id and ledger.is_published(run_id):
-        result.note = "this run has been published already; nothing was done"
-        return result
-    staging = Staging(spark, tables.staging(result.run_id))
-    facts = Facts(spark, tables.windows)
-    job = Job(spark, pipeline, plan, progress, result, ledger, facts, staging, now, clock)
-    carried = carried_state(spark, tables, plan, spec, history.records)
-    result.continued_from = carried.run_id if carried else None
-    ledger.begin(first_row(job, spec, kind, reason, started))
-    try:
-        with (
-            Replay(
-                history, spec, state=carried and carried.state, timeline_records=carried and carried.records
-            ) as replay,
-            reading(plan.pipeline),
-        ):
-            if spec.mode is not Mode.COMPLETE:
-                with job.stage("timeline", plan.watermark):
-                    result.watermark_note = replay.timeline.note
-            base = stage_windows(job, replay, [(chunk, None) for chunk in plan.chunks])
-            publication = Publication(
-                run_id=result.run_id,
-                span=plan.span,
-                staged=staging.rows(),
-                identity=identity_of(spec),
-                in_scope=lambda windows: windows.where(range_condition(plan.span)),
-                cause=cause_of_change(ledger.published(), plan),
-                as_of=plan.as_of,
-            )
-            if publish:
-                side = SideRows(lambda: late_of_chunks(job, replay), records, replaces=True)
-                publish_run(job, replay, publication, base, side)
-            else:
-                tell_changes(job, publication)
-    except Exception as problem:
-        fail(job, problem)
-        raise
-    finally:
-        ledger.end(result.run_id)
-    return result
+    if not prepare(job, history, started):
+        return job.result
+    staged = Staged(job.facts.head(), plan.span, replaces=True)
+    begin(job, reason, started)
+    job.folder.write(STAGED, staged.to_dict())
+    with job.watched(), opened_replay(job, history) as replay:
+        make_timeline(job, replay)
+        stage_quarantine(job, records)
+        for number in range(1, len(plan.chunks) + 1):
+            stage_chunk(job, replay, number)
+        end_run(job, staged, history.records, replay.timeline if job.is_faithful else None, manner)
+    return job.result
+
+
+def end_run(job: Job, staged: Staged, records: DataFrame, timeline: Timeline | None, manner: Manner) -> None:
+    """Verify what is staged, and let policy, gate and difference decide what becomes of it."""
+    policy = manner.policy or job.pipeline.publish.policy
+    tolerance = job.pipeline.publish.share if manner.tolerance is None else manner.tolerance
+    with verified(job, staged, records, timeline, manner.checks, manner.watcher) as difference:
+        job.result.decision = settle_staged(job, staged, policy, tolerance, difference, ends_as=manner.ends_as)
+
+
+def job_of(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    plan: Plan,
+    progress: Progress,
+    run_id: str,
+    kind: str,
+    *,
+    panes: Panes | None = None,
+    store: RunStore | None = None,
+    in_stages: bool = False,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Callable[[], float] = time.monotonic,
+) -> Job:
+    """What the stages of a run share."""
+    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode(plan.mode), panes=panes)
+    result = RunResult(run_id, Tables.of(pipeline), plan.records, plan.quarantined)
+    folder = (store or RunStore.configured()).folder(run_id)
+    return Job(spark, pipeline, plan, spec, kind, progress, result, folder, now, clock, in_stages)
+
+
+def prepare(job: Job, history: History, started: datetime) -> bool:
+    """Refuse what breaks a rule, and make the tables. False: the run has been published already."""
+    check_quarantine(job.pipeline, job.plan)
+    refuse_missing_event_time(job.pipeline, job.plan, history)
+    create_tables(job.spark, job.result.tables)
+    job.ledger.settle(started)
+    if job.ledger.is_published(job.result.run_id):
+        job.result.note = "this run has been published already; nothing was done"
+        return False
+    return True
+
+
+@contextmanager
+def opened_replay(job: Job, history: History, saved: SavedTimeline | None = None) -> Iterator[Replay]:
+    """The replay of a plan; its timeline is `saved`, or goes on from an earlier run's, or is made from the start."""
+    carried = None
+    if saved is None:
+        carried = carried_state(job.spark, job.result.tables, job.plan, job.spec, history.records)
+    job.result.continued_from = carried.run_id if carried else None
+    with (
+        Replay(
+            history, job.spec, state=carried and carried.state, timeline_records=carried and carried.records,
+            saved=saved,
+        ) as replay,
+        reading(job.plan.pipeline),
+    ):  # fmt: skip
+        yield replay
+
+
+def make_timeline(job: Job, replay: Replay) -> None:
+    """The first stage after the plan: when the watermark passed what."""
+    if job.is_faithful:
+        with job.stage("timeline", job.plan.watermark):
+            job.result.watermark_note = replay.timeline.note
+            save_timeline(job, replay.timeline)
+
+
+def stage_chunk(job: Job, replay: Replay, number: int) -> None:
+    """Stage the windows and the late records of chunk `number`, counted from 1."""
+    chunk = job.plan.chunks[number - 1]
+    stage_windows(job, replay, number, len(job.plan.chunks), chunk)
+    if job.is_faithful:
+        stage_late(job, number, late_of_chunk(job, replay, chunk))
 
 
 def check_quarantine(pipeline: Pipeline, plan: Plan) -> None:

@@ -5,13 +5,16 @@ The folder `<store>/<run id>/` holds, as the run goes on:
 | document | written by | what it says |
 | --- | --- | --- |
 | `request.json` | the start | pipeline, kind, what was asked, by whom, why |
+| `pipeline.yaml` | the start | the definition as written |
 | `plan.json` | plan | `Plan.to_json` |
+| `staged.json` | plan | which published windows the staged ones stand for |
 | `timeline.json`, `timeline.arrow` | timeline | the watermark's state, and its steps where they are few |
 | `chunk-0001.json`, ... | replay | counts and seconds of a chunk |
 | `changes.json` | verify | what publishing changes |
 | `gate.json` | verify | what the expectations said |
 | `facts.json` | verify | what the report's pictures show |
 | `approval.json` | approve | who decided what |
+| `application-*.json` | each Spark application | its id, seconds by stage |
 | `outcome.json` | publish, or the stage that ended the run | status, counts, timings |
 | `report.json`, `report.html` | report | for machines, for people |
 
@@ -37,7 +40,9 @@ from spark_jobs.errors import DefinitionError, EnvironmentProblem
 STORE_VARIABLE = "REWINDOW_RUNS"
 
 REQUEST = "request.json"
+DEFINITION = "pipeline.yaml"
 PLAN = "plan.json"
+STAGED = "staged.json"
 TIMELINE = "timeline.json"
 STEPS = "timeline.arrow"
 CHANGES = "changes.json"
@@ -45,11 +50,12 @@ GATE = "gate.json"
 FACTS = "facts.json"
 APPROVAL = "approval.json"
 OUTCOME = "outcome.json"
+APPLICATION = "application-"
 REPORT = "report.json"
 PAGE = "report.html"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
-_DOCUMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,60}\.(json|html|arrow|xml)")
+_DOCUMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,60}\.(json|html|arrow|xml|yaml)")
 
 
 def checked_run_id(run_id: str) -> str:
@@ -103,6 +109,12 @@ class RunFolder:
             return self._files.cat_file(self._of(document))
         except FileNotFoundError:
             return None
+
+    def remove(self, document: str) -> None:
+        """Remove a document, there or not."""
+        path = self._of(document)
+        if self._files.exists(path):
+            self._files.rm_file(path)
 
     def documents(self) -> list[str]:
         """The names of the documents that are there."""

@@ -33,8 +33,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import EnvironmentProblem, RewindowError, SourceError
 from spark_jobs.java import java_reason
+from spark_jobs.jvm import ivy_folder, jvm_settings
 from spark_jobs.lakehouse.catalog import catalog_conf, configured_catalog, prepare_catalog
-from spark_jobs.launch import ivy_folder, jvm_settings, launch_jvm, log_file
+from spark_jobs.launch import launch_jvm, log_file
 
 _EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _METASTORE_KEY = "spark.hadoop.hive.metastore.uris"
@@ -161,22 +162,32 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
         ) from error
     if submitted:
         context.setLogLevel("ERROR")
+        cores = _local_cores(context.master)
+        if cores:
+            SparkSession.builder.getOrCreate().conf.set("spark.sql.shuffle.partitions", str(2 * cores))
 
 
 def _placement(master: str) -> dict[str, str]:
     """Where Spark runs. Local: on the loopback interface, with this Python, and two shuffle partitions a core."""
-    local = re.fullmatch(r"local(?:\[(\*|\d+)[^\]]*\])?", master)
-    if local is None:
+    cores = _local_cores(master)
+    if cores is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         return {"spark.master": master}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    cores = (os.cpu_count() or 1) if local.group(1) == "*" else int(local.group(1) or 1)
     return {
         "spark.master": master,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(2 * cores),
     }
+
+
+def _local_cores(master: str) -> int | None:
+    """The cores of a local master; None for a cluster."""
+    local = re.fullmatch(r"local(?:\[(\*|\d+)[^\]]*\])?", master)
+    if local is None:
+        return None
+    return (os.cpu_count() or 1) if local.group(1) == "*" else int(local.group(1) or 1)
 
 
 def _refuse_other_start(

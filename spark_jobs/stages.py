@@ -1,27 +1,33 @@
-"""The stages of a run, each of which writes one thing: staged windows, side tables, state, the published table."""
+"""The stages of a run. Each writes one thing and can be repeated; the later ones need nothing but what is written.
+
+`timeline` (in `spark_jobs.run`), then `stage_windows` and `stage_late` chunk by chunk, `verify`, `publish`. One process
+does them all, or each its own: what they hand on lies in staging tables and in the run's folder (`run_store`).
+"""
 
 from __future__ import annotations
 
 import json
-import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import __version__
+from spark_jobs.decision import Action, Decision, Policy, decide
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.errors import CatalogError, DefinitionError
+from spark_jobs.errors import CatalogError, RewindowError
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.lakehouse.facts import Cause, Facts, Publication
-from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.staging import Staging
+from spark_jobs.evidence import Evidence
+from spark_jobs.lakehouse.facts import Cause, Difference, Facts, Publication
+from spark_jobs.lakehouse.ledger import IN_STAGES, Ledger, this_process
+from spark_jobs.lakehouse.staging import Part, Staging
 from spark_jobs.lakehouse.tables import (
     LAYOUT,
     TIMELINE_STATE_SCHEMA,
@@ -33,12 +39,36 @@ from spark_jobs.lakehouse.tables import (
 )
 from spark_jobs.plan import Plan
 from spark_jobs.progress import Progress
+from spark_jobs.reconcile.nightly import Touched
 from spark_jobs.replay.assign import END, START, Span, longest
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
-from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
+from spark_jobs.replay.engine import FIRED_COLUMNS, Replay, SavedTimeline
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+from spark_jobs.replay.steps import Steps
+from spark_jobs.replay.timeline import Timeline
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.requests import request_record
+from spark_jobs.run_store import (
+    APPLICATION,
+    CHANGES,
+    DEFINITION,
+    FACTS,
+    GATE,
+    OUTCOME,
+    PLAN,
+    REQUEST,
+    STEPS,
+    TIMELINE,
+    RunFolder,
+    checked_run_id,
+)
 from spark_jobs.sources import quarantined
+
+Checks = Callable[[Evidence], Mapping[str, Any]]
+"""What the gate is: evidence in, its document (`gate.json`) out."""
+
+Watcher = Callable[[Evidence], Mapping[str, Any]]
+"""What gathers the report's facts: evidence in, `facts.json` out."""
 
 
 @dataclass(slots=True)
@@ -61,6 +91,7 @@ class RunResult:
     watermark_note: str = ""
     continued_from: str | None = None
     timings: dict[str, float] = field(default_factory=dict)
+    decision: Decision | None = None
 
     @contextmanager
     def timed(self, stage: str, clock: Callable[[], float]) -> Iterator[None]:
@@ -69,49 +100,144 @@ class RunResult:
         self.timings[stage] = round(self.timings.get(stage, 0.0) + clock() - began, 3)
 
 
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
-
-
 def chosen_run_id(pipeline: Pipeline, asked: str | None, now: datetime) -> str:
     """The run id that was asked for, or `<pipeline>-<UTC time>-<random>`. Raises DefinitionError for an odd one."""
     if asked is None:
         return f"{pipeline.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-    if not _RUN_ID.fullmatch(asked):
-        raise DefinitionError(
-            f"{asked[:60]!r} is not a run id", mend="Write at most 200 letters, digits and any of _ . : + -"
-        )
-    return asked
+    return checked_run_id(asked)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What a run's staged rows stand for.
+
+    `base`: the snapshot of the published table that the run started from; None: there was no table. Of the published
+    windows they stand for those with a start in `reach`, or, of a reconciliation, for those with a start in `recent`
+    and the ones before that are staged as touched (`older` spans their starts). `replaces`: the late and quarantined
+    rows stand for all that earlier runs wrote of the range.
+    """
+
+    base: int | None
+    reach: Span
+    replaces: bool
+    recent: Span | None = None
+    older: Span | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        spans = {name: _pair(getattr(self, name)) for name in ("reach", "recent", "older")}
+        return {"base": self.base, "replaces": self.replaces, **spans}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Staged:
+        spans = {name: data[name] and Span(*data[name]) for name in ("reach", "recent", "older")}
+        return cls(base=data["base"], replaces=data["replaces"], **spans)
+
+
+def _pair(span: Span | None) -> list[int] | None:
+    return span and [span.start, span.end]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run on its way: what is to be done, and with what."""
+    """One run on its way: what is to be done, and with what. `in_stages`: each stage is a process of its own."""
 
     spark: SparkSession
     pipeline: Pipeline
     plan: Plan
+    spec: ReplaySpec
+    kind: str
     progress: Progress
     result: RunResult
-    ledger: Ledger
-    facts: Facts
-    staging: Staging
+    folder: RunFolder
     now: Callable[[], datetime]
     clock: Callable[[], float]
+    in_stages: bool = False
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.spark, self.result.tables)
+
+    @cached_property
+    def facts(self) -> Facts:
+        return Facts(self.spark, self.result.tables.windows)
+
+    @cached_property
+    def staging(self) -> Staging:
+        return Staging(self.spark, self.result.tables.staging(self.result.run_id))
+
+    @property
+    def is_faithful(self) -> bool:
+        return self.spec.mode is not Mode.COMPLETE
 
     @contextmanager
     def stage(self, name: str, detail: str, timed_as: str = "") -> Iterator[None]:
         with self.progress.stage(name, detail), self.result.timed(timed_as or name, self.clock):
             yield
 
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Whatever goes wrong inside is told by the ledger and the run's folder."""
+        try:
+            yield
+        except Exception as problem:
+            fail(self, problem)
+            raise
+        finally:
+            self.ledger.end(self.result.run_id)
+
+
+def begin(job: Job, reason: str, started: datetime) -> None:
+    """Write the run into its folder and into the ledger."""
+    if job.folder.read(REQUEST) is None:
+        job.folder.write(REQUEST, request_record(job.result.run_id, job.pipeline, job.kind, reason, started))
+        job.folder.write_text(DEFINITION, job.pipeline.text)
+    job.folder.write_text(PLAN, job.plan.to_json())
+    job.ledger.begin(first_row(job, reason, started))
+
 
 def fail(job: Job, problem: Exception) -> None:
-    """Say in the ledger that the run failed, if the catalog still answers."""
+    """Say that the run failed, as far as the catalog still answers.
+
+    What is staged goes, unless the run is in stages: then the stage that failed can be repeated.
+    """
+    end(job, "failed", **problem_record(problem))
     with suppress(CatalogError):
-        for table in (job.result.tables.late, job.result.tables.quarantine):
-            if job.spark.catalog.tableExists(table):
-                job.ledger.delete_rows(table, job.result.run_id)
-        job.staging.drop()
+        if not job.in_stages:
+            for table in (job.result.tables.late, job.result.tables.quarantine):
+                if job.spark.catalog.tableExists(table):
+                    job.ledger.delete_rows(table, job.result.run_id)
+            job.staging.drop()
         job.ledger.update(job.result.run_id, status="failed", reason=str(problem)[:1000], finished_at=job.now())
+
+
+def problem_record(problem: Exception) -> dict[str, Any]:
+    """An error for `outcome.json`."""
+    if isinstance(problem, RewindowError):
+        return {"message": problem.what, "where": problem.where, "mend": problem.mend, "exit_code": problem.exit_code}
+    first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+    return {"message": first[:500], "where": type(problem).__name__, "mend": "", "exit_code": 1}
+
+
+def end(job: Job, status: str, **more: Any) -> None:
+    """Write `outcome.json`: where the run stands."""
+    result, plan = job.result, job.plan
+    applications = [job.folder.read(name) or {} for name in job.folder.documents() if name.startswith(APPLICATION)]
+    timings = dict(result.timings)
+    for application in applications:
+        if application["application_id"] != job.spark.sparkContext.applicationId:
+            for stage, seconds in application.get("timings", {}).items():
+                timings[stage] = round(timings.get(stage, 0.0) + seconds, 3)
+    tables = {name: getattr(result.tables, name) for name in ("windows", "late", "quarantine", "runs")}
+    job.folder.write(
+        OUTCOME,
+        {
+            "run_id": result.run_id, "status": status, "counts": {n: getattr(result, n) for n in COUNTED},
+            "changes": result.changes, "timings": timings, "note": result.note, "applications": applications,
+            "tables": {**tables, "staging": job.staging.table}, "fidelity": plan.fidelity,
+            "fidelity_reasons": list(plan.fidelity_reasons), "version": __version__,
+            "finished_at": job.now().isoformat(), "message": "", "mend": "", **more,
+        },
+    )  # fmt: skip
 
 
 def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
@@ -120,48 +246,58 @@ def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
     return (*spec.keys, "window_start", "window_end", *((PANE,) if by_pane else ()))
 
 
-@dataclass(frozen=True)
-class SideRows:
-    """What a run adds to the side tables. `replaces`: its rows stand for all that earlier runs wrote of the range."""
-
-    late: Callable[[], Iterable[DataFrame]]
-    quarantine: DataFrame
-    replaces: bool
+# What is staged.
 
 
-def publish_run(job: Job, replay: Replay, publication: Publication, base: int, side: SideRows) -> None:
-    """Side tables first, with the run's id; then the windows, in one commit; then what they replace goes."""
-    result, tables, ledger = job.result, job.result.tables, job.ledger
-    faithful = replay.spec.mode is not Mode.COMPLETE
-    if faithful:
-        write_late(job, side.late())
-    write_quarantine(job, side.quarantine)
-    save_state(job, replay)
-    ledger.update(result.run_id, status="publishing", **_counts(result))
-    with job.stage("publish", tables.windows):
-        result.changes = job.facts.publish(publication, base, job.now())
-        if side.replaces:
-            if faithful:
-                _delete_superseded(job, tables.late, range_condition(job.plan.span, "range_start"))
-            _delete_superseded(job, tables.quarantine, "TRUE")
-        job.staging.drop()  # before the last word in the ledger: of a run that has ended nobody looks for leftovers
-        ledger.update(result.run_id, status="published", finished_at=job.now(), **_counts(result))
+def save_timeline(job: Job, timeline: Timeline) -> None:
+    """Keep the timeline for the stages that follow."""
+    steps = timeline.steps
+    job.folder.write(TIMELINE, {**timeline.told(), "steps": steps is not None})
+    if steps is not None:
+        job.folder.write_bytes(STEPS, steps.to_bytes())
+    elif job.in_stages:
+        job.staging.write(0, timeline.rows, Part.TIMELINE)
 
 
-def tell_changes(job: Job, publication: Publication) -> None:
-    """Say what publishing would change, and publish nothing."""
-    with job.stage("diff", job.result.tables.windows):
-        found = job.facts.changes(publication, job.now()).groupBy("rw_change").count().collect()
-        job.result.changes = {row[0]: row[1] for row in found}
-    job.staging.drop()
-    job.ledger.update(job.result.run_id, status="dry run", changes=job.result.changes, finished_at=job.now())
+def saved_timeline(job: Job) -> SavedTimeline | None:
+    """What `save_timeline` kept."""
+    told = job.folder.read(TIMELINE)
+    if told is None:
+        return None
+    if told.pop("steps"):
+        steps = Steps.from_bytes(job.folder.read_bytes(STEPS) or b"")
+        return SavedTimeline(told, steps.frame(job.spark), steps)
+    return SavedTimeline(told, job.staging.rows(Part.TIMELINE), None)
 
 
-def _delete_superseded(job: Job, table: str, where: str) -> None:
-    """Rows of earlier runs that this run's rows stand for."""
-    replaced = f"({where}) AND run_id <> '{job.result.run_id}'"
-    if not job.spark.table(table).where(replaced).isEmpty():
-        guarded("cannot write", table, lambda: job.spark.sql(f"DELETE FROM {table} WHERE {replaced}"))
+def stage_windows(job: Job, replay: Replay, number: int, of: int, chunk: Span, only: DataFrame | None = None) -> None:
+    """Stage the windows with a start in `chunk`, or of those the `only` ones that are asked for."""
+    with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):
+        job.staging.write(number, published_windows(replay.windows(chunk, only=only)))
+
+
+def late_of_chunk(job: Job, replay: Replay, chunk: Span) -> DataFrame:
+    """The late records of a chunk of the plan, for `stage_late`."""
+    is_last = chunk == job.plan.chunks[-1]
+    # Records just behind the range can still have missed its last windows.
+    reach = 0 if replay.merges or not is_last else longest(replay.spec.windows)
+    return replay.late(Span(chunk.start, chunk.end + reach), job.plan.span)
+
+
+def stage_late(job: Job, number: int, late: DataFrame) -> None:
+    """Stage late records, in the columns of the late table."""
+    with job.stage("late records", job.result.tables.late, "late"):
+        job.staging.write(number, _published_late(late), Part.LATE)
+
+
+def stage_quarantine(job: Job, records: DataFrame) -> None:
+    """Stage the records that cannot be used."""
+    rows = quarantined(records)
+    with job.stage("quarantine", f"{job.plan.quarantined} records"):
+        if job.plan.quarantined:
+            job.staging.write(0, rows, Part.QUARANTINE)
+        else:
+            job.staging.prepare(rows.schema, Part.QUARANTINE)
 
 
 def range_condition(span: Span, column: str = "window_start") -> str:
@@ -185,77 +321,10 @@ def published_windows(windows: DataFrame) -> DataFrame:
     )
 
 
-def stage_windows(job: Job, replay: Replay, parts: Sequence[tuple[Span, DataFrame | None]]) -> int:
-    """Stage all parts, a range of windows and perhaps the only ones of it that are asked for.
-
-    Returns the snapshot of the published table that the run started from.
-    """
-    plan, result = job.plan, job.result
-    base = None
-    for number, (chunk, only) in enumerate(parts, 1):
-        label = f"{number} of {len(parts)}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"
-        with job.stage("windows", label):
-            rows = published_windows(replay.windows(chunk, only=only))
-            if base is None:
-                base = job.facts.prepare(rows.schema)
-            job.staging.write(number, rows)
-    if base is None:
-        raise CatalogError("the plan has no chunk", plan.pipeline, "Plan again.")
-    written = job.staging.rows()
-    if PANE in written.columns and STATE in written.columns:
-        last = written.where(_is_last_pane(replay))
-        counts = last.agg(
-            F.expr("count(*)"), F.count_if(F.col(STATE) == "open"), F.count_if(F.col(STATE) == "all_late"),
-            F.sum(ON_TIME), F.sum(LATE), F.sum(DROPPED),
-        ).collect()[0]  # fmt: skip
-        (result.windows, result.windows_open, result.windows_all_late,
-         result.pairs_on_time, result.pairs_late, result.pairs_dropped) = (int(c or 0) for c in counts)  # fmt: skip
-    else:
-        result.windows = written.count()
-    return base
-
-
-def _is_last_pane(replay: Replay) -> str:
-    if replay.spec.panes is Panes.LAST:
-        return "TRUE"
-    if replay.merges:
-        return f"{PANE} IS NULL OR {PANE} = 0"
-    return f"{PANE} IS NULL OR {PANE} = {LATE} - IF({ON_TIME} > 0, 0, 1)"
-
-
-def late_of_chunks(job: Job, replay: Replay) -> Iterator[DataFrame]:
-    """The late records of the plan's range, chunk by chunk."""
-    plan = job.plan
-    for index, chunk in enumerate(plan.chunks):
-        is_last = index == len(plan.chunks) - 1
-        # Records just behind the range can still have missed its last windows.
-        reach = 0 if replay.merges or not is_last else longest(replay.spec.windows)
-        yield replay.late(Span(chunk.start, chunk.end + reach), plan.span)
-
-
-def write_late(job: Job, frames: Iterable[DataFrame]) -> None:
-    result = job.result
-    with job.stage("late records", result.tables.late, "late"):
-        for late in frames:
-            _append(job, result.tables.late, _published_late(late, result.run_id))
-        mine = job.spark.table(result.tables.late).where(F.col("run_id") == result.run_id)
-        result.records_late = mine.count()
-
-
-def _append(job: Job, table: str, rows: DataFrame) -> None:
-    """Append to a side table, which is made or widened as the rows need it."""
-
-    def append() -> None:
-        ensure_table(job.spark, table, rows.schema)
-        aligned(job.spark, table, rows).writeTo(table).append()
-
-    guarded("cannot write", table, append, reads_history=True)
-
-
-def _published_late(late: DataFrame, run_id: str) -> DataFrame:
+def _published_late(late: DataFrame) -> DataFrame:
     instants = {ARRIVAL: "arrival", EVENT_TIME: "event_time", START: "window_start", END: "window_end"}
     renamed = {"rw_partition": "partition", "rw_offset": "offset", "rw_sequence": "sequence"}
-    columns = [F.lit(run_id).alias("run_id")]
+    columns = []
     for name in late.columns:
         if name in instants:
             columns.append(F.timestamp_millis(name).alias(instants[name]))
@@ -265,23 +334,212 @@ def _published_late(late: DataFrame, run_id: str) -> DataFrame:
     return placed.withColumn("range_start", F.coalesce("window_start", "event_time"))
 
 
-def write_quarantine(job: Job, records: DataFrame) -> None:
-    """A record that cannot be used is in no range: the table holds those of the last run."""
-    with job.stage("quarantine", f"{job.plan.quarantined} records"):
-        rows = quarantined(records).select(F.lit(job.result.run_id).alias("run_id"), "*")
-        _append(job, job.result.tables.quarantine, rows if job.plan.quarantined else rows.limit(0))
+# What is staged is looked at.
 
 
-def save_state(job: Job, replay: Replay) -> None:
+def publication_of(job: Job, staged: Staged) -> Publication:
+    """What is to be published, from what is staged."""
+    spec = job.spec
+    if staged.recent is None:
+        in_scope = lambda windows: windows.where(range_condition(staged.reach))  # noqa: E731
+    else:
+        pairs = job.staging.rows(Part.TOUCHED) if staged.older else None
+        touched = Touched(staged.recent, staged.older, pairs)
+        in_scope = lambda windows: touched.in_scope(windows, spec.keys)  # noqa: E731
+    return Publication(
+        run_id=job.result.run_id,
+        span=staged.reach,
+        staged=job.staging.rows(),
+        identity=identity_of(spec),
+        in_scope=in_scope,
+        cause=cause_of_change(job.ledger.published(), job.plan),
+        as_of=job.plan.as_of,
+    )
+
+
+@contextmanager
+def verified(
+    job: Job,
+    staged: Staged,
+    records: DataFrame,
+    timeline: Timeline | None,
+    checks: Checks | None = None,
+    watcher: Watcher | None = None,
+) -> Iterator[Difference]:
+    """Count what is staged, set it against what is published, and ask the gate; the documents say what came out.
+
+    Gives the difference, for `publish` in the same process. `records` are the good ones up to the as-of vector.
+    """
+    job.facts.prepare(job.staging.rows().schema)
+    publication = publication_of(job, staged)
+    with job.stage("diff", job.result.tables.windows):
+        count_staged(job)
+        difference = job.facts.difference(publication, job.now())
+        try:
+            found = difference.changes.groupBy("rw_change", "cause").count().collect()
+        except BaseException:
+            difference.release()
+            raise
+    try:
+        before = publication.in_scope(job.facts.current())
+        counts: dict[str, int] = {}
+        causes: dict[str, int] = {}
+        for change, cause, count in found:
+            counts[change] = counts.get(change, 0) + count
+            causes[cause] = causes.get(cause, 0) + count
+        job.result.changes = counts
+        evidence = Evidence(
+            job.spark, job.pipeline, job.plan, job.spec, job.kind, job.result.run_id, publication.identity,
+            publication.staged, difference.changes, before,
+            job.staging.rows(Part.LATE) if job.is_faithful else None, records, timeline,
+        )  # fmt: skip
+        staged_windows = {name: getattr(job.result, name) for name in COUNTED}
+        job.folder.write(
+            CHANGES, {"counts": counts, "causes": causes, "windows_before": before.count(), **staged_windows}
+        )
+        if checks is not None:
+            with job.stage("gate", "expectations"):
+                job.folder.write(GATE, checks(evidence))
+        if watcher is not None:
+            with job.stage("facts", "for the report"):
+                job.folder.write(FACTS, watcher(evidence))
+        yield difference
+    finally:
+        difference.release()
+
+
+def count_staged(job: Job) -> None:
+    """Count the staged windows and late records into the result."""
+    result, written = job.result, job.staging.rows()
+    if PANE in written.columns and STATE in written.columns:
+        last = written.where(_is_last_pane(job.spec))
+        counts = last.agg(
+            F.expr("count(*)"), F.count_if(F.col(STATE) == "open"), F.count_if(F.col(STATE) == "all_late"),
+            F.sum(ON_TIME), F.sum(LATE), F.sum(DROPPED),
+        ).collect()[0]  # fmt: skip
+        (result.windows, result.windows_open, result.windows_all_late,
+         result.pairs_on_time, result.pairs_late, result.pairs_dropped) = (int(c or 0) for c in counts)  # fmt: skip
+        result.records_late = job.staging.rows(Part.LATE).count()
+    else:
+        result.windows = written.count()
+
+
+def _is_last_pane(spec: ReplaySpec) -> str:
+    if spec.panes is Panes.LAST:
+        return "TRUE"
+    if isinstance(spec.windows, SessionWindows):
+        return f"{PANE} IS NULL OR {PANE} = 0"
+    return f"{PANE} IS NULL OR {PANE} = {LATE} - IF({ON_TIME} > 0, 0, 1)"
+
+
+def settle_staged(
+    job: Job, staged: Staged, policy: Policy, tolerance: float, difference: Difference, *, ends_as: str = ""
+) -> Decision:
+    """What becomes of a verified run: published, left staged for a person, or thrown away.
+
+    It is thrown away where it was only to be compared: by `ends_as`, or by the policy `never`.
+    """
+    if ends_as:
+        discard(job, ends_as, "nothing was to be published")
+        return Decision(Action.STOP, ends_as)
+    decision = decide(policy, tolerance, job.folder.read(CHANGES) or {}, job.folder.read(GATE))
+    gate = job.folder.read(GATE)
+    if decision.action is Action.PUBLISH and not job.in_stages:
+        publish(job, staged, difference)
+    elif decision.action is Action.STOP and not (gate and gate["blocks"]):
+        discard(job, "compared_only", decision.why)
+    else:
+        wait(job, decision)
+    return decision
+
+
+def wait(job: Job, decision: Decision) -> None:
+    """Leave what is staged, for `publish` or `discard`; the ledger and the outcome say why."""
+    gate = job.folder.read(GATE)
+    closed = gate is not None and gate["blocks"]
+    status = "staged" if decision.action is Action.PUBLISH else "awaiting_approval"
+    run_id = job.result.run_id
+    mend = f"Look with `rewindow report {run_id}`, then `rewindow publish {run_id} --reason ...` or `rewindow discard`."
+    job.ledger.update(run_id, status="staged", process=IN_STAGES, **_counts(job.result))
+    end(job, "gate_failed" if closed else status, message=decision.why, mend=mend, decision=decision.to_dict())
+
+
+def discard(job: Job, status: str, why: str) -> None:
+    """Throw away what is staged. `status`: dry_run, rejected, discarded, compared_only."""
+    job.staging.drop()
+    job.ledger.update(job.result.run_id, status=status.replace("_", " "), finished_at=job.now(), **_counts(job.result))
+    end(job, status, message=why)
+
+
+# What is staged is published.
+
+
+def publish(job: Job, staged: Staged, difference: Difference | None = None, reason: str = "") -> None:
+    """Side tables first, with the run's id; then the windows, in one commit; then what they replace goes.
+
+    Published once, it changes nothing. `reason`: why it is published all the same, kept in the ledger.
+    """
+    result, tables, ledger = job.result, job.result.tables, job.ledger
+    with job.stage("publish", tables.windows):
+        if job.staging.has() and result.run_id not in job.facts.published_runs():
+            _write_side_rows(job)
+            save_state(job)
+            more = {"reason": reason} if reason else {}
+            ledger.update(result.run_id, status="publishing", process=_process(job), **more, **_counts(result))
+            publication = publication_of(job, staged)
+            result.changes = job.facts.publish(publication, staged.base, job.now(), difference)
+        if staged.replaces:
+            if job.is_faithful:
+                _delete_superseded(job, tables.late, range_condition(job.plan.span, "range_start"))
+            _delete_superseded(job, tables.quarantine, "TRUE")
+        job.staging.drop()  # before the last word in the ledger: of a run that has ended nobody looks for leftovers
+        ledger.update(result.run_id, status="published", finished_at=job.now(), **_counts(result))
+    end(job, "published" if result.changes else "unchanged", message=reason)
+
+
+def _process(job: Job) -> str:
+    return IN_STAGES if job.in_stages else this_process()
+
+
+def _write_side_rows(job: Job) -> None:
+    """The late and the quarantined records, once each: what an attempt before this one wrote goes."""
+    tables, run_id = job.result.tables, job.result.run_id
+    for part, table in ((Part.LATE, tables.late), (Part.QUARANTINE, tables.quarantine)):
+        if job.spark.catalog.tableExists(table):
+            job.ledger.delete_rows(table, run_id)
+        if job.staging.has(part):
+            _append(job, table, job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*"))
+
+
+def _append(job: Job, table: str, rows: DataFrame) -> None:
+    """Append to a side table, which is made or widened as the rows need it."""
+
+    def append() -> None:
+        ensure_table(job.spark, table, rows.schema)
+        aligned(job.spark, table, rows).writeTo(table).append()
+
+    guarded("cannot write", table, append)
+
+
+def _delete_superseded(job: Job, table: str, where: str) -> None:
+    """Rows of earlier runs that this run's rows stand for."""
+    if not job.spark.catalog.tableExists(table):
+        return
+    replaced = f"({where}) AND run_id <> '{job.result.run_id}'"
+    if not job.spark.table(table).where(replaced).isEmpty():
+        guarded("cannot write", table, lambda: job.spark.sql(f"DELETE FROM {table} WHERE {replaced}"))
+
+
+def save_state(job: Job) -> None:
     """Keep what the watermark logic held at the end, and the timeline where it is small; once an as-of vector."""
-    if replay.spec.mode is Mode.COMPLETE:
+    told = job.folder.read(TIMELINE)
+    if told is None or not job.is_faithful:
         return
     spark, plan, table = job.spark, job.plan, job.result.tables.timeline_state
-    steps = replay.timeline.steps
-    state = replay.timeline.state | {"topic_id": topic_id_of(plan)}
+    state = told["state"] | {"topic_id": topic_id_of(plan)}
     row = (
         job.pipeline.name, plan.definition_hash, job.result.run_id, plan.as_of, _instant(plan.processing_time_end),
-        replay.timeline.watermark_below, json.dumps(state), steps and steps.to_bytes(), job.now(),
+        told["watermark_below"], json.dumps(state), job.folder.read_bytes(STEPS), job.now(),
     )  # fmt: skip
     same = (
         spark.table(table)
@@ -303,27 +561,30 @@ def _instant(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def first_row(job: Job, spec: ReplaySpec, kind: str, reason: str, started: datetime) -> dict[str, Any]:
-    """What the ledger says of a run from its start on; `kind` is backfill or reconcile."""
+def first_row(job: Job, reason: str, started: datetime) -> dict[str, Any]:
+    """What the ledger says of a run from its start on."""
     plan = job.plan
     return {
-        "run_id": job.result.run_id, "pipeline": job.pipeline.name, "kind": kind,
+        "run_id": job.result.run_id, "pipeline": job.pipeline.name, "kind": job.kind, "process": _process(job),
         "definition_hash": plan.definition_hash, "definition": job.pipeline.to_canonical_json(),
         "range_start": _instant(plan.span.start), "range_end": _instant(plan.span.end), "as_of": plan.as_of,
-        "processing_time_end": _instant(plan.processing_time_end), "mode": plan.mode, "panes": spec.panes.value,
+        "processing_time_end": _instant(plan.processing_time_end), "mode": plan.mode, "panes": job.spec.panes.value,
         "fidelity": plan.fidelity, "fidelity_reasons": list(plan.fidelity_reasons),
         "reason": reason or None, "whole": plan.is_whole,
         "rewindow_version": __version__, "layout": LAYOUT, "started_at": started,
     }  # fmt: skip
 
 
+COUNTED = (
+    "records_read", "records_quarantined", "windows", "windows_open", "windows_all_late", "pairs_on_time",
+    "pairs_late", "pairs_dropped", "records_late",
+)  # fmt: skip
+"""Fields of `RunResult` that the ledger and the run's documents hold too."""
+
+
 def _counts(result: RunResult) -> dict[str, Any]:
     """What the ledger says of a run once it has ended."""
-    names = (
-        "records_read", "records_quarantined", "windows", "windows_open", "windows_all_late", "pairs_on_time",
-        "pairs_late", "pairs_dropped", "records_late", "changes", "timings",
-    )  # fmt: skip
-    return {name: getattr(result, name) for name in names}
+    return {name: getattr(result, name) for name in (*COUNTED, "changes", "timings")}
 
 
 def cause_of_change(published: Sequence[Row], plan: Plan) -> Column:

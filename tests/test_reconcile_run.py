@@ -158,7 +158,7 @@ def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spar
 
 
 def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tmp_path, monkeypatch) -> None:
-    from spark_jobs import run as run_module
+    from spark_jobs import stages
     from spark_jobs.errors import CatalogError
 
     defined = pipeline(tmp_path, "rivals", "tumbling, per event")
@@ -173,14 +173,14 @@ def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tm
 
         def publish(self, *arguments):
             with monkeypatch.context() as patch:
-                patch.setattr(run_module, "Facts", Facts)
+                patch.setattr(stages, "Facts", Facts)
                 execute(spark, other, make_plan(spark, other), LogProgress())
             return super().publish(*arguments)
 
     path.write_text(path.read_text().replace("total: sum(v) + 1", "total: sum(v) + 2"))
     mine = load_pipeline(path)
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "Facts", Slow)
+        patch.setattr(stages, "Facts", Slow)
         with pytest.raises(CatalogError, match="published windows of the same range meanwhile"):
             execute(spark, mine, make_plan(spark, mine), LogProgress())
     statuses = [

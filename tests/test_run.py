@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import run as run_module
+from spark_jobs import stages
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.lakehouse.facts import Facts
@@ -160,7 +160,7 @@ def test_a_run_that_dies_before_publishing_leaves_the_tables_as_they_were(spark,
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "Facts", Dies)
+        patch.setattr(stages, "Facts", Dies)
         with pytest.raises(KeyboardInterrupt):
             run(spark, defined)
     assert contents(spark, defined)[0] == before[0]

@@ -18,10 +18,13 @@ from spark_jobs.cli.options import (
     ChunksOption,
     DryRunOption,
     FromOption,
+    GateOption,
     JsonOption,
     ModeOption,
     PipelineArgument,
+    PolicyOption,
     ReasonOption,
+    RunArgument,
     RunIdOption,
     ToOption,
     as_of_vector,
@@ -31,6 +34,7 @@ from spark_jobs.cli.options import (
     errors,
     instant,
     load,
+    manner_of,
     mode_of,
     session,
 )
@@ -51,6 +55,8 @@ def run(
     dry_run: DryRunOption = None,
     reason: ReasonOption = "",
     run_id: RunIdOption = None,
+    publish: PolicyOption = None,
+    gate: GateOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """Replay the history and publish windows, late records and quarantine to the catalog `rewindow`.
@@ -82,17 +88,15 @@ def run(
         planned = planned or make_plan(spark, loaded, **asked)
         print(planned.to_json()) if as_json else print_plan(planned)
         return
+    manner = manner_of(loaded, publish, dry_run, gate)
     with ExitStack() as open_records:
         with progress.stage("plan", loaded.name):
             planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **asked))
         result = execute(
             spark, loaded, planned, progress, panes=chosen_panes, records=records, run_id=run_id, reason=reason,
-            publish=dry_run is None,
+            manner=manner,
         )  # fmt: skip
-    if as_json:
-        print(json.dumps(result_record(result)))
-    else:
-        print_result(result)
+    _end(result, as_json, manner)
 
 
 @app.command()
@@ -104,6 +108,8 @@ def reconcile(
     dry_run: DryRunOption = None,
     reason: ReasonOption = "",
     run_id: RunIdOption = None,
+    publish: PolicyOption = None,
+    gate: GateOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """Bring the published windows up to date: read what arrived since the last run, recompute what it touches.
@@ -117,14 +123,57 @@ def reconcile(
     until_ms = instant(until, "--until")
     if dry_run_of(dry_run) == "plan":
         raise DefinitionError("--dry-run: a reconciliation has no plan of its own", mend="Use --dry-run=diff.")
+    manner = manner_of(loaded, publish, dry_run, gate)
     spark = session(loaded, "reconcile")
-    result = carry_out(
-        spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, publish=dry_run is None
-    )
+    result = carry_out(spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, manner=manner)
+    _end(result, as_json, manner)
+
+
+def _end(result, as_json: bool, manner) -> None:
+    """Print a run's outcome, write its report; exit code 3 where it waits for a person."""
+    from spark_jobs.decision import Action
+    from spark_jobs.report.build import build_report
+    from spark_jobs.run_store import OUTCOME, PAGE, RunStore
+
+    folder = RunStore.configured().folder(result.run_id)
+    if folder.read(OUTCOME) is not None:
+        build_report(folder)
     if as_json:
-        print(json.dumps(result_record(result)))
+        print(json.dumps(result_record(result), default=str))
     else:
         print_result(result)
+        if folder.read_bytes(PAGE) is not None:
+            console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
+    if result.decision is not None and result.decision.action is not Action.PUBLISH and not manner.ends_as:
+        outcome = folder.read(OUTCOME) or {}
+        errors.print(f"[bold yellow]not published[/]: {escape(result.decision.why)}. {escape(outcome.get('mend', ''))}")
+        raise typer.Exit(3)
+
+
+@app.command("publish")
+def publish_run(
+    run_id: RunArgument,
+    reason: Annotated[str, typer.Option(help="Why it is published all the same; kept with the run.")],
+) -> None:
+    """Publish what a run has staged: one that waits for approval, or whose gate is closed."""
+    from spark_jobs.application import publish_staged
+    from spark_jobs.progress import progress_for
+
+    print_result(publish_staged(_spark_of, run_id, progress_for(errors), reason))
+
+
+@app.command("discard")
+def discard_run(run_id: RunArgument, reason: ReasonOption = "") -> None:
+    """Throw away what a run has staged. The published windows stay as they are."""
+    from spark_jobs.application import discard_staged
+    from spark_jobs.progress import progress_for
+
+    discard_staged(_spark_of, run_id, progress_for(errors), reason or "discarded by hand")
+    console.print(f"Run {escape(run_id)} is discarded; the published windows are as they were.")
+
+
+def _spark_of(pipeline):
+    return session(pipeline, "publish")
 
 
 @app.command("maintain")

@@ -40,6 +40,19 @@ ReasonOption = Annotated[str, typer.Option(help="Why; kept with the run.")]
 RunIdOption = Annotated[
     str | None, typer.Option(help="A name for the run, letters, digits, - and _. Published once, it changes nothing.")
 ]
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--publish",
+        metavar="POLICY",
+        help="always, within_tolerance, on_approval or never; default as the definition says. What is not published "
+        "stays staged: exit code 3.",
+    ),
+]
+GateOption = Annotated[
+    bool, typer.Option(help="Check what is staged against the suites in expectations/ before it is published.")
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run id, as `run` and `reconcile` print it.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
@@ -115,3 +128,19 @@ def duration(text: str, option: str) -> timedelta:
         return timedelta(milliseconds=parse_duration(text))
     except ValueError as problem:
         raise DefinitionError(f"{option}: {problem}", mend="Write it like 7 d, 36 h or PT30M.") from None
+
+
+def manner_of(pipeline, policy: str | None, dry_run: str | None, gate: bool):
+    """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
+    from spark_jobs.decision import Policy
+    from spark_jobs.run import Manner
+    from spark_jobs.verification import gate_of, watch
+
+    if policy is not None and policy not in list(Policy):
+        raise DefinitionError(f"--publish: {policy!r}", mend=f"Use {', '.join(Policy)}.")
+    return Manner(
+        policy=Policy(policy) if policy else None,
+        ends_as="dry_run" if dry_run else "",
+        checks=gate_of(pipeline) if gate else None,
+        watcher=watch,
+    )

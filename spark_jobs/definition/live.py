@@ -128,7 +128,7 @@ class WindowColumns(Section):
 class Tolerance(Section):
     """How far two values of one column may be apart and still count as equal: either bound will do."""
 
-    absolute: float = Field(0.0, ge=0, description="Largest difference.", examples=[0.01])
+    absolute: float = Field(0.0, ge=0, allow_inf_nan=False, description="Largest difference.", examples=[0.01])
     relative: float = Field(0.0, ge=0, le=1, description="Largest share of the larger value.", examples=[1e-9])
 
 

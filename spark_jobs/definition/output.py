@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from typing import Annotated, Any, Literal
+from zoneinfo import available_timezones
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
+from spark_jobs.decision import Policy
 from spark_jobs.definition.fields import Refusal, Section, shown
 from spark_jobs.definition.names import Namespace, TableName
 
@@ -93,3 +95,82 @@ class Output(Section):
     table: TableName | None = Field(
         None, description="Name of the table; left out, the pipeline's name.", examples=["departures_hourly"]
     )
+
+
+_POLICIES = ", ".join(Policy)
+_CRON = re.compile(r"@(hourly|daily|weekly|monthly)|\s*\S+(\s+\S+){4}\s*")
+
+
+class Publish(Section):
+    """Who says that what a run has staged is published."""
+
+    policy: Policy = Field(
+        Policy.ALWAYS,
+        description="always; within_tolerance: ask where more published windows change; on_approval: always ask; "
+        "never: only compare. A closed gate stops all of them.",
+    )
+    tolerance: ThresholdField = Field(
+        "1 %",
+        validate_default=True,
+        description="For within_tolerance: the most published windows that may change unasked, a share of those that "
+        "the run stands for.",
+        examples=["1 %"],
+    )
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _known_policy(cls, policy: Any) -> Any:
+        if policy not in list(Policy):
+            raise Refusal(f"{shown(policy)} is no policy", f"write one of {_POLICIES}")
+        return policy
+
+    @field_validator("tolerance")
+    @classmethod
+    def _tolerance_is_a_share(cls, tolerance: Threshold) -> Threshold:
+        if tolerance.share is None:
+            raise Refusal("a tolerance is a share of the published windows", "write it like `1 %`")
+        return tolerance
+
+    @property
+    def share(self) -> float:
+        """The tolerance, 0 to 1."""
+        return self.tolerance.share or 0.0
+
+
+def _read_publish(value: Any) -> Any:
+    return {"policy": value} if isinstance(value, str) else value
+
+
+PublishField = Annotated[Publish, BeforeValidator(_read_publish)]
+
+
+class Schedule(Section):
+    """When the nightly reconciliation runs."""
+
+    cron: str = Field(
+        "@daily",
+        description="Five cron fields, or @hourly, @daily, @weekly, @monthly. A run takes what arrived before it.",
+        examples=["0 5 * * *"],
+    )
+    time_zone: str = Field("UTC", description="Zone of the cron fields.", examples=["Europe/Berlin"])
+
+    @field_validator("cron")
+    @classmethod
+    def _is_cron(cls, cron: str) -> str:
+        if not _CRON.fullmatch(cron):
+            raise Refusal(f"{shown(cron)} is no schedule", "write five cron fields like `0 5 * * *`, or @daily")
+        return cron.strip()
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_zone(cls, zone: str) -> str:
+        if zone not in available_timezones():
+            raise Refusal(f"{shown(zone)} is no time zone", "write one like UTC or Europe/Berlin")
+        return zone
+
+
+def _read_schedule(value: Any) -> Any:
+    return {"cron": value} if isinstance(value, str) else value
+
+
+ScheduleField = Annotated[Schedule, BeforeValidator(_read_schedule)]

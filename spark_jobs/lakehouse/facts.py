@@ -69,6 +69,17 @@ class Publication:
     as_of: dict[int, int]
 
 
+@dataclass(frozen=True)
+class Difference:
+    """`changes` of a publication, cached, and the snapshots of the branches that they were made against."""
+
+    changes: DataFrame
+    heads: dict[str, int]
+
+    def release(self) -> None:
+        self.changes.unpersist()
+
+
 class Facts:
     """The table of one pipeline's windows."""
 
@@ -76,14 +87,14 @@ class Facts:
         self._spark = spark
         self.table = table
 
-    def prepare(self, staged: StructType) -> int:
-        """Make the table, or give it the columns of `staged` that it lacks; returns the snapshot that readers see.
+    def prepare(self, staged: StructType) -> None:
+        """Make the table, or give it the columns of `staged` that it lacks.
 
         Raises CatalogError for a table that an earlier layout of Rewindow, or somebody else, has made.
         """
-        return guarded("cannot make", self.table, lambda: self._prepare(staged))
+        guarded("cannot make", self.table, lambda: self._prepare(staged))
 
-    def _prepare(self, staged: StructType) -> int:
+    def _prepare(self, staged: StructType) -> None:
         spark, table = self._spark, self.table
         if spark.catalog.tableExists(table):
             missing = _KEPT_COLUMNS - set(spark.table(table).columns)
@@ -97,11 +108,10 @@ class Facts:
             spark.table(table).limit(0).writeTo(table).append()  # a branch needs a snapshot to start from
         if REVISIONS not in self._refs():
             spark.sql(f"ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {REVISIONS}")
-        return self.head()
 
-    def head(self) -> int:
-        """The snapshot of the current windows."""
-        return self._refs()["main"]
+    def head(self) -> int | None:
+        """The snapshot of the current windows; None where the table has none yet, or is not there."""
+        return self._refs().get("main") if self._spark.catalog.tableExists(self.table) else None
 
     def current(self) -> DataFrame:
         """The current windows."""
@@ -118,7 +128,7 @@ class Facts:
         """
         return {summary[RUN_ID] for summary in self._past(self.head()) if RUN_ID in summary}
 
-    def _past(self, head: int, until: int | None = None) -> Iterator[dict[str, str]]:
+    def _past(self, head: int | None, until: int | None = None) -> Iterator[dict[str, str]]:
         """The summaries of the snapshots from `head` back to `until`, which is left out."""
         rows = self._spark.sql(f"SELECT snapshot_id, parent_id, summary FROM {self.table}.snapshots").collect()
         known = {row[0]: row for row in rows}
@@ -164,19 +174,31 @@ class Facts:
             )
         )  # fmt: skip
 
-    def publish(self, publication: Publication, base: int, at: datetime) -> dict[str, int]:
+    def difference(self, publication: Publication, at: datetime) -> Difference:
+        """`changes`, kept to be read more than once; release it."""
+        heads = self._refs()
+        return Difference(self.changes(publication, at).persist(StorageLevel.MEMORY_AND_DISK), heads)
+
+    def publish(
+        self, publication: Publication, base: int | None, at: datetime, made: Difference | None = None
+    ) -> dict[str, int]:
         """Publish in one commit; how many windows were inserted, updated, retracted.
 
-        `base` is the head that the run started from. Where the table has moved since, the difference is made again;
-        where another run has published windows of the same range, CatalogError says so and nothing is published.
+        `base` is the head that the run started from (None: there was no table). `made` is the difference, if it has
+        been made. Where the table has moved since, it is made again; where another run has published windows of the
+        same range, CatalogError says so and nothing is published.
         """
-        return guarded("cannot publish", self.table, lambda: self._publish(publication, base, at))
+        return guarded("cannot publish", self.table, lambda: self._publish(publication, base, at, made))
 
-    def _publish(self, publication: Publication, base: int, at: datetime) -> dict[str, int]:
+    def _publish(
+        self, publication: Publication, base: int | None, at: datetime, made: Difference | None
+    ) -> dict[str, int]:
         for attempt in range(_ATTEMPTS):
             heads = self._refs()
             self._refuse_rivals(publication, base)
-            changes = self.changes(publication, at).persist(StorageLevel.MEMORY_AND_DISK)
+            usable = made is not None and all(made.heads[name] == heads[name] for name in ("main", REVISIONS))
+            difference = made if usable else self.difference(publication, at)
+            changes = difference.changes
             try:
                 counts = {r[0]: r[1] for r in changes.groupBy("rw_change").count().collect()}
                 if not counts:
@@ -185,13 +207,13 @@ class Facts:
                 if self._move(publication, heads):
                     return counts
             finally:
-                changes.unpersist()
+                difference.release()
             time.sleep(0.2 * 2**attempt)
         raise CatalogError(
             "other runs keep publishing to this table", self.table, "Nothing was published; run again later."
         )
 
-    def _refuse_rivals(self, publication: Publication, base: int) -> None:
+    def _refuse_rivals(self, publication: Publication, base: int | None) -> None:
         for summary in self._past(self.head(), until=base):
             if RUN_ID in summary and RANGE in summary:
                 start, end = (int(part) for part in summary[RANGE].split(","))

@@ -28,6 +28,10 @@ _ACTIVE: set[str] = set()
 """The runs that this process is carrying out now."""
 STALE = timedelta(hours=24)
 """A run of another machine that has been silent for so long counts as killed."""
+IN_STAGES = "stages"
+"""The `process` of a run whose stages are applications of their own: between them it has no process."""
+STALE_IN_STAGES = timedelta(days=7)
+"""Such a run may wait for a person; after so long it counts as killed."""
 
 
 class Ledger:
@@ -38,7 +42,11 @@ class Ledger:
         self._tables = tables
 
     def begin(self, row: Mapping[str, Any]) -> None:
-        """Write a run's first row, status `running`. `row` maps columns of `runs` to values."""
+        """Write a run's first row, status `running`. `row` maps columns of `runs` to values.
+
+        A run that begins again (its first stage was repeated) takes the place of what it wrote before.
+        """
+        self.delete_rows(self._tables.runs, row["run_id"])
         values = tuple(
             {"status": "running", "output": self._tables.windows, "process": this_process(), **row}.get(name)
             for name in RUNS_SCHEMA.names
@@ -69,6 +77,11 @@ class Ledger:
     def published(self) -> list[Any]:
         """The published runs, latest first."""
         return self.runs().where("status = 'published'").orderBy(F.desc("finished_at")).collect()
+
+    def status(self, run_id: str) -> str | None:
+        """What the ledger says of a run; None: nothing."""
+        rows = self.runs().where(F.col("run_id") == run_id).select("status").collect()
+        return rows[0][0] if rows else None
 
     def is_published(self, run_id: str) -> bool:
         return not self.runs().where((F.col("run_id") == run_id) & (F.col("status") == "published")).isEmpty()
@@ -137,15 +150,21 @@ def this_process() -> str:
 
 def was_killed(process: str | None, started_at: datetime | None, now: datetime) -> bool:
     """Whether the process of a pending run is gone; of another machine's only its silence is known."""
+    if process == IN_STAGES:
+        return _is_older(started_at, now, STALE_IN_STAGES)
     host, pid, start = (process or "::").rsplit(":", 2)
     if host == socket.gethostname() and pid.isdigit():
         if int(pid) == os.getpid():
             return True
         return _started(int(pid)) != start if Path("/proc").is_dir() else not _is_alive(int(pid))
+    return _is_older(started_at, now, STALE)
+
+
+def _is_older(started_at: datetime | None, now: datetime, limit: timedelta) -> bool:
     if started_at is None:
         return True
     begun = started_at if started_at.tzinfo else started_at.replace(tzinfo=now.tzinfo)
-    return now - begun > STALE
+    return now - begun > limit
 
 
 def _started(pid: int) -> str | None:

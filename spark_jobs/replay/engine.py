@@ -42,6 +42,15 @@ class History:
 
 
 @dataclass(frozen=True)
+class SavedTimeline:
+    """The timeline of this very replay, made before: what it told, its rows, and its steps where they are few."""
+
+    told: Mapping
+    rows: DataFrame
+    steps: Steps | None
+
+
+@dataclass(frozen=True)
 class EarlierSteps:
     """The timeline of an earlier run with the same definition: right for every x below `undecided_from`."""
 
@@ -54,7 +63,8 @@ class Replay:
 
     `state` is the timeline state of an earlier run that ended where `history.records` for the timeline
     begin: then `timeline_records` are the records after it, while `history.records` still hold all that
-    the windows need. Closes that the watermark had passed by then are told by `earlier` alone.
+    the windows need. Closes that the watermark had passed by then are told by `earlier` alone. `saved` is the timeline
+    itself, where another process has made it.
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class Replay:
         timeline_records: DataFrame | None = None,
         exact_positions: bool = False,
         earlier: EarlierSteps | None = None,
+        saved: SavedTimeline | None = None,
     ) -> None:
         self.history = history
         self.spec = spec
@@ -73,6 +84,7 @@ class Replay:
         self._timeline_records = history.records if timeline_records is None else timeline_records
         self._exact_positions = exact_positions
         self._earlier = earlier
+        self._saved = saved
         self._held = Held()
         self._sessions: dict[Span, SessionReplay] = {}
 
@@ -95,6 +107,8 @@ class Replay:
     @cached_property
     def timeline(self) -> Timeline:
         """The timeline of the whole history, made once."""
+        if self._saved is not None:
+            return Timeline.restored(self._saved.told, self._saved.rows, self._saved.steps, self._thresholds())
         made = self._make(self._thresholds())
         if self._earlier is None or made.steps is None:
             return made

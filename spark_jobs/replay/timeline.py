@@ -12,7 +12,7 @@ the simulation (`spark_jobs.replay.simulation`), where the watermark depends on 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,6 +95,17 @@ class Timeline:
     watermark_below: int
     note: str = ""
     in_memory: Steps | None = None
+
+    def told(self) -> dict:
+        """All but the rows, JSON-able; `restored` takes it."""
+        return {
+            "flushes": self.flushes, "state": self.state, "watermark_below": self.watermark_below, "note": self.note,
+        }  # fmt: skip
+
+    @classmethod
+    def restored(cls, told: Mapping, rows: DataFrame, steps: Steps | None, thresholds: Thresholds) -> Timeline:
+        """The timeline that said `told`, with its rows, and its steps where they are few."""
+        return cls(rows=rows, thresholds=thresholds, in_memory=steps, **told)
 
     @cached_property
     def steps(self) -> Steps | None:

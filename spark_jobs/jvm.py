@@ -1,0 +1,45 @@
+"""What Spark's JVM starts with: its jars, its heap, its logging. Nothing of Spark is imported here."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from spark_jobs.errors import EnvironmentProblem
+
+PACKAGES = (
+    "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+    "org.apache.spark:spark-avro_2.13:4.0.0",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+)
+"""Jars, as Maven coordinates; Spark fetches them once and keeps them in `ivy_folder()`."""
+
+DEFAULT_DRIVER_MEMORY = "4g"
+
+
+def ivy_folder() -> Path:
+    """Where Spark keeps fetched jars: its own default, but under `$HOME` (the JVM asks the user database instead)."""
+    return Path.home() / ".ivy2.5.2"
+
+
+def jar_file(package: str) -> Path:
+    """The file that Spark keeps for the Maven coordinate `group:artifact:version`."""
+    group, artifact, version = package.split(":")
+    return ivy_folder() / "jars" / f"{group}_{artifact}-{version}.jar"
+
+
+def jvm_settings() -> dict[str, str]:
+    """What a local run's JVM starts with. Raises EnvironmentProblem when REWINDOW_DRIVER_MEMORY is not a size."""
+    memory = os.environ.get("REWINDOW_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
+    if not re.fullmatch(r"[1-9]\d*[mg]", memory, re.IGNORECASE):
+        raise EnvironmentProblem(f"`{memory}` is not a heap size", "REWINDOW_DRIVER_MEMORY", "Write 4g or 512m.")
+    more = os.environ.get("REWINDOW_JAVA_OPTIONS", "")
+    logging = (Path(__file__).parent / "log4j2.properties").as_uri()
+    return {
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={logging} {more}".strip(),
+        "spark.jars.packages": ",".join(PACKAGES),
+        "spark.jars.ivy": str(ivy_folder()),
+    }

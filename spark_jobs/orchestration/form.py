@@ -1,0 +1,142 @@
+"""The form of a backfill in the Airflow UI, and what it means.
+
+The server checks types and choices, but takes any text for a date and time: `read_form` checks all of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import Param
+
+from spark_jobs.decision import Policy
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
+from spark_jobs.errors import DefinitionError
+
+MODES = ("both", "faithful", "complete")
+DRY_RUNS = ("none", "plan", "diff")
+BY_DEFINITION = "as the definition says"
+MAX_CHUNKS = 1000
+MAX_REASON = 1000
+
+_RANGE, _HOW, _OUTCOME = "What to replay", "How", "What becomes of it"
+
+
+def backfill_params(pipeline: Pipeline) -> dict[str, Param]:
+    """The fields of the form."""
+    zone = "With its zone, as `2013-02-01T00:00:00+00:00`. "
+    return {
+        "from": Param(
+            None, type=["null", "string"], format="date-time", title="From", section=_RANGE,
+            description_md=f"The first window start to replay. {zone}Empty: from the beginning of the history.",
+        ),
+        "to": Param(
+            None, type=["null", "string"], format="date-time", title="To", section=_RANGE,
+            description_md=f"Windows that start before this instant are replayed. {zone}Empty: to the end.",
+        ),
+        "as_of": Param(
+            None, type=["null", "string"], title="As of", section=_RANGE, examples=["0=1200,1=950"],
+            description_md="Cut the history at these end offsets (exclusive), `partition=offset` pairs with commas, "
+            "as `0=1200,1=950`. Empty: all that is there now.",
+        ),
+        "mode": Param(
+            "both", type="string", enum=list(MODES), title="Values", section=_HOW,
+            description_md="**faithful**: what the live job's rules give. **complete**: as if nothing had been late. "
+            "**both**: side by side, from one aggregation.",
+        ),
+        "chunks": Param(
+            1, type="integer", minimum=1, maximum=MAX_CHUNKS, title="Chunks", section=_HOW,
+            description_md="Slices of the range, each a task that can be repeated alone. Never changes a result; each "
+            "costs the start of a Spark application.",
+        ),
+        "accept_degraded": Param(
+            False, type="boolean", title="Accept degraded fidelity", section=_HOW,
+            description_md="Go on where the history does not hold the broker's order, or has gaps. The run records it.",
+        ),
+        "dry_run": Param(
+            "none", type="string", enum=list(DRY_RUNS), title="Dry run", section=_OUTCOME,
+            description_md="**plan**: say what would be done. **diff**: replay and say what would change. "
+            "Neither publishes.",
+        ),
+        "publish": Param(
+            BY_DEFINITION, type="string", enum=[BY_DEFINITION, *Policy], title="Publish", section=_OUTCOME,
+            description_md=f"Who says that the result is published; the definition says `{pipeline.publish.policy}` "
+            f"(tolerance {pipeline.publish.share:.2%}). A closed gate stops all of them.",
+        ),
+        "reason": Param(
+            "", type="string", maxLength=MAX_REASON, title="Reason", section=_OUTCOME,
+            description_md="Why this is done. Kept with the run and with every value that it changes.",
+        ),
+    }  # fmt: skip
+
+
+def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, checked: the `asked` of `request.json`. Raises DefinitionError that names the field."""
+    start, end = _instant(params.get("from"), "From"), _instant(params.get("to"), "To")
+    if start is not None and end is not None and start >= end:
+        raise DefinitionError(
+            f"From ({format_instant(start)}) is not before To ({format_instant(end)})", "the form",
+            "Windows with From <= start < To are replayed: give a To after From.",
+        )  # fmt: skip
+    policy = params.get("publish")
+    return {
+        "from": None if start is None else format_instant(start),
+        "to": None if end is None else format_instant(end),
+        "as_of": _as_of(params.get("as_of")),
+        "mode": _one_of(params.get("mode", "both"), MODES, "Values"),
+        "chunks": _chunks(params.get("chunks", 1)),
+        "accept_degraded": params.get("accept_degraded") is True,
+        "dry_run": _one_of(params.get("dry_run", "none"), DRY_RUNS, "Dry run"),
+        "publish": None if policy in (None, BY_DEFINITION) else _one_of(policy, tuple(Policy), "Publish"),
+    }
+
+
+def read_reason(params: Mapping[str, Any]) -> str:
+    """The reason, cut to a sane length."""
+    return str(params.get("reason") or "").strip()[:MAX_REASON]
+
+
+def read_instant(text: Any, field: str) -> str | None:
+    """An instant as the documents write it; None for an empty field."""
+    value = _instant(text, field)
+    return None if value is None else format_instant(value)
+
+
+def _instant(text: Any, field: str) -> int | None:
+    if text is None or (isinstance(text, str) and not text.strip()):
+        return None
+    try:
+        return parse_instant(str(text).strip())
+    except InstantError as problem:
+        raise DefinitionError(f"{field}: {problem.what}", "the form", problem.mend) from None
+
+
+def _as_of(text: Any) -> dict[str, int] | None:
+    if text is None or not str(text).strip():
+        return None
+    try:
+        pairs = [item.split("=") for item in str(text).split(",") if item.strip()]
+        vector = {int(partition): int(end) for partition, end in pairs}
+    except ValueError:
+        vector = {}
+    if not vector or any(p < 0 or end < 0 for p, end in vector.items()):
+        raise DefinitionError(
+            f"As of: {str(text)[:60]!r} is not a list of end offsets", "the form", "Write pairs like 0=1200,1=950."
+        )
+    return {str(partition): end for partition, end in sorted(vector.items())}
+
+
+def _chunks(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_CHUNKS:
+        raise DefinitionError(
+            f"Chunks: {str(value)[:60]!r}", "the form", f"Write a whole number from 1 to {MAX_CHUNKS}."
+        )
+    return value
+
+
+def _one_of(value: Any, known: tuple[str, ...], field: str) -> str:
+    if value not in known:
+        raise DefinitionError(f"{field}: {str(value)[:60]!r}", "the form", f"Choose one of {', '.join(known)}.")
+    return str(value)

@@ -1,0 +1,59 @@
+"""Links on the tasks of a run: its report, the published table, Spark's own page."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperatorLink
+
+from spark_jobs.run_store import APPLICATION, REQUEST, RunStore
+
+
+def report_path(run_id: str) -> str:
+    """Where the Airflow server shows a run's report."""
+    return f"/rewindow/runs/{quote(run_id, safe='')}"
+
+
+class _Link(BaseOperatorLink):
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        from spark_jobs.orchestration.operators import run_id_of
+
+        pipeline = getattr(operator, "pipeline", None)
+        return self.of(run_id_of(pipeline, ti_key.run_id)) if pipeline else ""
+
+    def of(self, run_id: str) -> str:
+        raise NotImplementedError
+
+
+class ReportLink(_Link):
+    name = "Report"
+
+    def of(self, run_id: str) -> str:
+        return report_path(run_id)
+
+
+class TableLink(_Link):
+    name = "Published table"
+
+    def of(self, run_id: str) -> str:
+        request = RunStore.configured().folder(run_id).read(REQUEST) or {}
+        template = os.environ.get("REWINDOW_TABLE_LINK", "")
+        table = request.get("output_table", "")
+        return template.replace("{table}", quote(table)) if template else f"{report_path(run_id)}#tables"
+
+
+class SparkLink(_Link):
+    name = "Spark UI"
+
+    def of(self, run_id: str) -> str:
+        folder = RunStore.configured().folder(run_id)
+        found = [folder.read(name) or {} for name in folder.documents() if name.startswith(APPLICATION)]
+        history = os.environ.get("REWINDOW_SPARK_HISTORY", "").rstrip("/")
+        if found and history:
+            return f"{history}/history/{quote(found[-1]['application_id'])}"
+        return next((a["ui"] for a in reversed(found) if a.get("ui")), "")
+
+
+LINKS = (ReportLink(), TableLink(), SparkLink())

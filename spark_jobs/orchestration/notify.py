@@ -1,0 +1,112 @@
+"""Who hears of a failed gate, a refused input and a pending approval: Airflow notifiers, by configuration.
+
+`REWINDOW_NOTIFIERS` holds a JSON list, each item a notifier's class, its arguments and what it hears of:
+
+    [{"class": "airflow.providers.slack.notifications.slack.SlackNotifier",
+      "arguments": {"slack_conn_id": "slack", "text": "{{ rewindow.message }}"}, "on": ["gate_failed", "approval"]}]
+
+`on` takes `gate_failed`, `refused` (input, form or definition), `failed` (anything else) and `approval`; left out, all.
+The arguments' templates see `rewindow`: `event`, `run_id`, `pipeline`, `message`, `report` (a path on the server).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow.sdk import BaseNotifier
+from airflow.sdk.definitions.context import Context
+
+from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.orchestration.links import report_path
+from spark_jobs.run_store import OUTCOME, RunStore
+
+NOTIFIERS = "REWINDOW_NOTIFIERS"
+EVENTS = ("gate_failed", "refused", "failed", "approval")
+REFUSED = frozenset({2, 5, 6})
+"""Exit codes of input, form and definition."""
+
+log = logging.getLogger(__name__)
+
+
+def configured(event: str) -> Iterator[BaseNotifier]:
+    """The notifiers that hear of `event`. Raises EnvironmentProblem for a list that cannot be read."""
+    text = os.environ.get(NOTIFIERS, "").strip()
+    if not text:
+        return
+    try:
+        items = json.loads(text)
+        for item in items:
+            if event in item.get("on", EVENTS):
+                yield _imported(item["class"])(**item.get("arguments", {}))
+    except (ValueError, KeyError, TypeError, ImportError, AttributeError) as problem:
+        raise EnvironmentProblem(
+            f"the notifiers cannot be made: {problem}", NOTIFIERS,
+            'Write a list like [{"class": "package.Notifier", "arguments": {}, "on": ["gate_failed"]}].',
+        ) from problem  # fmt: skip
+
+
+class Relay(BaseNotifier):
+    """Tells the configured notifiers of one event, with `rewindow` in their context."""
+
+    template_fields = ()
+
+    def __init__(self, event: str) -> None:
+        super().__init__()
+        self.event = event
+
+    def notify(self, context: Context) -> None:
+        tell(self.event, context)
+
+
+def notified_approval() -> list[BaseNotifier]:
+    """For the task that asks: who hears that it waits."""
+    return [Relay("approval")] if os.environ.get(NOTIFIERS) else []
+
+
+def on_failure(context: Context) -> None:
+    """The failure callback of all tasks: tells which kind of failure it was."""
+    tell(_event_of(_outcome(context)), context)
+
+
+def tell(event: str, context: Context) -> None:
+    """Call the notifiers of an event. One that fails is logged: it must not change what became of the run."""
+    outcome = _outcome(context)
+    run_id = _run_id(context)
+    facts = {
+        "event": event, "run_id": run_id, "pipeline": getattr(context.get("task"), "pipeline", ""),
+        "message": outcome.get("message") or "", "report": report_path(run_id),
+    }  # fmt: skip
+    log.info("notifying of %s: %s", event, facts["message"])
+    try:
+        for notifier in configured(event):
+            notifier({**context, "rewindow": facts})
+    except Exception:
+        log.exception("a notifier failed")
+
+
+def _event_of(outcome: Mapping[str, Any]) -> str:
+    if outcome.get("status") == "gate_failed":
+        return "gate_failed"
+    refused = outcome.get("exit_code") in REFUSED or "exit_code" not in outcome
+    return "refused" if outcome.get("status") == "failed" and refused else "failed"
+
+
+def _outcome(context: Context) -> Mapping[str, Any]:
+    return RunStore.configured().folder(_run_id(context)).read(OUTCOME) or {}
+
+
+def _run_id(context: Context) -> str:
+    from spark_jobs.orchestration.operators import run_id_of
+
+    return run_id_of(getattr(context.get("task"), "pipeline", ""), context["dag_run"].run_id)
+
+
+def _imported(path: str) -> Any:
+    from importlib import import_module
+
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)

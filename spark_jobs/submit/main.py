@@ -1,0 +1,5 @@
+"""The application that `spark-submit` starts. In a folder of its own: Python puts a script's folder on its path."""
+
+from spark_jobs.application import main
+
+main()
