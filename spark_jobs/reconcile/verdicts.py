@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from functools import reduce
 from operator import and_, or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, NumericType
+from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
 
 from spark_jobs.definition.live import Tolerance
 from spark_jobs.reconcile.emitted import AGAIN, AMBIGUOUS, AT, OFFSETS, PANE, ROWS, Emitted, emitted_name
@@ -35,6 +36,7 @@ from spark_jobs.replay.spec import complete_name
 
 VERDICT, LABEL, BASIS, DIFFERS = "verdict", "label", "basis", "differs"
 CLOSED_AT = "closed_at"
+_EXACT = (IntegralType, DecimalType)
 
 
 class Verdict(StrEnum):
@@ -81,17 +83,41 @@ class Comparing:
 
 
 def same(left: Column, right: Column, left_type: DataType, right_type: DataType, tolerance: Tolerance | None) -> Column:
-    """Whether two values are equal: null equals null, NaN equals NaN, numbers within the tolerance."""
+    """Whether two values are equal: null equals null, NaN equals NaN, numbers within the tolerance, its edge included.
+
+    Whole numbers and decimals are compared exactly, floating point up to its own rounding. No tolerance bridges null,
+    NaN or infinity and a number.
+    """
     numbers = isinstance(left_type, NumericType) and isinstance(right_type, NumericType)
     if not numbers and left_type != right_type:
         left = left.try_cast(right_type)
     equal = left.eqNullSafe(right)
     if not numbers or tolerance is None or not (tolerance.absolute or tolerance.relative):
         return equal
-    a, b = left.cast("double"), right.cast("double")
+    near = _near(left.cast("double"), right.cast("double"), tolerance)
+    if isinstance(left_type, _EXACT) and isinstance(right_type, _EXACT):
+        exact = _near_exactly(_as_decimal(left, left_type), _as_decimal(right, right_type), tolerance)
+        near = F.coalesce(exact, near)  # null where 38 digits do not hold the difference
+    return equal | F.coalesce(near, F.lit(False))
+
+
+def _near(a: Column, b: Column, tolerance: Tolerance) -> Column:
     largest = F.greatest(F.abs(a), F.abs(b))
     allowed = F.greatest(F.lit(tolerance.absolute), largest * F.lit(tolerance.relative))
-    return equal | F.coalesce(F.abs(a - b) <= allowed, F.lit(False))
+    # 1.01 and 1.00 are not exactly 0.01 apart once they are doubles: each may be off by half a unit in the last place.
+    rounding = largest * F.lit(2**-52)
+    # NaN is larger than infinity to Spark, and equal to itself.
+    return (largest < F.lit(float("inf"))) & (F.abs(a - b) <= allowed + rounding)
+
+
+def _near_exactly(a: Column, b: Column, tolerance: Tolerance) -> Column:
+    apart, largest = F.abs(F.try_subtract(a, b)), F.greatest(F.abs(a), F.abs(b))
+    absolute, relative = (F.lit(Decimal(repr(bound))) for bound in (tolerance.absolute, tolerance.relative))
+    return (apart <= absolute) | (apart <= F.try_multiply(largest, relative))
+
+
+def _as_decimal(value: Column, kind: DataType) -> Column:
+    return value.cast("decimal(20,0)") if isinstance(kind, IntegralType) else value
 
 
 def differing(frame: DataFrame, comparing: Comparing, left, right) -> Column:
