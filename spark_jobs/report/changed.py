@@ -16,21 +16,19 @@ from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.report.values import json_column, json_value
 
 TOP = 20
-MOST_BUCKETS = 400
+MOST_BUCKETS = 200
 _BEFORE = "rw_before_"
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
-_WIDTHS = (
-    _MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 28 * _DAY,
-)  # fmt: skip
+_WIDTHS = (_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY)
 _COUNTS = (ON_TIME, LATE, DROPPED)
 
 
 def changed_windows(evidence: Evidence) -> dict[str, Any]:
     """`counts` by change, `causes`, `strip` (buckets of `width` ms of window start, sparse) and the `top` windows.
 
-    The size of a window's change is, on average over the numeric aggregates, its move relative to the largest move of
-    that aggregate in this run; a new window "moves" by what its faithful value lacks of the complete one.
-    Windows that had a value before come first. Equal sizes: in the order of the identity columns.
+    The `size` of a window's change is, on average over the numeric aggregates, its move relative to the largest move of
+    that aggregate in this run, faithful or complete. Windows that had a value before come first, by size; new ones
+    follow, those first that dropped most records. Equal ones: in the order of the identity columns.
     """
     compared = _with_before(evidence)
     moves = _moves(evidence, compared)
@@ -92,8 +90,7 @@ def _moves(evidence: Evidence, compared: DataFrame) -> dict[str, Column]:
             continue
         steps = [F.abs(_number(c) - _number(f"{_BEFORE}{c}")) for c in columns if f"{_BEFORE}{c}" in kinds]
         moved = (F.greatest(*steps) if len(steps) > 1 else steps[0]) if steps else F.lit(0.0)
-        gap = F.abs(_number(columns[0]) - _number(columns[-1])) if len(columns) > 1 else _number(columns[0])
-        moves[name] = F.when(F.col("rw_change") == "inserted", F.abs(gap)).otherwise(moved)
+        moves[name] = F.when(F.col("rw_change") == "inserted", F.lit(0.0)).otherwise(moved)
     return moves
 
 
@@ -105,20 +102,18 @@ def _top(evidence: Evidence, compared: DataFrame, moves: dict[str, Column], grou
     is_new = F.col("rw_change") == "inserted"
     shares = []
     for i, move in enumerate(moves.values()):
-        largest = {
-            kind: max((row[f"m{i}"] or 0.0 for row in grouped if (row["rw_change"] == "inserted") == kind), default=0.0)
-            for kind in (True, False)
-        }
-        scale = F.when(is_new, F.lit(largest[True])).otherwise(F.lit(largest[False]))
-        shares.append(F.when(scale > 0, move / scale).otherwise(F.lit(0.0)))
+        largest = max((row[f"m{i}"] or 0.0 for row in grouped), default=0.0)
+        shares.append(move / F.lit(largest) if largest > 0 else F.lit(0.0))
     size = reduce(add, shares) / F.lit(float(len(shares))) if shares else F.lit(0.0)
+    dropped = F.col(DROPPED) if DROPPED in compared.columns else F.lit(0)
     columns = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in compared.columns]
     kept = [c for c in columns if f"{_BEFORE}{c}" in compared.columns]
     keys = list(evidence.spec.keys)
+    by_identity = [F.col(f"`{c}`") for c in evidence.identity]
     pane = [c for c in evidence.identity if c not in (*keys, "window_start", "window_end")]
     rows = (
         compared.withColumn("rw_size", F.round(size, 6))
-        .orderBy(is_new, F.desc("rw_size"), *(F.col(f"`{c}`") for c in evidence.identity))
+        .orderBy(is_new, F.desc("rw_size"), F.when(is_new, dropped).desc(), *by_identity)
         .limit(TOP)
         .select(
             "rw_change", "cause", "rw_size", "revision",

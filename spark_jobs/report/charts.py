@@ -1,6 +1,6 @@
-"""The charts of the report, as Vega-Lite specifications. Colours are the page's CSS variables, so they follow its theme.
+"""The charts of the report, as Vega-Lite specifications. Colours are the page's CSS variables and follow its theme.
 
-Each takes the width in pixels that it is drawn for: 880 on a desk, 340 on a phone. Times are UTC.
+Each takes the width in pixels that it is drawn for. Times are UTC.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import altair as alt
 
 from spark_jobs.report.words import length
 
-WIDE, NARROW = 880, 340
+WIDE, HALF, NARROW = 880, 430, 340
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _KINDS = ("on_time", "behind", "late")
@@ -20,30 +20,32 @@ _COLOURS = ("var(--on-time)", "var(--behind)", "var(--late)")
 _SHAPES = ("circle", "M0,-1.1L1.1,0.9L-1.1,0.9Z", "M-1,-1L1,1M-1,1L1,-1")
 _CHANGES = {"inserted": "var(--inserted)", "updated": "var(--updated)", "retracted": "var(--retracted)"}
 _DURATIONS = (
-    0, _SECOND, 5 * _SECOND, 30 * _SECOND, _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR, 4 * _HOUR,
-    8 * _HOUR, _DAY, 2 * _DAY, 4 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY,
+    0, _SECOND, 5 * _SECOND, 30 * _SECOND, _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE,
+    _HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR, _DAY, 2 * _DAY, 4 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY,
 )  # fmt: skip
 
 
 def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
     """Windows changed over event time, stacked by what happened to them."""
-    rows = [
-        {"start": b["start"], "end": b["start"] + strip["width"], "change": kind, "windows": b[kind]}
-        for b in strip["buckets"]
-        for kind in _CHANGES
-        if b.get(kind)
-    ]
-    kinds = [kind for kind in _CHANGES if any(row["change"] == kind for row in rows)]
+    rows = []
+    for bucket in strip["buckets"]:
+        low = 0
+        for kind in _CHANGES:
+            if high := low + bucket.get(kind, 0):
+                end = bucket["start"] + strip["width"]
+                rows.append({"start": bucket["start"], "end": end, "change": kind, "low": low, "high": high})
+            low = high
+    kinds = [kind for kind in _CHANGES if any(bucket.get(kind) for bucket in strip["buckets"])]
+    reach = (strip["buckets"][0]["start"], strip["buckets"][-1]["start"] + strip["width"])
     chart = (
         alt.Chart(alt.Data(values=rows))
-        .mark_bar(binSpacing=0)
+        .mark_rect(stroke="var(--paper)", strokeWidth=0.5)
         .encode(
-            x=alt.X("start:T", scale=alt.Scale(type="utc"), title="Window start (UTC)", axis=_time_axis(width)),
+            x=alt.X("start:T", scale=alt.Scale(type="utc"), title="Window start (UTC)", axis=_time_axis(reach, width)),
             x2="end:T",
-            y=alt.Y("windows:Q", title="Windows", stack="zero", axis=alt.Axis(tickCount=3, format=",d", tickMinStep=1)),
-            color=alt.Color(
-                "change:N", scale=alt.Scale(domain=kinds, range=[_CHANGES[k] for k in kinds]), legend=None, sort=kinds
-            ),
+            y=alt.Y("low:Q", title="Windows", axis=alt.Axis(tickCount=3, format=",d", tickMinStep=1)),
+            y2="high:Q",
+            fill=alt.Fill("change:N", legend=None, scale=alt.Scale(domain=kinds, range=[_CHANGES[k] for k in kinds])),
         )
     )
     return _spec(chart, width, 110)
@@ -52,8 +54,13 @@ def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
 def watermark_map(view: Mapping[str, Any], width: int) -> dict[str, Any]:
     """Processing time across, event time up: the line of the watermark, window closes on it, sampled records."""
     x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
-    x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis(width))
-    y = alt.Y("v:T", scale=alt.Scale(type="utc", zero=False), title="Event time (UTC)", axis=alt.Axis(tickCount=6))
+    x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
+    y = alt.Y(
+        "v:T",
+        scale=alt.Scale(type="utc", zero=False),
+        title="Event time (UTC)",
+        axis=alt.Axis(tickCount=6, labelExpr=_time_labels((view["from"], view["to"]))),
+    )
     line = alt.Chart(_pairs(view["line"])).mark_line(
         interpolate="step-after", color="var(--watermark)", strokeWidth=2
     ).encode(x=x, y=y)  # fmt: skip
@@ -64,22 +71,21 @@ def watermark_map(view: Mapping[str, Any], width: int) -> dict[str, Any]:
 
 
 def watermark_lag(view: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Processing time across; up, how far records and watermark lag behind it. Above the line: behind the watermark."""
+    """Processing time across; up, how far records and watermark lag behind it; the watermark as a band."""
     x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
-    x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis(width))
-    saw: list[list[int]] = []
-    for t, watermark in view["line"]:
-        if saw:
-            saw.append([t, t - before])
-        saw.append([t, t - watermark])
-        before = watermark
-    delays = [v for _, v in saw] + [t - v for kind in _KINDS for t, v in view[kind]]
+    x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
+    delays = [d for cell in view["lag"] for d in cell[2:]] + [t - v for kind in _KINDS for t, v in view[kind]]
     y = alt.Y(
         "v:Q", title="Delay behind processing time",
-        scale=_duration_scale(delays), axis=_duration_axis(min(delays, default=0), max(delays, default=1)),
+        scale=_duration_scale(delays), axis=_duration_axis(delays),
     )  # fmt: skip
-    line = alt.Chart(_pairs(saw)).mark_line(color="var(--watermark)", strokeWidth=1.25).encode(x=x, y=y)
-    return _spec(alt.layer(_points(view, x, y, lambda t, v: t - v), line), width, 280)
+    cells = [{"t": a, "end": b, "v": least, "most": most} for a, b, least, most in view["lag"]]
+    band = (
+        alt.Chart(alt.Data(values=cells))
+        .mark_rect(fill="var(--watermark)", fillOpacity=0.3, clip=True)
+        .encode(x=x, x2="end:T", y=y, y2="most:Q")
+    )
+    return _spec(alt.layer(band, _points(view, x, y, lambda t, v: t - v)), width, 300)
 
 
 def missed_by(edges: Sequence[int], bins: Sequence[int], width: int) -> dict[str, Any]:
@@ -88,8 +94,10 @@ def missed_by(edges: Sequence[int], bins: Sequence[int], width: int) -> dict[str
     low, high = (used[0], used[-1]) if used else (0, 0)
     rows = [{"bin": bin_name(edges, i), "records": bins[i], "order": i} for i in range(low, high + 1)]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        y=alt.Y("bin:N", sort=None, title=None, axis=alt.Axis(labelLimit=200, ticks=False, domain=False)),
-        x=alt.X("records:Q", title="Late records", axis=alt.Axis(tickCount=4, format="~s")),
+        y=alt.Y(
+            "bin:N", sort=None, title=None, axis=alt.Axis(labelLimit=200, labelPadding=6, ticks=False, domain=False)
+        ),
+        x=alt.X("records:Q", title="Late records", axis=alt.Axis(tickCount=4, format=",d", tickMinStep=1)),
     )
     text = base.mark_text(align="left", dx=4, color="var(--ink)", fontSize=11).encode(
         text=alt.Text("records:Q", format=",d")
@@ -108,7 +116,7 @@ def late_by_hour(hours: Sequence[Mapping[str, Any]], width: int) -> dict[str, An
         .encode(
             x=alt.X(
                 "hour:N", sort=None, title="Hour of the event time (UTC)",
-                axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False),
+                axis=alt.Axis(labelAngle=0, values=[f"{h:02d}" for h in range(0, 24, 3)], ticks=False),
             ),
             y=alt.Y("share:Q", title="Late", axis=alt.Axis(format="~%", tickCount=4)),
         )
@@ -127,11 +135,10 @@ def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
         for row in shown
         if row[field]
     ]
-    high = max((row["tolerance"] for row in shown), default=1)
     tolerances = [row["tolerance"] for row in shown]
     x = alt.X(
         "tolerance:Q", title="Bound + allowed lateness",
-        scale=_duration_scale(tolerances), axis=_duration_axis(0, high),
+        scale=_duration_scale(tolerances), axis=_duration_axis(tolerances),
     )  # fmt: skip
     y = alt.Y(
         "share:Q", title="Share of records", scale=alt.Scale(type="log"), axis=alt.Axis(format="~%", tickCount=5),
@@ -187,8 +194,8 @@ def _points(view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Char
             stroke=alt.Stroke("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=_COLOURS)),
             fill=alt.Fill("kind:N", legend=None, scale=alt.Scale(
                 domain=_KINDS, range=["var(--on-time)", "transparent", "transparent"])),
-            size=alt.Size("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[4, 28, 26])),
-            strokeWidth=alt.StrokeWidth("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[0, 1, 1.4])),
+            size=alt.Size("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[9, 30, 28])),
+            strokeWidth=alt.StrokeWidth("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[0, 1.3, 1.4])),
             opacity=alt.Opacity("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[0.6, 0.9, 0.9])),
         )
     )  # fmt: skip
@@ -198,23 +205,42 @@ def _pairs(pairs: Sequence[Sequence[int]]) -> alt.Data:
     return alt.Data(values=[{"t": t, "v": v} for t, v in pairs])
 
 
-def _time_axis(width: int) -> alt.Axis:
-    return alt.Axis(tickCount=8 if width > 500 else 4, labelOverlap=True, grid=False)
+def _time_axis(reach: tuple[int, int], width: int) -> alt.Axis:
+    """24 hours, and the day at midnight; for long ranges days or months."""
+    return alt.Axis(
+        tickCount=8 if width > 500 else 4, labelExpr=_time_labels(reach), labelOverlap=True, labelFlush=True, grid=False
+    )
+
+
+def _time_labels(reach: tuple[int, int]) -> str:
+    across = reach[1] - reach[0]
+    day = "utcFormat(datum.value, '%b %-d')"
+    at_midnight = "utchours(datum.value) == 0 && utcminutes(datum.value) == 0 && utcseconds(datum.value) == 0"
+    if across > 400 * _DAY:
+        return "utcFormat(datum.value, '%b %Y')"
+    if across > 6 * _DAY:
+        return day
+    clock = "%H:%M" if across > 10 * _MINUTE else "%H:%M:%S"
+    return f"{at_midnight} ? {day} : utcFormat(datum.value, '{clock}')"
 
 
 def _duration_scale(values: Sequence[int]) -> alt.Scale:
     """Linear near zero, logarithmic beyond what is usual: minutes and days fit one axis."""
+    return alt.Scale(type="symlog", constant=_usual(values), nice=False)
+
+
+def _usual(values: Sequence[int]) -> int:
     sizes = sorted(abs(v) for v in values if v) or [_SECOND]
-    return alt.Scale(type="symlog", constant=max(1, sizes[len(sizes) // 4] // 2), nice=False)
+    return max(1, sizes[len(sizes) // 4] // 2)
 
 
-def _duration_axis(low: int, high: int) -> alt.Axis:
-    values = [v for v in _DURATIONS if v <= high]
-    values = [-v for v in reversed(values) if v and -v >= low] + values
-    floor = max(high, -low) / 2000
-    values = [v for v in values if v == 0 or abs(v) >= floor]
-    labels = " : ".join(f"datum.value == {v} ? '{length(v).replace('-', '−')}'" for v in values)
-    return alt.Axis(values=values, labelExpr=f"{labels} : ''", labelOverlap="greedy")
+def _duration_axis(values: Sequence[int]) -> alt.Axis:
+    """Round durations within the values, negative ones too; 0, and none so near it that their labels would meet."""
+    low, high, usual = min(values, default=0), max(values, default=1), _usual(values)
+    ticks = [v for v in _DURATIONS if v == 0 or usual / 2 <= v <= high]
+    ticks = [-v for v in reversed(ticks) if v and -v >= low] + ticks
+    labels = " : ".join(f"datum.value == {v} ? '{length(v)}'" for v in ticks)
+    return alt.Axis(values=ticks, labelExpr=f"{labels} : ''", labelOverlap="greedy")
 
 
 def _spec(chart: Any, width: int, height: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.windows import SessionWindows
@@ -42,6 +42,14 @@ class Point:
     dropped: bool
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """Points of one picture; there was about one for each `one_in` records."""
+
+    points: list[Point]
+    one_in: int
+
+
 @dataclass(frozen=True)
 class Judged:
     """What the scan found.
@@ -49,7 +57,7 @@ class Judged:
     `behind[i]`, `closed[i]`: records behind the watermark, and with their (last) window closed, under tolerance i.
     `by_place`: (partition, hour of the event time in UTC) -> records. `arrivals`: of the records looked at (epoch ms,
     both included). `overview` and `zoomed`: points sampled by a hash of their position, so that every record has the
-    same chance, and the same ones come out each time; `one_in` says of how many records one was asked for.
+    same chance, and the same ones come out each time.
     """
 
     records: int
@@ -57,10 +65,8 @@ class Judged:
     closed: list[int]
     by_place: dict[tuple[int | None, int], int]
     arrivals: Span
-    overview: list[Point]
-    zoomed: list[Point]
-    one_in: int
-    zoomed_one_in: int
+    overview: View
+    zoomed: View
 
 
 def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None, held: Held) -> Judged:
@@ -115,8 +121,6 @@ def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None, held: Hel
         ),
         overview=overview,
         zoomed=zoomed,
-        one_in=one_in,
-        zoomed_one_in=zoomed_one_in,
     )
 
 
@@ -190,30 +194,33 @@ def _estimated_records(evidence: Evidence, basis: Basis) -> int:
     return int(most * min(1.0, (times.end - times.start) / whole))
 
 
-def _points(
-    counted: DataFrame, basis: Basis, zoom: Span | None, one_in: int, zoomed_one_in: int
-) -> tuple[list[Point], list[Point]]:
+def _points(counted: DataFrame, basis: Basis, zoom: Span | None, one_in: int, zoomed_one_in: int) -> tuple[View, View]:
     chance = F.xxhash64("partition", "number")
     own_behind = basis.tolerances.index(basis.configured)
     own_closed = None if basis.dropped_at is None else basis.tolerances.index(basis.dropped_at)
+    most_fetched = 12 * MOST_POINTS
     rows = (
         counted.where("number IS NOT NULL")
         .withColumn("chance", chance)
         .orderBy("chance", "partition", "number")
-        .limit(12 * MOST_POINTS)
+        .limit(most_fetched)
         .collect()
     )
-    overview, zoomed = [], []
-    for row in rows:
-        point = Point(
-            row["arrival"],
-            row["event_time"],
-            row["behind"] > own_behind,
-            own_closed is not None and row["closed"] > own_closed,
-        )
-        if row["chance"] % one_in == 0 and len(overview) < MOST_POINTS:
-            overview.append(point)
-        inside = zoom is not None and zoom.start <= row["arrival"] < zoom.end
-        if inside and row["chance"] % zoomed_one_in == 0 and len(zoomed) < MOST_POINTS:
-            zoomed.append(point)
-    return overview, zoomed
+
+    def view(chosen: list[Row], one_in: int) -> View:
+        points = [
+            Point(
+                row["arrival"],
+                row["event_time"],
+                row["behind"] > own_behind,
+                own_closed is not None and row["closed"] > own_closed,
+            )
+            for row in chosen[:MOST_POINTS]
+        ]
+        return View(points, one_in * max(1, round(len(chosen) / max(1, len(points)))))
+
+    inside = [row for row in rows if zoom is not None and zoom.start <= row["arrival"] < zoom.end]
+    return (
+        view([row for row in rows if row["chance"] % one_in == 0], one_in),
+        view([row for row in inside if row["chance"] % zoomed_one_in == 0], zoomed_one_in),
+    )

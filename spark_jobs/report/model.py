@@ -18,6 +18,7 @@ _RESULT = dict.fromkeys(
      "unexpected_count", "unexpected_percent", "error")
 ) | {"success": False, "samples": []}  # fmt: skip
 _APPLICATION = dict.fromkeys(("stage", "application_id", "seconds"))
+_APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
 _CHANGES = ("inserted", "updated", "retracted")
 _FIGURES = (
     "windows", "windows_open", "windows_all_late", "windows_before", "unchanged", "pairs_on_time", "pairs_late",
@@ -74,8 +75,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
             "output_table": table,
         },
         "verdict": verdict_of(documents.outcome, counts, failing, documents.approval, table, pipeline),
-        "approval": documents.approval
-        and dict.fromkeys(("decision", "by", "at", "comment")) | dict(documents.approval),
+        "approval": _APPROVAL | dict(documents.approval) if documents.approval else None,
         "changes": changes,
         "watermark": _watermark(documents.facts),
         "late": (documents.facts or {}).get("late"),

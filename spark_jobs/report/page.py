@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from spark_jobs.report import words
 from spark_jobs.report.charts import (
+    HALF,
     NARROW,
     WIDE,
     bin_name,
@@ -23,6 +24,7 @@ from spark_jobs.report.charts import (
     watermark_map,
 )
 from spark_jobs.report.svg import inlined
+from spark_jobs.report.verdict import told_changes
 
 _CAUSES = {
     "backfill": "no run had published it",
@@ -45,8 +47,8 @@ def render(report: Mapping[str, Any], facts: Mapping[str, Any] | None) -> str:
 def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Markup | None]:
     charts: dict[str, Markup | None] = dict.fromkeys(_CHARTS)
 
-    def add(name: str, title: str, description: str, spec: Callable[[int], dict[str, Any]]) -> None:
-        charts[name] = _drawn(name, title, description, spec)
+    def add(name: str, title: str, description: str, spec: Callable[[int], dict[str, Any]], widest: int = WIDE) -> None:
+        charts[name] = _drawn(name, title, description, spec, widest)
 
     strip = (report["changes"] or {}).get("strip")
     if strip and strip["buckets"]:
@@ -54,8 +56,8 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
         add(
             "strip", "Changed windows over time",
             f"Bars of changed windows by window start, one for each {words.length(strip['width'])}, from "
-            f"{words.moment(starts[0])} to {words.moment(starts[-1] + strip['width'])} UTC. The counts by change are in "
-            "the text.",
+            f"{words.moment(starts[0])} to {words.moment(starts[-1] + strip['width'])} UTC. The counts by change are "
+            "in the text.",
             lambda width: changed_strip(strip, width),
         )  # fmt: skip
     picture = facts.get("watermark")
@@ -69,8 +71,7 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
         else:
             add(
                 "lag", "Delay of watermark and records over the whole range",
-                f"Processing time {across} UTC; up, how far the watermark and sampled records lag behind it. "
-                "Records above the watermark's line were behind it.",
+                f"Processing time {across} UTC; up, how far the watermark, a band, and sampled records lag behind it.",
                 lambda w: watermark_lag(overview, w),
             )  # fmt: skip
             across = f"from {words.moment(zoom['from'])} to {words.moment(zoom['to'])}"
@@ -85,19 +86,19 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
         add(
             "missed", "Late records by how long after their window's close they came",
             "Bars by length of time; the numbers stand beside them.",
-            lambda w: missed_by(late["edges"], late["bins"], w),
+            lambda w: missed_by(late["edges"], late["bins"], w), HALF,
         )  # fmt: skip
         add(
             "hours", "Share of late records by hour of day",
             "Bars for the 24 hours of the event time in UTC; the table below has the numbers.",
-            lambda w: late_by_hour(late["by_hour"], w),
+            lambda w: late_by_hour(late["by_hour"], w), HALF,
         )  # fmt: skip
     advisor = report["advisor"]
     if advisor and any(row["behind"] for row in advisor["tolerances"]):
         add(
             "advisor", "Share of records that would have been late, by tolerance",
-            "Two falling curves on a logarithmic scale: records behind the watermark, and below it records whose window "
-            "had closed. The table has the numbers.",
+            "Two falling curves on a logarithmic scale: records behind the watermark, and below it records whose "
+            "window had closed. The table has the numbers.",
             lambda w: tolerance_curve(advisor, w),
         )  # fmt: skip
     return charts
@@ -105,17 +106,17 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
 
 def _told_map(across: str) -> str:
     return (
-        f"Processing time {across} UTC across, event time up. The watermark is a rising line of steps; records below it "
-        "were behind it: triangles where their window was still open, crosses where it had closed."
+        f"Processing time {across} UTC across, event time up. The watermark is a rising line of steps; records below "
+        "it were behind it: triangles where their window was still open, crosses where it had closed."
     )
 
 
-def _drawn(name: str, title: str, description: str, spec: Callable[[int], dict[str, Any]]) -> Markup:
+def _drawn(name: str, title: str, description: str, spec: Callable[[int], dict[str, Any]], widest: int) -> Markup:
     """Two drawings, of which the style sheet shows the one that fits the screen."""
     import vl_convert
 
     drawings = []
-    for kind, width in (("wide", WIDE), ("narrow", NARROW)):
+    for kind, width in (("wide", widest), ("narrow", NARROW)):
         svg = vl_convert.vegalite_to_svg(spec(width), allowed_base_urls=[])
         body = inlined(svg, f"{name}-{kind}", title, description)
         drawings.append(Markup('<div class="{}">{}</div>').format(kind, Markup(body)))
@@ -134,6 +135,6 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.globals.update(
         percent=words.percent, span=words.span, difference=words.difference, bin_name=bin_name,
-        shown_tolerances=shown_tolerances, complete=lambda name: f"{name}__complete",
+        shown_tolerances=shown_tolerances, told_changes=told_changes, complete=lambda name: f"{name}__complete",
     )  # fmt: skip
     return environment

@@ -10,11 +10,12 @@ from pyspark.sql import DataFrame
 from spark_jobs.evidence import Evidence
 from spark_jobs.replay.assign import Span
 from spark_jobs.report.basis import Basis, WatermarkSteps, end_grid_or_none
-from spark_jobs.report.judged import Judged, Point
+from spark_jobs.report.judged import Judged, View
 from spark_jobs.report.lateness import densest, late_points
 
 MOST_STEPS = 500
 MOST_CLOSES = 200
+LAG_CELLS = 180
 MOST_STANDSTILLS = 5
 _MINUTE, _DAY = 60_000, 86_400_000
 
@@ -34,7 +35,9 @@ def find_zoom(evidence: Evidence, basis: Basis, late: DataFrame) -> Span | None:
 def watermark_facts(
     evidence: Evidence, basis: Basis, judged: Judged, late: DataFrame, zoom: Span | None
 ) -> dict[str, Any]:
-    """`overview`, and `zoom` where the range is long: `line` [arrival, watermark], `closes` [arrival, window end],
+    """`overview`, and `zoom` where the range is long.
+
+    Each holds `line` [arrival, watermark], `lag` (see `lag_of`), `closes` [arrival, window end] and the sampled records
     `on_time`, `behind` (behind the watermark, window still open) and `late` (dropped), each [arrival, event time].
 
     `standstills`: the longest times during which the watermark stood still.
@@ -43,27 +46,24 @@ def watermark_facts(
     whole = Span(judged.arrivals.start, judged.arrivals.end + 1)
     return {
         "resolution": basis.resolution,
-        "overview": _view(evidence, basis, whole, judged.overview, late_points(late), judged.one_in),
-        "zoom": None
-        if zoom is None
-        else _view(evidence, basis, zoom, judged.zoomed, late_points(late, zoom), judged.zoomed_one_in),
+        "overview": _view(evidence, basis, whole, judged.overview, late_points(late)),
+        "zoom": None if zoom is None else _view(evidence, basis, zoom, judged.zoomed, late_points(late, zoom)),
         "standstills": _standstills(steps, whole),
     }
 
 
-def _view(
-    evidence: Evidence, basis: Basis, reach: Span, points: list[Point], late: list[tuple[int, int]], one_in: int
-) -> dict[str, Any]:
-    kept = [p for p in points if not p.dropped]
+def _view(evidence: Evidence, basis: Basis, reach: Span, sample: View, late: list[tuple[int, int]]) -> dict[str, Any]:
+    kept = [p for p in sample.points if not p.dropped]
     return {
         "from": reach.start,
         "to": reach.end,
         "line": line_of(basis.steps, reach),
+        "lag": lag_of(basis.steps, reach),
         "closes": _closes(evidence, basis, reach),
         "on_time": sorted([p.arrival, p.event_time] for p in kept if not p.behind),
         "behind": sorted([p.arrival, p.event_time] for p in kept if p.behind),
         "late": [list(pair) for pair in late],
-        "one_in": one_in,
+        "one_in": sample.one_in,
     }
 
 
@@ -82,6 +82,30 @@ def line_of(steps: WatermarkSteps, reach: Span, most: int = MOST_STEPS) -> list[
     if line:
         line.append([reach.end, line[-1][1]])
     return line
+
+
+def lag_of(steps: WatermarkSteps, reach: Span, cells: int = LAG_CELLS) -> list[list[int]]:
+    """[from, to, least, most]: how far the watermark stood behind processing time in equal stretches of `reach` (ms).
+
+    It lags most just before a step and least just after one. Stretches before the first watermark are left out.
+    """
+    if not len(steps.values):
+        return []
+    arrivals, values = steps.positions[:, 0], steps.values
+    width = -(-(reach.end - reach.start) // cells)
+    edges = np.arange(reach.start, reach.end, width, dtype=np.int64)
+    stops = np.minimum(edges + width, reach.end)
+    first = np.searchsorted(arrivals, edges, side="right")
+    last = np.searchsorted(arrivals, stops, side="left")
+    lag = []
+    for start, stop, i, j in zip(edges.tolist(), stops.tolist(), first.tolist(), last.tolist(), strict=True):
+        own = slice(max(i - 1, 0), j)
+        if own.start >= own.stop:
+            continue
+        begins = np.maximum(arrivals[own], start)
+        ends = np.append(begins[1:], stop)
+        lag.append([start, stop, int((begins - values[own]).min()), int((ends - values[own]).max())])
+    return lag
 
 
 def _closes(evidence: Evidence, basis: Basis, reach: Span) -> list[list[int]]:

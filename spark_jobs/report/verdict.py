@@ -47,8 +47,8 @@ def verdict_of(
     level, title = _TITLES.get(status, (Level.WAITING, "Not ended" if status is None else plain(status)))
     critical = [r for r in failing if r.get("severity") == "critical"]
     rest = [r for r in failing if r.get("severity") != "critical"]
-    if status == "published" and rest:
-        level = Level.NOTE
+    if status in ENDED_WELL and rest:
+        level, title = Level.NOTE, f"{title}, with {plural(len(rest), 'warning')}"
     return {
         "status": status or "unknown",
         "level": level.value,
@@ -142,12 +142,12 @@ def _next(
             steps.append("Publishing needs a run whose policy lets it: see the message and the plan below.")
         case "published" if restated:
             steps.append("Readers of the table see the new values from now on; the old ones stay as revisions.")
-        case "published" | "unchanged":
+        case "published" | "unchanged" if not rest:
             steps.append("Nothing needs doing.")
         case None:
             steps.append("If no stage is at work any more, run it again: it ends in the same tables.")
     if rest:
-        steps.append(f"{plural(len(rest), 'warning')} under Expectations: worth a look.")
+        steps.append(f"Look at {plural(len(rest), 'warning')} under Expectations.")
     if status in ("published", "awaiting_approval") and table:
         steps.append(f"A window's life: rewindow history {pipeline} --window START --key NAME=VALUE")
     message = outcome.get("message")

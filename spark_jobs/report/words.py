@@ -10,6 +10,7 @@ from typing import Any
 
 from spark_jobs.eventtime.durations import FOREVER, format_duration
 
+MINUS = "\N{MINUS SIGN}"
 LONGEST = 200
 """Characters of a value that a page shows."""
 
@@ -31,7 +32,7 @@ def plural(number: int, one: str, many: str = "") -> str:
 def percent(part: float, whole: float) -> str:
     """The share of `part` in `whole`, with as many digits as tell it from 0 and from 100 %."""
     if not whole:
-        return "–"
+        return "\N{EN DASH}"
     share = 100 * part / whole
     if share in (0, 100):
         return f"{share:.0f} %"
@@ -57,13 +58,13 @@ def length(milliseconds: float | None) -> str:
             if i + 1 < len(_UNITS):
                 finer = _UNITS[i + 1]
                 more = left // finer[1]
-                parts = [f"{whole} {unit}"] + ([f"{more} {finer[0]}"] if more and not (unit == "s") else [])
+                parts = [f"{whole} {unit}"] + ([f"{more} {finer[0]}"] if more and unit != "s" else [])
                 if unit == "s" and left:
                     parts = [f"{rest / 1000:.1f} s"] if whole < 10 else [f"{whole} s"]
             else:
                 parts = [f"{whole} {unit}"]
             break
-    return ("-" if milliseconds < 0 else "") + " ".join(parts)
+    return (MINUS if milliseconds < 0 else "") + " ".join(parts)
 
 
 def exact_length(milliseconds: int) -> str:
@@ -132,7 +133,7 @@ def difference(before: Any, after: Any) -> str:
         return ""
     change = after - before
     text = f"{abs(change):,}" if isinstance(change, int) else f"{abs(change):,.6g}"
-    return f"{'+' if change > 0 else '−'}{text}"
+    return f"{'+' if change > 0 else MINUS}{text}"
 
 
 def pretty(value: Any) -> str:

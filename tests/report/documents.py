@@ -110,7 +110,7 @@ def facts(**changed: Any) -> dict[str, Any]:
     behind = [[t := T0 + chance.randrange(48 * HOUR), t - chance.randrange(45, 70) * MINUTE] for _ in range(60)]
     late = [[t := T0 + chance.randrange(48 * HOUR), t - chance.randrange(100, 400) * MINUTE] for _ in range(197)]
     view = {
-        "from": T0, "to": T0 + 48 * HOUR, "line": line, "closes": [[T0 + i * HOUR + 35 * MINUTE, T0 + i * HOUR] for i in range(1, 47)],
+        "from": T0, "to": T0 + 48 * HOUR, "line": line, "lag": [], "closes": [[T0 + i * HOUR + 35 * MINUTE, T0 + i * HOUR] for i in range(1, 47)],
         "on_time": on_time, "behind": behind, "late": late, "one_in": 6,
     }  # fmt: skip
     bins = [0, 3, 9, 12, 20, 31, 44, 40, 20, 10, 5, 2, 1, 0, 0, 0, 0, 0, 0]
