@@ -248,7 +248,7 @@ def _spec(chart: Any, width: int, height: int) -> dict[str, Any]:
     return (
         chart.properties(width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
         .configure(
-            background="transparent", padding=4,
+            background="transparent", padding={"left": 12, "right": 8, "top": 4, "bottom": 4},
             view={"stroke": None},
             axis={
                 **text, "labelFontSize": 12, "titleFontSize": 12, "gridColor": "var(--grid)",

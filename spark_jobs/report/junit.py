@@ -39,7 +39,7 @@ def _outcome(report: Mapping[str, Any]) -> TestSuite:
         case.result = [Error(told, "unknown")]
     elif verdict["status"] not in ENDED_WELL:
         case.result = [Skipped(told, verdict["status"])]
-    case.system_out = "\n".join(verdict["next"])
+    case.system_out = "\n".join(f"{step['text']} {step['command'] or ''}".strip() for step in verdict["next"])
     suite = TestSuite("run")
     suite.add_testcase(case)
     return suite

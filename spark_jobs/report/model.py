@@ -74,7 +74,9 @@ def report_of(documents: Documents) -> dict[str, Any]:
             "finished_at": outcome.get("finished_at"),
             "output_table": table,
         },
-        "verdict": verdict_of(documents.outcome, counts, failing, documents.approval, table, pipeline),
+        "verdict": verdict_of(
+            documents.outcome, counts, failing, documents.approval, table, pipeline, changes["top"] if changes else ()
+        ),
         "approval": _APPROVAL | dict(documents.approval) if documents.approval else None,
         "changes": changes,
         "watermark": _watermark(documents.facts),

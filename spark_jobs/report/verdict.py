@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from spark_jobs.report.words import plain, plural
+from spark_jobs.report.words import iso, plain, plural
 
 
 class Level(StrEnum):
@@ -18,6 +19,7 @@ class Level(StrEnum):
     BAD = "bad"
 
 
+_LONGEST_KEY = 80
 _TITLES = {
     "published": (Level.GOOD, "Published"),
     "unchanged": (Level.GOOD, "Nothing to publish"),
@@ -41,8 +43,12 @@ def verdict_of(
     approval: Mapping[str, Any] | None,
     table: str | None,
     pipeline: str,
+    top: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """`status`, `level`, `title`, `sentence`, `next` (what to do). `failing`: expectations not met, worst first."""
+    """`status`, `level`, `title`, `sentence`, `next`: what to do, each a `text` and perhaps a `command`.
+
+    `failing`: expectations not met, worst first. `top`: the windows that change most.
+    """
     status = outcome.get("status") if outcome else None
     level, title = _TITLES.get(status, (Level.WAITING, "Not ended" if status is None else plain(status)))
     critical = [r for r in failing if r.get("severity") == "critical"]
@@ -54,7 +60,10 @@ def verdict_of(
         "level": level.value,
         "title": title,
         "sentence": _sentence(status, outcome or {}, changes, critical, approval, table),
-        "next": _next(status, outcome or {}, changes, critical, rest, table, pipeline),
+        "next": [
+            *({"text": text, "command": None} for text in _next(status, outcome or {}, changes, critical, rest)),
+            *_history_of(status, pipeline, top),
+        ],
     }
 
 
@@ -115,8 +124,6 @@ def _next(
     changes: Mapping[str, int],
     critical: Sequence[Mapping[str, Any]],
     rest: Sequence[Mapping[str, Any]],
-    table: str | None,
-    pipeline: str,
 ) -> list[str]:
     steps: list[str] = []
     restated = changes.get("updated", 0) + changes.get("retracted", 0)
@@ -148,9 +155,20 @@ def _next(
             steps.append("If no stage is at work any more, run it again: it ends in the same tables.")
     if rest:
         steps.append(f"Look at {plural(len(rest), 'warning')} under Expectations.")
-    if status in ("published", "awaiting_approval") and table:
-        steps.append(f"A window's life: rewindow history {pipeline} --window START --key NAME=VALUE")
     message = outcome.get("message")
     if message and status not in ("failed", None):
         steps.insert(0, plain(message, 500))
     return steps
+
+
+def _history_of(status: str | None, pipeline: str, top: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The command that tells the life of the window that changed most, where it had one and can be named."""
+    window = next((w for w in top if w["before"] is not None), None)
+    if status not in ("published", "awaiting_approval") or not pipeline or window is None:
+        return []
+    values = {name: "null" if v is None else str(v) for name, v in window["key"].items()}
+    if any(len(v) > _LONGEST_KEY or not v.isprintable() for v in values.values()):
+        return []
+    keys = " ".join(f"--key {shlex.quote(f'{name}={v}')}" for name, v in values.items())
+    command = f"rewindow history {shlex.quote(pipeline)} --window {iso(window['start'])} {keys}"
+    return [{"text": "The life of the window that changes most:", "command": command}]

@@ -25,7 +25,7 @@ def request(**changed: Any) -> dict[str, Any]:
         "asked": {"from": None, "to": None, "as_of": None, "mode": "both", "chunks": 4, "dry_run": None},
         "reason": "region west arrived four hours late", "requested_by": "ada",
         "requested_at": "2013-04-01T05:00:00+00:00",
-        "definition": {"name": "departures_hourly", "watermark": {"bound": "30 min"}, "aggregates": {"flights": "count(*)"}},
+        "definition": {"name": "departures_hourly", "watermark": {"bound": 1_800_000}, "window": {"offset": None}},
         "output_table": "rewindow.demo.departures_hourly",
     } | changed  # fmt: skip
 
@@ -110,7 +110,8 @@ def facts(**changed: Any) -> dict[str, Any]:
     behind = [[t := T0 + chance.randrange(48 * HOUR), t - chance.randrange(45, 70) * MINUTE] for _ in range(60)]
     late = [[t := T0 + chance.randrange(48 * HOUR), t - chance.randrange(100, 400) * MINUTE] for _ in range(197)]
     view = {
-        "from": T0, "to": T0 + 48 * HOUR, "line": line, "lag": [], "closes": [[T0 + i * HOUR + 35 * MINUTE, T0 + i * HOUR] for i in range(1, 47)],
+        "from": T0, "to": T0 + 48 * HOUR, "line": line, "lag": [],
+        "closes": [[T0 + i * HOUR + 35 * MINUTE, T0 + i * HOUR] for i in range(1, 47)],
         "on_time": on_time, "behind": behind, "late": late, "one_in": 6,
     }  # fmt: skip
     bins = [0, 3, 9, 12, 20, 31, 44, 40, 20, 10, 5, 2, 1, 0, 0, 0, 0, 0, 0]
@@ -127,19 +128,27 @@ def facts(**changed: Any) -> dict[str, Any]:
             "counts": {"inserted": 2, "updated": 37, "retracted": 1}, "causes": {"late_arrivals": 39, "retraction": 1},
             "strip": {
                 "width": HOUR,
-                "buckets": [{"start": T0 + h * HOUR, "updated": 1 + h % 5, **({"inserted": 1} if h in (3, 4) else {})} for h in range(14)],
+                "buckets": [
+                    {"start": T0 + h * HOUR, "updated": 1 + h % 5, "inserted": int(h in (3, 4))} for h in range(14)
+                ],
             },
             "keys": ["carrier"], "aggregates": ["flights", "distance"],
             "top": [
                 top_window(),
-                top_window(change="retracted", cause="retraction", start=T0, end=T0 + HOUR, after=dict.fromkeys(top_window()["after"])),
+                top_window(
+                    change="retracted", cause="retraction", start=T0, end=T0 + HOUR,
+                    after=dict.fromkeys(top_window()["after"]),
+                ),
                 top_window(change="inserted", cause="backfill", start=T0 + 3 * HOUR, end=T0 + 4 * HOUR, before=None),
             ],
         },
         "late": {
             "records": 197, "edges": edges, "quantiles": quantiles, "bins": bins, "partitions": 3,
             "by_partition": [
-                {"partition": p, "records": 1000 * (p + 1), "late": n, "late_in_basis": n, "bins": bins, "quantiles": quantiles}
+                {
+                    "partition": p, "records": 1000 * (p + 1), "late": n, "late_in_basis": n, "bins": bins,
+                    "quantiles": quantiles,
+                }
                 for p, n in enumerate((97, 60, 40))
             ],
             "by_hour": [{"hour": h, "records": 250, "late": h, "late_in_basis": h, "bins": bins} for h in range(24)],

@@ -1,0 +1,148 @@
+"""The report as data: verdicts, advice, JUnit XML, words. No browser, no Spark."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_jobs.cli.app import app
+from spark_jobs.errors import DefinitionError
+from spark_jobs.report.advice import advise
+from spark_jobs.report.build import build_report
+from spark_jobs.report.junit import junit_xml
+from spark_jobs.report.model import Documents, report_of
+from spark_jobs.report.words import difference, length, moment, percent, plain
+from spark_jobs.run_store import REPORT
+from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, written
+
+FAILING = [
+    RESULT | {"success": False, "observed": 61, "unexpected_count": 3},
+    RESULT | {"success": False, "severity": "warning", "suite": "input"},
+    RESULT | {"success": False, "severity": "critical", "error": "column flights is gone"},
+    RESULT,
+]
+
+
+def reported(folder, **documents):
+    return report_of(Documents.of(written(folder, **documents)))
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "words"),
+    [
+        ("published", "note", "is published in rewindow.demo.departures_hourly"),
+        ("unchanged", "note", "no window changes"),
+        ("awaiting_approval", "waiting", "Nothing is published yet. Publishing would change"),
+        ("gate_failed", "bad", "nothing is published"),
+        ("rejected", "note", "was rejected by ada"),
+        ("dry_run", "note", "It would change"),
+        ("compared_only", "note", "compared and published nothing"),
+        ("not_published", "note", "without publishing"),
+        ("discarded", "note", "thrown away"),
+        ("failed", "bad", "The run failed: the disk is full"),
+        ("something_new", "waiting", "ended as something_new"),
+    ],
+)
+def test_each_status_has_a_verdict(tmp_path, status, level, words) -> None:
+    report = reported(
+        tmp_path, outcome=outcome(status, message="the disk is full"), approval={"decision": "rejected", "by": "ada"}
+    )
+    assert report["verdict"]["level"] == level
+    assert words in report["verdict"]["sentence"]
+    assert report["verdict"]["next"]
+
+
+def test_all_is_well_without_warnings(tmp_path) -> None:
+    verdict = reported(tmp_path, gate=gate([RESULT]), outcome=outcome("unchanged"))["verdict"]
+    assert (verdict["level"], verdict["title"]) == ("good", "Nothing to publish")
+    assert verdict["next"] == [{"text": "Nothing needs doing.", "command": None}]
+
+
+def test_a_report_is_a_function_of_its_documents(tmp_path) -> None:
+    run = written(tmp_path)
+    build_report(run)
+    first = {name: run.read_bytes(name) for name in run.documents()}
+    build_report(run)
+    assert {name: run.read_bytes(name) for name in run.documents()} == first
+    assert set(run.read(REPORT)) == {
+        "format", "run", "verdict", "approval", "changes", "watermark", "late", "expectations", "advisor", "plan",
+    }  # fmt: skip
+
+
+def test_the_worst_expectation_comes_first(tmp_path) -> None:
+    found = reported(tmp_path, gate=gate(FAILING))["expectations"]
+    assert [(r["success"], r["severity"]) for r in found["results"]] == [
+        (False, "critical"), (False, "critical"), (False, "warning"), (True, "critical"),
+    ]  # fmt: skip
+    assert found["failed"] == {"critical": 2, "warning": 1, "info": 0}
+    assert found["met"] == 1
+
+
+def test_the_advisor_names_the_smallest_tolerance_that_is_enough() -> None:
+    advice = advise(facts()["advisor"])
+    assert advice["now"]["closed"] == 197
+    settings = {r["on_time"]: r["setting"] for r in advice["recommended"]}
+    assert settings[0.99]["tolerance"] == HOUR  # 58 of 6,000 late; 60 may be
+    assert settings[0.99]["allowed_lateness"] == 30 * MINUTE
+    assert settings[0.99]["refires"] == 197 - 58
+    assert settings[0.9999]["tolerance"] == 4 * HOUR
+
+
+def test_the_advisor_says_when_less_would_do_and_when_nothing_does() -> None:
+    given = facts()["advisor"] | {"records": 1_000_000}
+    setting = advise(given)["recommended"][1]["setting"]
+    assert (setting["tolerance"], setting["allowed_lateness"]) == (0, None)
+    never = given | {"tolerances": [t | {"closed": 500_000} for t in given["tolerances"]]}
+    assert [r["setting"] for r in advise(never)["recommended"]] == [None, None, None]
+    assert advise(given | {"lateness": None})["now"] is None
+    assert advise(None) is None
+
+
+def test_junit_has_a_case_for_the_outcome_and_for_each_expectation(tmp_path) -> None:
+    xml = ET.fromstring(junit_xml(reported(tmp_path, gate=gate(FAILING), outcome=outcome("gate_failed"))))
+    assert (xml.get("tests"), xml.get("failures"), xml.get("errors"), xml.get("skipped")) == ("5", "2", "1", "1")
+    assert [suite.get("name") for suite in xml] == ["run", "windows", "input"]
+    failure = xml.find("testsuite[@name='windows']/testcase/failure")
+    assert failure.get("message") == 'critical: observed 61, asked {"max_value": 60, "min_value": 1}'
+
+
+def test_junit_survives_what_xml_has_no_character_for(tmp_path) -> None:
+    odd = RESULT | {"success": False, "observed": "a\x00\x1b\ud800<&>", "description": "x\x0by"}
+    ET.fromstring(junit_xml(reported(tmp_path, gate=gate([odd]))))
+
+
+@pytest.mark.parametrize(
+    ("status", "tag"), [("published", None), ("failed", "failure"), ("awaiting_approval", "skipped")]
+)
+def test_junit_says_how_the_run_ended(tmp_path, status, tag) -> None:
+    xml = ET.fromstring(junit_xml(reported(tmp_path, outcome=outcome(status))))
+    case = xml.find("testsuite[@name='run']/testcase")
+    assert [child.tag for child in case if child.tag != "system-out"] == ([tag] if tag else [])
+
+
+def test_the_command_builds_the_report_and_says_where_it_is(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("REWINDOW_RUNS", str(tmp_path / "runs"))
+    written(tmp_path / "runs")
+    told = CliRunner().invoke(app, ["report", "night-1", "--junit", str(tmp_path / "junit.xml")])
+    assert told.exit_code == 0
+    assert "Published, with 1 warning: The run is published" in told.output
+    assert str(tmp_path / "runs" / "night-1" / "report.html") in told.output
+    assert ET.parse(tmp_path / "junit.xml").getroot().get("tests") == "3"
+    with pytest.raises(DefinitionError, match=r"there is no run 'night-2'.*night-1"):
+        CliRunner().invoke(app, ["report", "night-2"], catch_exceptions=False)
+
+
+def test_words() -> None:
+    assert [length(ms) for ms in (0, 250, 1_500, 61_000, 5_400_000, 90_000_000, -60_000)] == [
+        "0 s", "250 ms", "1.5 s", "1 min 1 s", "1 h 30 min", "1 d 1 h", "\N{MINUS SIGN}1 min",
+    ]  # fmt: skip
+    assert [percent(n, 100_000) for n in (0, 1, 94_028, 99_999, 100_000)] == [
+        "0 %", "0.001 %", "94.0 %", "99.999 %", "100 %",
+    ]  # fmt: skip
+    assert percent(1, 0) == "\N{EN DASH}"
+    assert moment(T0) == "2013-02-08 00:00"
+    assert moment(10**17) == "100000000000000000 ms"
+    assert plain(float("nan")) == "nan" and plain(12_345) == "12,345" and plain(True) == "true"
+    assert difference(3, 1) == "\N{MINUS SIGN}2" and difference(1, float("inf")) == "" and difference("a", 2) == ""
