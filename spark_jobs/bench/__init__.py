@@ -18,8 +18,10 @@ QUICK_RECORDS = 2_000_000
 def sections() -> dict[str, Callable[..., Iterator]]:
     """The sections by name, in the order in which they run."""
     from spark_jobs.bench.engine import engine, sessions, sliding
+    from spark_jobs.bench.gate import gate
     from spark_jobs.bench.growth import growth, year
     from spark_jobs.bench.kafka import kafka
+    from spark_jobs.bench.reconcile import diff, reconcile
     from spark_jobs.bench.streaming import streaming
     from spark_jobs.bench.write import write
 
@@ -31,6 +33,9 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "growth": growth,
         "year": year,
         "write": write,
+        "reconcile": reconcile,
+        "diff": diff,
+        "gate": gate,
         "kafka": kafka,
     }
 

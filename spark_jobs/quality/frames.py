@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -34,6 +36,7 @@ DAYS_BEFORE = 14
 """Of how many earlier days the median is taken; fewer than `LEAST_DAYS` tell nothing."""
 LEAST_DAYS = 3
 _DAY_MS = 86_400_000
+_EPOCH = date(1970, 1, 1)
 _SLACK_MS = _DAY_MS // 4
 """A day that lacks no more than this at one end counts as whole: nobody departs at 23:59 each day."""
 
@@ -163,49 +166,50 @@ _SUMS = (
 
 def _by_day(evidence: Evidence) -> dict[str, dict[str, int]]:
     """Sums by UTC day of the windows' start, in one aggregation of what is staged, published and changed."""
-    has_before = not evidence.before.isEmpty()
-    parts = [_sums(evidence.staged, evidence, windows=F.lit(1), records="all", late=LATE, dropped=DROPPED)]
-    if has_before:
-        parts.append(_sums(evidence.before, evidence, before=F.lit(1), before_records="all"))
-        change = F.col("rw_change")
-        known = F.coalesce(F.col("cause"), F.lit(Cause.SOURCE_REPAIR.value)) != Cause.SOURCE_REPAIR.value
-        parts.append(
-            _sums(
-                evidence.changes, evidence, one_row_a_window=False,
-                **{kind: (change == kind).cast("long") for kind in ("inserted", "updated", "retracted")},
-                unexplained=((change == "updated") & ~known).cast("long"),
-            )
-        )  # fmt: skip
-    else:  # nothing to set the staged windows against: all are new, and the join that says so is saved
-        parts.append(_sums(evidence.staged, evidence, one_row_a_window=False, inserted=F.lit(1)))
-    published = _published_near(evidence)
-    if published is not None:
-        parts.append(_sums(published, evidence, published_records="all"))
-    united = parts[0]
-    for part in parts[1:]:
-        united = united.unionAll(part)
+    one = F.lit(1)
+    staged = {"windows": one, "records": _all_records(), "late": F.col(LATE), "dropped": F.col(DROPPED)}
+    if evidence.before.isEmpty():
+        # Nothing to set the staged windows against: all are new, and the join that would say so is saved.
+        parts = [_sums(evidence.staged, evidence, staged, {"inserted": one})]
+    else:
+        change, cause = F.col("rw_change"), F.coalesce(F.col("cause"), F.lit(Cause.SOURCE_REPAIR.value))
+        changes = {kind: change == kind for kind in ("inserted", "updated", "retracted")}
+        changes["unexplained"] = changes["updated"] & (cause == Cause.SOURCE_REPAIR.value)
+        parts = [
+            _sums(evidence.staged, evidence, staged),
+            _sums(evidence.before, evidence, {"before": one, "before_records": _all_records()}),
+            _sums(evidence.changes, evidence, {}, {name: is_one.cast("int") for name, is_one in changes.items()}),
+        ]
+    if (published := _published_near(evidence)) is not None:
+        parts.append(_sums(published, evidence, {"published_records": _all_records()}))
+    united = reduce(DataFrame.unionAll, parts)
     rows = united.groupBy("day").agg(*(F.sum(name).alias(name) for name in _SUMS)).collect()
-    return {row["day"]: {name: int(row[name] or 0) for name in _SUMS} for row in rows if row["day"] is not None}
+    return {
+        (_EPOCH + timedelta(days=row["day"])).isoformat(): {name: int(row[name] or 0) for name in _SUMS}
+        for row in rows
+        if row["day"] is not None
+    }
 
 
-def _sums(frame: DataFrame, evidence: Evidence, *, one_row_a_window: bool = True, **columns: Column | str) -> DataFrame:
-    """Day and `_SUMS`, added up by day already; "all": on time, late and dropped together, once a window."""
-    counted = set(COUNTS) <= set(frame.columns)
-    first = F.lit(True)
-    if one_row_a_window and PANE in frame.columns and evidence.spec.panes is Panes.ALL:
+def _all_records() -> Column:
+    return reduce(Column.__add__, (F.coalesce(F.col(name), F.lit(0)) for name in COUNTS))
+
+
+def _sums(
+    frame: DataFrame,
+    evidence: Evidence,
+    by_window: Mapping[str, Column],
+    by_row: Mapping[str, Column] = MappingProxyType({}),
+) -> DataFrame:
+    """Day number and `_SUMS`, added up by day already. A window may have several rows, one a pane."""
+    if not set(COUNTS) <= set(frame.columns):
+        by_window = {name: column for name, column in by_window.items() if name in ("windows", "before")}
+    if PANE in frame.columns and evidence.spec.panes is Panes.ALL:
         first = F.col(PANE).isNull() | (F.col(PANE) == 0)
-
-    def value(name: str) -> Column:
-        asked = columns.get(name)
-        if asked is None or (isinstance(asked, str) and not counted):
-            return F.lit(0)
-        if isinstance(asked, str):
-            counts = COUNTS if asked == "all" else (asked,)
-            asked = sum((F.coalesce(F.col(c), F.lit(0)) for c in counts[1:]), F.coalesce(F.col(counts[0]), F.lit(0)))
-        return F.when(first, asked)
-
-    day = F.to_date("window_start").cast("string").alias("day")
-    return frame.groupBy(day).agg(*(F.sum(value(name)).cast("long").alias(name) for name in _SUMS))
+        by_window = {name: F.when(first, column) for name, column in by_window.items()}
+    asked = {**by_window, **by_row}
+    day = F.floor(F.unix_millis("window_start") / _DAY_MS).cast("int").alias("day")
+    return frame.groupBy(day).agg(*(F.sum(asked.get(n, F.lit(0))).cast("long").alias(n) for n in _SUMS))
 
 
 def _published_near(evidence: Evidence) -> DataFrame | None:

@@ -1,0 +1,58 @@
+"""A staged run of the flights sample, through the real engine into a real Iceberg table; shared by the gate's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import load_pipeline
+from spark_jobs.evidence import Evidence
+from spark_jobs.plan import make_plan, read_planned
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.sources import good
+from spark_jobs.stages import identity_of, published_windows
+
+ROOT = Path(__file__).parents[2]
+EXPECTATIONS = ROOT / "expectations"
+FLIGHTS = ROOT / "dags" / "pipelines" / "departures_hourly.yaml"
+
+
+@pytest.fixture(scope="session")
+def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    """All windows of the sample, staged, and nothing published before."""
+    # A table of its own: nothing that other tests publish counts as an earlier day.
+    definition = tmp_path_factory.mktemp("gate") / "departures_hourly.yaml"
+    text = FLIGHTS.read_text().replace("namespace: demo", "namespace: gate_tests")
+    definition.write_text(text.replace("tests/data/flights", str(ROOT / "tests" / "data" / "flights")))
+    pipeline = load_pipeline(definition)
+    plan = make_plan(spark, pipeline)
+    spec = spec_of(pipeline, [p.partition for p in plan.partitions])
+    records = good(read_planned(spark, pipeline, plan))
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.gate_tests")
+    with Replay(History(records, plan.event_times, plan.processing_time_end), spec) as replay:
+        published_windows(replay.windows(plan.chunks[0])).writeTo("rewindow.gate_tests.staged").createOrReplace()
+    staged = spark.table("rewindow.gate_tests.staged")
+    facts = staged.withColumn("cause", F.lit("backfill")).limit(0)
+    return Evidence(
+        spark, pipeline, plan, spec, "backfill", "gate-tests", identity_of(spec), staged,
+        facts.withColumn("rw_change", F.lit("inserted")), facts, None, records, None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def suites_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """A copy of the reviewed suites, which `REWINDOW_EXPECTATIONS` names, with one file of one's own text."""
+
+    def make(name: str, text: str) -> Path:
+        folder = copytree(EXPECTATIONS, tmp_path / "expectations", dirs_exist_ok=True)
+        (folder / name).write_text(text)
+        monkeypatch.setenv("REWINDOW_EXPECTATIONS", str(folder))
+        return folder
+
+    return make

@@ -1,0 +1,152 @@
+"""Suites are read without Great Expectations or Spark; what is wrong with them is told with its place and mend."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from spark_jobs.definition import load_pipeline
+from spark_jobs.errors import DefinitionError
+from spark_jobs.quality.gate import check_suites
+from spark_jobs.quality.resolve import Scope, fit
+from spark_jobs.quality.suites import Data, load_suites
+from tests.quality.conftest import EXPECTATIONS, FLIGHTS, ROOT
+
+BETWEEN = "expect_column_values_to_be_between"
+
+
+def own(*expectations: dict, **meta) -> str:
+    """The text of a pipeline's own suite."""
+    return json.dumps({"name": "own", "meta": {"data": "windows"} | meta, "expectations": list(expectations)}, indent=1)
+
+
+def between(**more) -> dict:
+    return {"type": BETWEEN, "kwargs": {"column": "flights", "min_value": 0}, "severity": "warning"} | more
+
+
+def test_the_reviewed_suites_of_the_samples_can_be_checked() -> None:
+    for file in sorted(FLIGHTS.parent.glob("*.yaml")):
+        pipeline = load_pipeline(file)
+        suites = load_suites(pipeline)
+        check_suites(suites, pipeline)
+        assert [s.name for s in suites.suites][:3] == list(Data)
+        assert suites.folder == str(EXPECTATIONS)
+
+
+def test_reading_suites_imports_neither_great_expectations_nor_spark() -> None:
+    program = (
+        "import sys; from spark_jobs.quality.suites import load_suites; from spark_jobs.definition import *;"
+        "from spark_jobs.quality.resolve import *; p = load_pipeline(sys.argv[1]); fit(load_suites(p), Scope(p));"
+        "print([m for m in ('great_expectations', 'pyspark', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(FLIGHTS)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_placeholders_become_the_pipelines_columns() -> None:
+    pipeline = load_pipeline(FLIGHTS)
+    fitted, _ = fit(load_suites(pipeline), Scope(pipeline))
+    kwargs = {one.written.name: one.kwargs for one in fitted}
+    assert kwargs["windows-unique"]["column_list"] == ["carrier", "window_start", "window_end"]
+    assert kwargs["keys-not-null"]["column"] == "carrier"
+
+
+def test_an_expectation_of_each_aggregate_and_its_twin(suites_folder) -> None:
+    pair = {"column_A": "$complete", "column_B": "$aggregate", "or_equal": True}
+    suites_folder("departures_hourly.json", own(between(type="expect_column_pair_values_to_be_equal", kwargs=pair)))
+    pipeline = load_pipeline(FLIGHTS)
+    fitted, _ = fit(load_suites(pipeline), Scope(pipeline))
+    pairs = [(f.kwargs["column_A"], f.kwargs["column_B"]) for f in fitted if f.suite.name == "own"]
+    assert pairs == [(f"{a}__complete", a) for a in ("flights", "distance", "shortest", "longest")]
+
+
+def test_a_pipeline_can_leave_a_common_expectation_out(suites_folder) -> None:
+    suites_folder("departures_hourly.json", own(leave_out=["windows/keys-not-null"]))
+    pipeline = load_pipeline(FLIGHTS)
+    _, left_out = fit(load_suites(pipeline), Scope(pipeline))
+    assert [(one.written.name, one.reason) for one in left_out] == [
+        ("keys-not-null", "the pipeline's suite leaves it out")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "own.json:1: not JSON: Expecting property name"),
+        ("[]", "not an expectation suite; write"),
+        ('{"expectations": []}', "name: the suite has no name"),
+        (own(between(severity="fatal")), "expectations[0].severity: 'fatal' is none of these; write one of critical"),
+        (own(between(meta={"data": "wndows"})), "expectations[0].meta.data: 'wndows' is none of these"),
+        (own(between(meta={"when": "grit"})), "expectations[0].meta.when: 'grit' is none of these; write one of grid"),
+        (own(between(meta={"dtaa": "windows"})), "expectations[0].meta.dtaa: is not known here; did you mean `data`?"),
+        (own(between(kwarg={})), "expectations[0].kwarg: is not known here; did you mean `kwargs`?"),
+        (own({"kwargs": {}}), "expectations[0]: not an expectation"),
+        (own(between(kwargs=[])), "expectations[0].kwargs: not an object"),
+        (own(between(kwargs={"result_format": "COMPLETE"})), "kwargs.result_format: is decided by the gate"),
+        (own(between(meta={"name": "x"}), between(meta={"name": "x"})), "[1].meta.name: `windows/x` is there twice"),
+        (own(leave_out=["windows/keys-not-nul"]), "did you mean `windows/keys-not-null`?"),
+        (own(leave_out="all"), "meta.leave_out: not a list of names"),
+        (json.dumps({"name": "own", "expectations": [between()]}), "expectations[0].meta.data: is missing"),
+    ],
+)
+def test_a_broken_suite_is_refused(suites_folder, text, told) -> None:
+    suites_folder("departures_hourly.json", text)
+    with pytest.raises(DefinitionError) as refusal:
+        load_suites(load_pipeline(FLIGHTS))
+    assert told.replace("own.json", "departures_hourly.json") in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "told"),
+    [
+        (between(type="expect_column_values_to_be_betwen"), "did you mean `expect_column_values_to_be_between`?"),
+        (
+            between(kwargs={"column": "flights", "minimum": 0}),
+            "kwargs.minimum: " + BETWEEN + ": minimum: no such kwarg",
+        ),
+        (between(kwargs={"column": "flights"}), BETWEEN + ": min_value and max_value cannot both be None"),
+        (
+            between(kwargs={"column": "flight", "min_value": 0}),
+            "'flight' is no column of the windows; did you mean `fl",
+        ),
+        (
+            between(kwargs={"column": "$keyz", "min_value": 0}),
+            "'$keyz' is no placeholder for a column; write one of $key",
+        ),
+        (between(kwargs={"column": "flights", "min_value": {"$PARAMETER": "now"}}), "'now' is no parameter; the gate"),
+        (between(meta={"data": "input"}), "'flights' is no column of the input; the columns are partition, records"),
+        (between(type="expect_rows_to_be_told_apart_by_columns", kwargs={"column_list": []}), "column_list"),
+        (between(kwargs={"column": "flights", "min_value": 0, "mostly": "half"}), "kwargs.mostly"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused_before_a_run(suites_folder, expectation, told) -> None:
+    suites_folder("departures_hourly.json", own(between(), expectation))
+    pipeline = load_pipeline(FLIGHTS)
+    with pytest.raises(DefinitionError) as refusal:
+        check_suites(load_suites(pipeline), pipeline)
+    assert told in str(refusal.value)
+    assert "expectations[1]" in str(refusal.value)
+    assert "expectations[0]" not in str(refusal.value)
+
+
+def test_a_problem_names_its_line(suites_folder) -> None:
+    folder = suites_folder("departures_hourly.json", own(between(), between(severity="fatal")))
+    with pytest.raises(DefinitionError) as refusal:
+        load_suites(load_pipeline(FLIGHTS))
+    [problem] = refusal.value.problems
+    lines = (folder / "departures_hourly.json").read_text().splitlines()
+    assert "fatal" in lines[problem.line - 1]
+
+
+def test_a_folder_without_the_common_suites_is_refused(suites_folder) -> None:
+    folder = suites_folder("departures_hourly.json", own())
+    (folder / "input.json").unlink()
+    with pytest.raises(DefinitionError, match=r"input\.json:1: there is no such file"):
+        load_suites(load_pipeline(FLIGHTS))
+    with pytest.raises(DefinitionError, match="there is no folder of expectations"):
+        load_suites(load_pipeline(FLIGHTS), folder / "nowhere")
