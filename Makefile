@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint lock clean
+.PHONY: help setup demo up test bench lint lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,8 +26,11 @@ $(STAMP): requirements.txt pyproject.toml spark_jobs/jvm.py
 	$(BIN)/python -m spark_jobs.session
 	@touch $@
 
-demo: $(STAMP) ## replay a sample of real flights and compare with what Flink emitted
+demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; compare with what Flink emitted
 	$(BIN)/rewindow demo
+
+up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C
+	$(BIN)/rewindow up
 
 test: $(STAMP) ## run all tests
 	$(BIN)/python -m pytest

@@ -395,7 +395,13 @@ def verified(
         )  # fmt: skip
         staged_windows = {name: getattr(job.result, name) for name in COUNTED}
         job.folder.write(
-            CHANGES, {"counts": counts, "causes": causes, "windows_before": before.count(), **staged_windows}
+            CHANGES,
+            {
+                "counts": counts,
+                "causes": causes,
+                **staged_windows,
+                "windows_before": job.facts.current().where(range_condition(staged.reach)).count(),
+            },
         )
         if checks is not None:
             with job.stage("gate", "expectations"):

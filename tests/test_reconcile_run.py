@@ -157,6 +157,77 @@ def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spar
     assert life[2].values["top"] == life[1].values["top"] + 1
 
 
+def causes(spark: SparkSession, defined: Pipeline) -> dict[str, int]:
+    """How many current windows have each cause."""
+    counted = Facts(spark, Tables.of(defined).windows).current().groupBy("cause").count().collect()
+    return {row[0]: row[1] for row in counted}
+
+
+def test_the_cause_says_why_a_window_changed(spark, tmp_path) -> None:
+    """First run, nothing new, a gap of a week, repaired records, another definition, and the night after each."""
+    case = "tumbling, per event"
+    defined = pipeline(tmp_path, "causes", case)
+    records = log_of(13, count=240)
+    week = 7 * 24 * 60 * MINUTE
+    later = [r | {"a": r["a"] + week, "t": r["t"] + week} for r in records[160:]]
+    later[40]["t"] = records[80]["t"]  # of a window that has been closed for a week
+    write(tmp_path / "data", records[:160], "part-0.json")
+
+    first = reconcile(spark, defined, LogProgress())
+    assert first.continued_from is None and "nothing has been published yet" in first.note
+    assert causes(spark, defined) == {"backfill": first.changes["inserted"]}
+    facts = Facts(spark, Tables.of(defined).windows)
+    head = facts.head()
+    idle = reconcile(spark, defined, LogProgress())
+    assert "nothing has arrived" in idle.note and facts.head() == head
+
+    write(tmp_path / "data", later, "part-1.json")
+    second = reconcile(spark, defined, LogProgress())
+    assert second.continued_from == first.run_id
+    assert second.changes["updated"] > 0
+    of_now = causes(spark, defined)
+    assert set(of_now) == {"backfill", "late_arrivals"}
+    old = facts.current().where("cause = 'late_arrivals' AND revision > 1").collect()
+    late_for = [
+        r for r in old if r["window_start"].timestamp() * 1000 <= records[80]["t"] < r["window_end"].timestamp() * 1000
+    ]
+    assert len(late_for) == 1 and late_for[0]["k"] == later[40]["k"] and late_for[0]["records_dropped"] >= 1
+
+    # A repair: other values at the same offsets. A night looks at new offsets only; a run of the range finds it.
+    repaired = [dict(r) for r in records[:160]]
+    repaired[50]["v"] += 1_000
+    write(tmp_path / "data", repaired, "part-0.json")
+    assert "nothing has arrived" in reconcile(spark, defined, LogProgress()).note
+    repair = execute(spark, defined, make_plan(spark, defined), LogProgress(), reason="wrong meter")
+    assert repair.changes == {"updated": 1}
+    (mended,) = facts.current().where("cause = 'source_repair'").collect()
+    assert mended["k"] == repaired[50]["k"] and mended["run_id"] == repair.run_id
+    assert sum(causes(spark, defined).values()) == sum(of_now.values())
+
+    # The night after goes on from the repair, and nothing of it is taken back.
+    last = [r | {"a": r["a"] + 1, "o": r["o"] + 1, "p": 0, "k": "a"} for r in later[-1:]]
+    last[0]["o"] = max(r["o"] for r in records if r["p"] == 0) + 1
+    write(tmp_path / "data", last, "part-2.json")
+    third = reconcile(spark, defined, LogProgress())
+    assert third.continued_from == repair.run_id
+    assert causes(spark, defined)["source_repair"] == 1
+
+    # Another definition between two nights, and new records with it.
+    path = tmp_path / "causes.yaml"
+    path.write_text(path.read_text().replace("total: sum(v)", "total: sum(v) * 2"))
+    changed = load_pipeline(path)
+    write(tmp_path / "data", [last[0] | {"a": last[0]["a"] + 1, "o": last[0]["o"] + 1}], "part-3.json")
+    fourth = reconcile(spark, changed, LogProgress())
+    assert "another definition" in fourth.note
+    assert set(causes(spark, changed)) == {"logic_change"}
+    full = tmp_path / "causes_full.yaml"
+    full.write_text(path.read_text().replace("name: causes", "name: causes_full"))
+    whole = load_pipeline(full)
+    execute(spark, whole, make_plan(spark, whole), LogProgress())
+    assert tables_of(spark, changed) == tables_of(spark, whole)
+    assert_history_is_whole(spark, changed)
+
+
 def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tmp_path, monkeypatch) -> None:
     from spark_jobs import stages
     from spark_jobs.errors import CatalogError

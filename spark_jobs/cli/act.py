@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -274,22 +273,12 @@ def kafka_up(
             print("stopping", flush=True)
 
 
-def _lazily(module: str, name: str) -> Callable[..., Any]:
-    import importlib
-
-    return getattr(importlib.import_module(module), name)
-
-
-@app.command()
-def demo() -> None:
-    """Replay the flights sample through `departures_hourly` and compare with what Flink emitted for it."""
-    _lazily("spark_jobs.demo", "run_demo")(console, errors)
-
-
 @app.command()
 def bench(
     quick: Annotated[bool, typer.Option(help="A tenth of the records, to see that it works.")] = False,
     section: Annotated[str | None, typer.Option(help="Only this section.")] = None,
 ) -> None:
     """Measure the engine against plain Spark on the same data in the same run, and print ratios."""
-    _lazily("spark_jobs.bench", "run_bench")(console, quick=quick, section=section)
+    from spark_jobs.bench import run_bench
+
+    run_bench(console, quick=quick, section=section)

@@ -12,11 +12,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
-import socket
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,12 +23,12 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-import psutil
 
 from spark_jobs.errors import EnvironmentProblem, SourceError
+from spark_jobs.services.ports import free_port
+from spark_jobs.services.supervised import Supervised
 
 START_SECONDS = 180
-_MARK = "REWINDOW_AIRFLOW_MARK"
 _ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 
 
@@ -64,12 +60,11 @@ class Airflow:
         self.directory = directory.absolute()
         self.project = project.absolute()
         self.log = self.directory / "standalone.log"
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self._slots = slots
         self._spark = dict(spark or {"conn_type": "spark", "host": "local[*]"})
         self._environ = dict(environ or {})
-        self._mark = secrets.token_hex(8)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Supervised | None = None
         self._passwords: dict[str, str] = {}
         self._tokens: dict[str, str] = {}
 
@@ -98,12 +93,10 @@ class Airflow:
         passwords.touch(mode=0o600)
         passwords.write_text(json.dumps(self._passwords))
         with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "spark_jobs.services.airflow"],
-                stdin=subprocess.PIPE, stdout=output, stderr=output, env=self.environ(), cwd=self.project,
-                start_new_session=True,
-            )  # fmt: skip
-        self._wait_until(lambda: self._is_healthy(), START_SECONDS, "Airflow did not start")
+            self._process = Supervised(
+                ["airflow", "standalone"], environ=self.environ(), log=output, folder=self.project
+            )
+        self._wait_until(self._is_healthy, START_SECONDS, "Airflow did not start")
         return self
 
     def environ(self) -> dict[str, str]:
@@ -115,22 +108,14 @@ class Airflow:
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(self._spark),
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYSPARK_PYTHON": sys.executable,
-            _MARK: self._mark,
             **self._environ,
         }
 
     def stop(self) -> None:
         """End all of its processes."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(15)
-        end_marked(self._mark)
-        process.kill()
-        process.wait()
+        if self._process is not None:
+            self._process.stop()
+        self._process = None
 
     # What a person does in the UI.
 
@@ -173,6 +158,12 @@ class Airflow:
         response = self.request("GET", f"/api/v2{path}?map_index={map_index}&full_content=true")
         content = self._checked(response).get("content", [])
         return "\n".join(line.get("event", "") if isinstance(line, dict) else str(line) for line in content)
+
+    def failures(self, run: DagRun) -> str:
+        """The ends of the logs of a run's failed tasks, for people."""
+        failed = [task for task in self.tasks(run) if task["state"] == "failed"]
+        logs = [self.task_log(run, t["task_id"], t["try_number"], t["map_index"])[-3000:] for t in failed]
+        return "\n".join(f"--- {task['task_id']}\n{log}" for task, log in zip(failed, logs, strict=True))
 
     def answer(self, run: DagRun, task: str, choice: str) -> None:
         """Answer a task that waits for a person: Approve or Reject."""
@@ -227,7 +218,7 @@ class Airflow:
         return response.json() if response.content else None
 
     def _is_healthy(self) -> bool:
-        if self._process is not None and self._process.poll() is not None:
+        if self._process is not None and self._process.has_ended:
             raise EnvironmentProblem("Airflow ended while it started", str(self.log), "Its output is in that file.")
         with suppress(httpx.HTTPError, json.JSONDecodeError):
             health = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=5).json()
@@ -260,8 +251,8 @@ def settings(directory: Path, project: Path, port: int, slots: int) -> dict[str,
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
-        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
-        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(directory / "logs"),
         "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
@@ -271,44 +262,3 @@ def settings(directory: Path, project: Path, port: int, slots: int) -> dict[str,
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "20",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
-
-
-def end_marked(mark: str) -> None:
-    """End the processes that carry `mark` in their environment: a group does not hold those that left it."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(_MARK) == mark:
-                found.append(process)
-    for process in found:
-        with suppress(psutil.Error):
-            process.terminate()
-    _, alive = psutil.wait_procs(found, timeout=10)
-    for process in alive:
-        with suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(alive, timeout=5)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def main() -> None:
-    """Run `airflow standalone` until the process that started this one closes its pipe, or is gone."""
-    child = subprocess.Popen(["airflow", "standalone"])
-
-    def watch() -> None:
-        sys.stdin.buffer.read()
-        end_marked(os.environ[_MARK])
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
-    signal.signal(signal.SIGTERM, lambda *_: os.close(0))
-    sys.exit(child.wait())
-
-
-if __name__ == "__main__":
-    main()

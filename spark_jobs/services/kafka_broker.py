@@ -11,7 +11,6 @@ from Maven Central through the Ivy that pyspark brings, once, and lie beside Spa
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -26,7 +25,8 @@ from py4j.protocol import Py4JError
 
 from spark_jobs.errors import EnvironmentProblem
 from spark_jobs.java import find_java, java_reason
-from spark_jobs.launch import ivy_folder
+from spark_jobs.jvm import ivy_folder
+from spark_jobs.services.ports import free_port
 
 KAFKA_PACKAGE = "org.apache.kafka:kafka_2.13:4.1.1"
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -58,7 +58,7 @@ class KafkaBroker:
         self.directory = directory.absolute()
         self.data = self.directory / "data"
         self.log = self.directory / "kafka.log"
-        self._port, self._controller_port, self._sasl_port = port or _free_port(), _free_port(), _free_port()
+        self._port, self._controller_port, self._sasl_port = port or free_port(), free_port(), free_port()
         self._heap = heap
         self._settings = dict(settings or {})
         self._users = dict(users or {})
@@ -174,6 +174,17 @@ class KafkaBroker:
     def has_topic(self, name: str) -> bool:
         """Whether the topic exists."""
         return bool(self.admin.listTopics().names().get().contains(name))
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """The offset that comes next, by partition."""
+        jvm = self._running().jvm
+        described = self.admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
+        asked = jvm.java.util.HashMap()
+        for info in described.partitions():
+            place = jvm.org.apache.kafka.common.TopicPartition(topic, info.partition())
+            asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+        found = self.admin.listOffsets(asked).all().get()
+        return {place.partition(): found.get(place).offset() for place in asked}
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records."""
@@ -325,9 +336,3 @@ def fetch_kafka() -> Path:
 
 def _log_settings() -> str:
     return (Path(__file__).parents[1] / "log4j2.properties").as_uri()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -1,0 +1,85 @@
+"""Processes that end with the process that started them, however that ends.
+
+A small parent holds a pipe to whoever asked for it; when the pipe closes it ends all processes that carry its mark,
+also those that have left its group.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+_MARK = "REWINDOW_SUPERVISED"
+_STOP_SECONDS = 15
+
+
+class Supervised:
+    """One command and all that it starts."""
+
+    def __init__(self, command: Sequence[str], *, environ: Mapping[str, str], log: IO[bytes], folder: Path) -> None:
+        self._mark = secrets.token_hex(8)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "spark_jobs.services.supervised", *command],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, env={**environ, _MARK: self._mark}, cwd=folder,
+            start_new_session=True,
+        )  # fmt: skip
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def stop(self) -> None:
+        """End it and all that it has started; harmless twice."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOP_SECONDS)
+        end_marked(self._mark)
+        self._process.kill()
+        self._process.wait()
+
+
+def end_marked(mark: str) -> None:
+    """End all processes that carry the mark in their environment, but this one."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get(_MARK) == mark:
+                found.append(process)
+    for process in found:
+        with suppress(psutil.Error):
+            process.terminate()
+    _, alive = psutil.wait_procs(found, timeout=_STOP_SECONDS - 5)
+    for process in alive:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, timeout=5)
+
+
+def main() -> None:
+    """Run the command of the arguments until standard input closes."""
+    child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+
+    def watch() -> None:
+        with suppress(OSError):
+            sys.stdin.buffer.read()
+        end_marked(os.environ[_MARK])
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # only the pipe ends it: a group's SIGTERM must not orphan the rest
+    sys.exit(child.wait())
+
+
+if __name__ == "__main__":
+    main()

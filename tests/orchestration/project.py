@@ -1,0 +1,78 @@
+"""A project folder with small pipelines, for an Airflow of the tests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.orchestration.operators import run_id_of
+from spark_jobs.run_store import RunFolder, RunStore
+from spark_jobs.services.airflow import DagRun
+
+ROOT = Path(__file__).parents[2]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DEFINITION = """\
+name: {name}
+history:
+  kind: files
+  path: data/*.json
+  format: json
+  schema: p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT
+  position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
+value: {{format: columns}}
+keys: {{k: k}}
+event_time: {{expression: t, unit: ms, missing: quarantine}}
+watermark: {{generator: bounded_out_of_orderness, bound: 10 min, emission: per_event, partitions: [0, 1]}}
+window: {{type: tumbling, size: 1 h}}
+allowed_lateness: 0
+aggregates: {{n: count(*), total: sum(v)}}
+end_of_input: flush
+output: {{namespace: airflow, table: {name}}}
+publish: {publish}
+schedule: "@daily"
+"""
+
+
+def records(days: int) -> list[dict[str, Any]]:
+    """Four a quarter of an hour in turn over two partitions; every ninth comes five hours late."""
+    start, found = int(START.timestamp() * 1000), []
+    offsets = [0, 0]
+    for number in range(days * 96 * 4):
+        arrival = start + number * 225_000
+        late = 5 * 3_600_000 if number % 9 == 8 else 0
+        partition = number % 2
+        found.append(
+            {"p": partition, "o": offsets[partition], "a": arrival, "k": f"k{number % 3}", "t": arrival - late,
+             "v": number % 17}
+        )  # fmt: skip
+        offsets[partition] += 1
+    return found
+
+
+def make_project(root: Path, pipelines: Mapping[str, str], days: int) -> Path:
+    """DAG files, plugins, expectations, `days` of records, and a pipeline for each name with its publish policy."""
+    for name in ("dags", "plugins", "expectations"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.yaml"))
+    (root / "data").mkdir()
+    with (root / "data/part-0.json").open("w") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records(days))
+    (root / "dags/pipelines").mkdir(exist_ok=True)
+    for name, publish in pipelines.items():
+        (root / f"dags/pipelines/{name}.yaml").write_text(DEFINITION.format(name=name, publish=publish))
+    return root
+
+
+def folder_of(run: DagRun) -> RunFolder:
+    return RunStore.configured().folder(run_id_of(run.dag_id.partition("__")[2], run.run_id))
+
+
+def rows(spark: SparkSession, pipeline: str) -> list[tuple]:
+    """The published windows."""
+    table = spark.table(f"rewindow.airflow.{pipeline}")
+    return sorted(tuple(row) for row in table.select("k", "window_start", "n", "n__complete", "total").collect())

@@ -1,0 +1,215 @@
+"""Backfills and nights on a real Airflow: database, scheduler, API server, executor; triggered as the UI does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.run_store import APPROVAL, GATE, OUTCOME, PAGE, PLAN
+from spark_jobs.services.airflow import Airflow, DagRun
+from tests.orchestration.project import START, folder_of, make_project, rows
+
+CLOSED = {
+    "name": "closed",
+    "expectations": [
+        {
+            "type": "expect_column_max_to_be_between", "kwargs": {"column": "n", "max_value": 1},
+            "severity": "critical", "meta": {"data": "windows"},
+        }
+    ],
+}  # fmt: skip
+PIPELINES = {
+    "plain": "always", "closed": "always", "asked": "on_approval", "killed": "always", "nights": "always",
+    "rivals": "always",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, rewindow_home: Path) -> Path:
+    """A project folder of its own: DAG files, plugins, pipelines, expectations, four days of records."""
+    root = make_project(tmp_path_factory.mktemp("airflow") / "project", PIPELINES, days=4)
+    (root / "expectations/closed.json").write_text(json.dumps(CLOSED))
+    return root
+
+
+@pytest.fixture(scope="module")
+def airflow(project: Path, rewindow_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    environ = {
+        "REWINDOW_DRIVER_MEMORY": "512m", "REWINDOW_SPARK_CONF": "spark.ui.enabled=false",
+        "REWINDOW_EXPECTATIONS": str(project / "expectations"),
+    }  # fmt: skip
+    spark = {"conn_type": "spark", "host": "local[1]"}
+    folder = tmp_path_factory.mktemp("airflow")
+    with Airflow(folder, project=project, slots=2, spark=spark, environ=environ) as service:
+        for name in PIPELINES:
+            service.unpause(f"backfill__{name}")
+        yield service
+
+
+def states(airflow: Airflow, run: DagRun) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for task in airflow.tasks(run):
+        found.setdefault(task["task_id"], set()).add(task["state"])
+    return found
+
+
+def waits(tasks: list[dict[str, Any]]) -> bool:
+    return any(task["task_id"] == "approve" and task["state"] in ("awaiting_input", "deferred") for task in tasks)
+
+
+@pytest.mark.timeout(1500)
+def test_a_backfill_of_four_chunks_is_published_and_tells_of_itself(airflow: Airflow, spark: SparkSession) -> None:
+    run = airflow.trigger("backfill__plain", {"chunks": 4, "reason": "a test"})
+    refused = airflow.trigger("backfill__plain", {"from": "the day before yesterday"})
+    assert airflow.wait(refused, 300) == "failed"
+    plan = next(task for task in airflow.tasks(refused) if task["task_id"] == "plan")
+    assert plan["state"] == "failed"
+    assert plan["try_number"] == 1  # nothing that a second try would mend
+    assert "From: " in airflow.task_log(refused, "plan")
+    assert states(airflow, refused)["report"] == {"success"}
+
+    assert airflow.wait(run, 900) == "success"
+    assert states(airflow, run) == {
+        "plan": {"success"}, "timeline": {"success"}, "replay": {"success"}, "verify": {"success"},
+        "approve": {"skipped"}, "publish": {"success"}, "report": {"success"},
+    }  # fmt: skip
+    chunks = [task for task in airflow.tasks(run) if task["task_id"] == "replay"]
+    assert len(chunks) == 4
+    labels = sorted(task["rendered_map_index"] for task in chunks)
+    assert labels[0].startswith("1: 2025-12-31T19:00:00Z to 20")
+    assert [label[0] for label in labels] == ["1", "2", "3", "4"]
+    assert '"stage": "windows"' in airflow.task_log(run, "replay", map_index=2)
+
+    folder = folder_of(run)
+    outcome = folder.read(OUTCOME)
+    assert outcome["status"] == "published"
+    assert len(outcome["applications"]) >= 7  # plan, timeline, four chunks, verify (publish tells of itself at its end)
+    assert folder.read(GATE)["verdict"] in ("passed", "warned")
+    assert folder.read_bytes(PAGE)
+    ledger = spark.table("rewindow.airflow.runs").where(f"run_id = '{folder.run_id}'").collect()[0]
+    assert (ledger["status"], ledger["reason"], ledger["kind"]) == ("published", "a test", "backfill")
+    assert ledger["windows"] == len(rows(spark, "plain")) > 200
+    events = airflow.get("/assets/events?limit=10")["asset_events"]
+    extra = next(event["extra"] for event in events if event["source_run_id"] == run.run_id)
+    assert extra["run_id"] == folder.run_id
+    assert extra["changes"] == {"inserted": ledger["windows"]}
+
+    # Cleared, it publishes nothing a second time.
+    before = spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0]
+    airflow.clear(run, ["publish"], downstream=True)
+    assert airflow.wait(run, 300) == "success"
+    assert spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0] == before
+
+
+@pytest.mark.timeout(900)
+def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(airflow: Airflow, spark) -> None:
+    run = airflow.trigger("backfill__closed")
+    assert airflow.wait(run, 600) == "failed"
+    found = states(airflow, run)
+    assert (found["verify"], found["publish"], found["report"]) == ({"failed"}, {"upstream_failed"}, {"success"})
+    assert "the gate is closed: 1 critical" in airflow.task_log(run, "verify")
+    assert rows(spark, "closed") == []
+    folder = folder_of(run)
+    assert folder.read(OUTCOME)["status"] == "gate_failed"
+    assert folder.read_bytes(PAGE)
+    assert spark.catalog.tableExists(folder.read(OUTCOME)["tables"]["staging"])  # to look at, to publish all the same
+
+
+@pytest.mark.timeout(1200)
+def test_a_person_approves_one_restatement_and_refuses_another(airflow: Airflow, spark: SparkSession) -> None:
+    yes = airflow.trigger("backfill__asked", {"to": "2026-01-02T00:00:00Z"})
+    no = airflow.trigger("backfill__asked", {"from": "2026-01-03T00:00:00Z"})
+    for run in (yes, no):
+        airflow.wait(run, 600, until=waits)
+        assert states(airflow, run)["approve"] <= {"awaiting_input", "deferred"}
+    assert rows(spark, "asked") == [] if spark.catalog.tableExists("rewindow.airflow.asked") else True
+    detail = airflow.get(f"/dags/{yes.dag_id}/dagRuns/{yes.run_id}/taskInstances/approve/-1/hitlDetails")
+    assert "| inserted |" in detail["body"]
+    assert "/rewindow/runs/" in detail["body"]
+    airflow.answer(yes, "approve", "Approve")
+    airflow.answer(no, "approve", "Reject")
+    assert airflow.wait(yes, 300) == "success"
+    assert airflow.wait(no, 300) == "success"
+    assert states(airflow, yes)["publish"] == {"success"}
+    assert states(airflow, no)["publish"] == {"skipped"}
+    assert folder_of(no).read(APPROVAL)["decision"] == "rejected"
+    assert folder_of(no).read(OUTCOME)["status"] == "rejected"
+    assert "rejected by" in folder_of(no).read(OUTCOME)["message"]
+    assert not spark.catalog.tableExists(folder_of(no).read(OUTCOME)["tables"]["staging"])
+    published = {row[1] for row in rows(spark, "asked")}
+    assert published
+    assert max(published).replace(tzinfo=UTC) < datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.mark.timeout(1200)
+def test_a_killed_task_is_repeated_and_the_tables_come_out_right(airflow: Airflow, spark: SparkSession) -> None:
+    run = airflow.trigger("backfill__killed", {"chunks": 2})
+    killed = 0
+    deadline = time.monotonic() + 600
+    while not killed and time.monotonic() < deadline:
+        for process in psutil.process_iter(["cmdline"]):
+            line = " ".join(process.info["cmdline"] or [])
+            if "SparkSubmit" in line and "--stage replay" in line and folder_of(run).run_id in line:
+                with suppress(psutil.Error):
+                    process.kill()
+                    killed += 1
+        time.sleep(0.5)
+    assert killed
+    assert airflow.wait(run, 900) == "success"
+    assert max(task["try_number"] for task in airflow.tasks(run) if task["task_id"] == "replay") > 1
+    assert folder_of(run).read(OUTCOME)["status"] == "published"
+    assert rows(spark, "killed") == rows(spark, "plain")
+
+
+@pytest.mark.timeout(1500)
+def test_two_backfills_at_once_over_one_table_end_as_one_after_the_other(airflow: Airflow, spark) -> None:
+    first = airflow.trigger("backfill__rivals", {"to": "2026-01-03T00:00:00Z"})
+    second = airflow.trigger("backfill__rivals", {"from": "2026-01-03T00:00:00Z"})
+    assert airflow.wait(first, 900) == "success"
+    assert airflow.wait(second, 900) == "success"
+    assert rows(spark, "rivals") == rows(spark, "plain")
+
+
+@pytest.mark.timeout(1500)
+def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(airflow: Airflow, spark) -> None:
+    dag_id = "reconcile__nights"
+    airflow.post(
+        "/backfills",
+        {
+            "dag_id": dag_id, "from_date": "2026-01-02T00:00:00Z", "to_date": "2026-01-04T00:00:00Z",
+            "run_backwards": False, "reprocess_behavior": "none", "max_active_runs": 1, "dag_run_conf": {},
+        },
+    )  # fmt: skip
+    deadline = time.monotonic() + 1200
+    runs: list[dict[str, Any]] = []
+    while time.monotonic() < deadline:
+        runs = [r for r in airflow.get(f"/dags/{dag_id}/dagRuns?limit=50")["dag_runs"] if r["run_type"] == "backfill"]
+        if len(runs) == 3 and all(run["state"] in ("success", "failed") for run in runs):
+            break
+        time.sleep(2)
+    assert [run["state"] for run in runs] == ["success"] * 3
+    nights = sorted(runs, key=lambda run: run["logical_date"])
+    ends = [datetime.fromisoformat(run["data_interval_end"]) for run in nights]
+    assert ends == [START + timedelta(days=days) for days in (2, 3, 4)]
+    for run, end in zip(nights, ends, strict=True):
+        plan = folder_of(DagRun(dag_id, run["dag_run_id"])).read(PLAN)
+        assert plan["processing_time_end"] < end.timestamp() * 1000  # what arrived before the night's end, and no more
+        assert folder_of(DagRun(dag_id, run["dag_run_id"])).read(OUTCOME)["status"] == "published"
+    assert rows(spark, "nights") == rows(spark, "plain")
+
+    # A night that is older than what is published compares only.
+    airflow.unpause(dag_id)
+    old = airflow.trigger(dag_id, {"until": "2026-01-03T00:00:00Z"})
+    assert airflow.wait(old, 300) == "success"
+    assert folder_of(old).read(OUTCOME)["status"] == "compared_only"
+    assert states(airflow, old)["publish"] == {"skipped"}
+    assert rows(spark, "nights") == rows(spark, "plain")

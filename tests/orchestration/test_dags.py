@@ -1,0 +1,106 @@
+"""The DAGs, as Airflow's own parser reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARSE = """
+import json, sys, time
+import airflow.sdk
+from airflow.dag_processing.dagbag import DagBag
+began = time.process_time()
+bag = DagBag(sys.argv[1])
+seconds = time.process_time() - began
+dags = {
+    dag.dag_id: {
+        "tasks": {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks},
+        "teardowns": [t.task_id for t in dag.teardowns],
+        "catchup": dag.catchup, "runs": dag.max_active_runs,
+        "form": sorted(dag.params),
+    }
+    for dag in bag.dags.values()
+}
+heavy = [name for name in ("pyspark", "great_expectations", "pandas") if name in sys.modules]
+print("RESULT" + json.dumps({"dags": dags, "errors": bag.import_errors, "seconds": seconds, "heavy": heavy}))
+"""
+
+
+def parse(folder: Path, home: Path) -> dict:
+    """The folder as a DAG processor sees it, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PARSE), str(folder)],
+        capture_output=True, text=True, timeout=300, cwd=home,
+        env={
+            **os.environ, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+        },
+    )  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert lines, done.stderr[-3000:]
+    return json.loads(lines[0].removeprefix("RESULT"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of `dags/`, without the pipelines."""
+    shutil.copytree(ROOT / "dags", tmp_path / "dags", ignore=shutil.ignore_patterns("__pycache__", "*.yaml"))
+    return tmp_path / "dags"
+
+
+def definition(name: str) -> str:
+    text = (ROOT / "dags/pipelines/departures_hourly.yaml").read_text()
+    return text.replace("name: departures_hourly", f"name: {name}").replace(
+        "table: departures_hourly", f"table: {name}"
+    )
+
+
+def test_each_pipeline_has_its_two_dags(tmp_path: Path) -> None:
+    parsed = parse(ROOT / "dags", tmp_path)
+    assert parsed["errors"] == {}
+    pipelines = sorted(file.stem for file in (ROOT / "dags/pipelines").glob("*.yaml"))
+    assert sorted(parsed["dags"]) == sorted(f"{kind}__{p}" for p in pipelines for kind in ("backfill", "reconcile"))
+    backfill = parsed["dags"]["backfill__departures_hourly"]
+    assert backfill["tasks"]["plan"] == ["replay", "report", "timeline"]
+    assert backfill["tasks"]["replay"] == ["report", "verify"]
+    assert backfill["tasks"]["verify"] == ["approve", "publish", "report"]
+    assert backfill["tasks"]["approve"] == ["publish", "report"]
+    assert backfill["tasks"]["publish"] == ["report"]
+    assert backfill["teardowns"] == ["report"]  # so that it does not hide a run's failure
+    assert backfill["form"] == sorted(
+        ["from", "to", "as_of", "mode", "chunks", "accept_degraded", "dry_run", "publish", "reason"]
+    )
+    nightly = parsed["dags"]["reconcile__departures_hourly"]
+    assert not nightly["catchup"]
+    assert nightly["runs"] == 1
+    assert parsed["heavy"] == []
+
+
+def test_a_broken_pipeline_is_one_import_error_and_takes_no_other_dag_with_it(folder: Path, tmp_path: Path) -> None:
+    (folder / "pipelines/good.yaml").write_text(definition("good"))
+    (folder / "pipelines/broken.yaml").write_text(definition("broken").replace("bound: 30 min", "bound: 30 mins ago"))
+    (folder / "pipelines/twice.yaml").write_text(definition("good"))
+    parsed = parse(folder, tmp_path)
+    assert sorted(parsed["dags"]) == ["backfill__good", "reconcile__good"]
+    assert [Path(file).name for file in parsed["errors"]] == ["rewindow_refused.py"]
+    told = next(iter(parsed["errors"].values()))
+    line = 1 + [text.strip().startswith("bound:") for text in definition("broken").splitlines()].index(True)
+    assert f"broken.yaml:{line}: watermark.bound" in told
+    assert "twice.yaml:1: name: `good` is taken by" in told
+
+
+def test_fifty_pipelines_are_read_in_less_than_a_second_of_work(folder: Path, tmp_path: Path) -> None:
+    for number in range(50):
+        (folder / f"pipelines/p{number:02}.yaml").write_text(definition(f"p{number:02}"))
+    parsed = parse(folder, tmp_path)
+    assert len(parsed["dags"]) == 100
+    print(f"{parsed['seconds']:.2f} s")
+    assert parsed["heavy"] == []
