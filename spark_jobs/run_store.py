@@ -118,6 +118,7 @@ class RunFolder:
 
     def documents(self) -> list[str]:
         """The names of the documents that are there."""
+        self._files.invalidate_cache(self._path)
         try:
             found = self._files.ls(self._path, detail=False)
         except FileNotFoundError:
@@ -160,10 +161,21 @@ class RunStore:
 
     def run_ids(self) -> Iterator[str]:
         """The runs that are there, by name, last first."""
+        yield from sorted(self.folders(), reverse=True)
+
+    def folders(self) -> dict[str, float | None]:
+        """The runs that are there, each with when its folder changed last (epoch seconds); None where nothing tells.
+
+        A document that is written, replaced or removed changes its folder. Object stores tell no such time.
+        """
+        self._files.invalidate_cache(self._root)  # a process that lives long would see what it saw first
         try:
-            found = self._files.ls(self._root, detail=False)
+            found = self._files.ls(self._root, detail=True)
         except FileNotFoundError:
-            return
-        self._files.invalidate_cache(self._root)
-        names = sorted((path.rstrip("/").rsplit("/", 1)[-1] for path in found), reverse=True)
-        yield from (name for name in names if _RUN_ID.fullmatch(name) and ".." not in name)
+            return {}
+        folders = {}
+        for entry in found:
+            name, at = entry["name"].rstrip("/").rsplit("/", 1)[-1], entry.get("mtime")
+            if _RUN_ID.fullmatch(name) and ".." not in name and entry.get("type") != "file":
+                folders[name] = at if isinstance(at, float) else None
+        return folders

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink
 
+from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.run_store import APPLICATION, REQUEST, RunStore
 
 
@@ -18,8 +19,6 @@ def report_path(run_id: str) -> str:
 
 class _Link(BaseOperatorLink):
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        from spark_jobs.orchestration.operators import run_id_of
-
         pipeline = getattr(operator, "pipeline", None)
         return self.of(run_id_of(pipeline, ti_key.run_id)) if pipeline else ""
 

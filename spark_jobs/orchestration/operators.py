@@ -6,9 +6,7 @@ map over and a few lines for the approval.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +22,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import RewindowError
 from spark_jobs.orchestration.form import read_form, read_instant, read_reason
 from spark_jobs.orchestration.links import LINKS
+from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.settings import spark_submit_settings
 from spark_jobs.orchestration.summary import approval_body
 from spark_jobs.run_store import APPROVAL, DEFINITION, OUTCOME, PLAN, REQUEST, RunFolder, RunStore
@@ -31,14 +30,6 @@ from spark_jobs.submit.package import ENTRY
 
 LASTING = frozenset({2, 3, 5, 6})
 """Exit codes that a second try does not mend: definition, gate, history, empty range."""
-
-
-def run_id_of(pipeline: str, dag_run_id: str) -> str:
-    """The run id of a DAG run: the same for all its tasks and all their tries."""
-    plain = re.sub(r"[^A-Za-z0-9_.:+-]", "-", dag_run_id).replace("..", "-")
-    if plain != dag_run_id or len(plain) > 120:
-        plain = f"{plain[:100]}-{hashlib.sha256(dag_run_id.encode()).hexdigest()[:12]}"
-    return f"{pipeline}-{plain}"
 
 
 def folder_of(pipeline: str, context: Context) -> RunFolder:

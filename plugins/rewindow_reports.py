@@ -1,0 +1,36 @@
+"""Reports of Rewindow's runs in the Airflow UI: an entry in the navigation, a tab on DAG runs and on task instances.
+
+The pages are `spark_jobs.web`; they ask Airflow who may see which DAG.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+_TAB = {"name": "Rewindow report", "href": "rewindow/tab?dag_id={DAG_ID}&run_id={RUN_ID}"}
+
+
+async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """The FastAPI app, imported when it is first asked: every worker and the scheduler import this file too."""
+    from spark_jobs.web.app import app
+
+    await app(scope, receive, send)
+
+
+class RewindowReports(AirflowPlugin):
+    name = "rewindow_reports"
+    fastapi_apps = [{"name": "Rewindow reports", "app": serve, "url_prefix": "/rewindow"}]  # noqa: RUF012
+    # Addresses without a leading slash: they follow Airflow to a base URL with a path.
+    external_views = [  # noqa: RUF012
+        {
+            "name": "Rewindow reports",
+            "href": "rewindow/",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "rewindow",
+        },
+        {**_TAB, "destination": "dag_run", "url_route": "rewindow-run"},
+        {**_TAB, "destination": "task_instance", "url_route": "rewindow-task"},
+    ]

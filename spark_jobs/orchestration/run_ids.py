@@ -1,0 +1,36 @@
+"""Which run of Rewindow belongs to a run of a DAG. Nothing of Airflow or Spark is imported here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+KINDS = ("backfill", "reconcile")
+
+
+def run_id_of(pipeline: str, dag_run_id: str) -> str:
+    """The run id of a DAG run: the same for all its tasks and all their tries."""
+    plain = re.sub(r"[^A-Za-z0-9_.:+-]", "-", dag_run_id).replace("..", "-")
+    if plain != dag_run_id or len(plain) > 120:
+        plain = f"{plain[:100]}-{hashlib.sha256(dag_run_id.encode()).hexdigest()[:12]}"
+    return f"{pipeline}-{plain}"
+
+
+def dag_id_of(kind: str, pipeline: str) -> str:
+    return f"{kind}__{pipeline}"
+
+
+def pipeline_of(dag_id: str) -> str | None:
+    """The pipeline of one of Rewindow's DAGs; None for any other DAG."""
+    kind, separator, pipeline = dag_id.partition("__")
+    return pipeline if separator and pipeline and kind in KINDS else None
+
+
+def dag_of(request: Mapping[str, Any]) -> str | None:
+    """The DAG of a run, from its request; that of pipeline and kind where the run was started without Airflow."""
+    dag_id, kind, pipeline = (request.get(name) for name in ("dag_id", "kind", "pipeline"))
+    if isinstance(dag_id, str) and dag_id:
+        return dag_id
+    return dag_id_of(kind, pipeline) if kind in KINDS and isinstance(pipeline, str) and pipeline else None

@@ -1,0 +1,1 @@
+"""Pages and JSON about runs, served inside Airflow's API server behind its login and its permissions."""

@@ -1,0 +1,44 @@
+"""Who may see which run: whoever Airflow lets read the runs of its DAG."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.dag import DagModel
+from fastapi import Depends
+
+
+class Reader:
+    """The person of a request. Asks the auth manager at most once about each DAG."""
+
+    def __init__(self, user: BaseUser) -> None:
+        self._user = user
+        self._dags: set[str] = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
+        self._answers: dict[str, bool] = {}
+
+    def may_read(self, dag_id: str | None) -> bool:
+        """Whether this person may read the runs of a DAG. No for a DAG that Airflow does not know.
+
+        Both questions are Airflow's own: which DAGs (as for its list of runs), and this DAG's runs.
+        """
+        if dag_id is None or dag_id not in self._dags:
+            return False
+        if dag_id not in self._answers:
+            self._answers[dag_id] = get_auth_manager().is_authorized_dag(
+                method="GET",
+                access_entity=DagAccessEntity.RUN,
+                details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
+                user=self._user,
+            )
+        return self._answers[dag_id]
+
+
+def _reader(user: GetUserDep) -> Reader:
+    return Reader(user)
+
+
+ReaderDep = Annotated[Reader, Depends(_reader)]

@@ -1,0 +1,84 @@
+"""How a pipeline's shares went from run to run, as small lines.
+
+Drawn by hand: a line of at most thirty points needs no grammar of graphics, takes its colours from the page's style in
+light and in dark, and costs Airflow's server neither the memory nor the second of a chart renderer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spark_jobs.report.words import percent
+from spark_jobs.web.runs import Run
+
+LONGEST = 30
+"""Runs in a line."""
+
+WIDTH, HEIGHT, EDGE = 160, 36, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One share over the runs, oldest first. `points` as SVG has them; up is more; the last one is `x`, `y`."""
+
+    name: str
+    runs: int
+    now: str
+    low: str
+    high: str
+    points: str
+    x: float
+    y: float
+
+    @property
+    def told(self) -> str:
+        """What the line shows, for those who do not see it."""
+        if self.runs == 1:
+            return f"{self.name}: {self.now} in the only run that tells it"
+        return f"{self.name} over {self.runs} runs: lowest {self.low}, highest {self.high}, now {self.now}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A pipeline's lines; None where no run tells a share."""
+
+    pipeline: str
+    match: Line | None
+    late: Line | None
+
+
+def trends_of(runs: Iterable[Run]) -> list[Trend]:
+    """A trend for each pipeline with a share to show, in the order of `runs` (last requested first)."""
+    by_pipeline: dict[str, list[Run]] = {}
+    for run in runs:
+        by_pipeline.setdefault(run.pipeline, []).append(run)
+    trends = (
+        Trend(
+            pipeline,
+            _line("Match share", [r.match_share for r in of_it]),
+            _line("Late share", [r.late_share for r in of_it]),
+        )
+        for pipeline, of_it in by_pipeline.items()
+    )
+    return [trend for trend in trends if trend.match or trend.late]
+
+
+def _line(name: str, last_first: Sequence[float | None]) -> Line | None:
+    shares = [share for share in last_first if share is not None][:LONGEST][::-1]
+    if not shares:
+        return None
+    low, high = min(shares), max(shares)
+    step = (WIDTH - 2 * EDGE) / max(len(shares) - 1, 1)
+    places = [
+        (round(WIDTH - EDGE - (len(shares) - 1 - i) * step, 1), round(_height(share, low, high), 1))
+        for i, share in enumerate(shares)
+    ]
+    points = " ".join(f"{x:g},{y:g}" for x, y in places)
+    return Line(name, len(shares), percent(shares[-1], 1), percent(low, 1), percent(high, 1), points, *places[-1])
+
+
+def _height(share: float, low: float, high: float) -> float:
+    if high == low:
+        return HEIGHT / 2
+    return HEIGHT - EDGE - (share - low) / (high - low) * (HEIGHT - 2 * EDGE)
