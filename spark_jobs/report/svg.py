@@ -22,12 +22,7 @@ def inlined(svg: str, name: str, title: str, description: str) -> str:
     root = ET.fromstring(svg)
     _tidy(root)
     _share_marks(root, name)
-    for element in root.iter():
-        if "id" in element.attrib and not element.attrib["id"].startswith(f"{name}-"):
-            element.set("id", f"{name}-{element.attrib['id']}")
-        for key, value in element.attrib.items():
-            if "url(#" in value:
-                element.set(key, _REFERENCE.sub(rf"url(#{name}-\1)", value))
+    _name_ids(root, name)
     for key in ("width", "height"):
         root.attrib.pop(key, None)
     root.set("role", "img")
@@ -37,6 +32,18 @@ def inlined(svg: str, name: str, title: str, description: str) -> str:
         child.text = text
         root.insert(0, child)
     return ET.tostring(root, encoding="unicode")
+
+
+def _name_ids(root: ET.Element, name: str) -> None:
+    """Ids in the order in which they stand: the renderer numbers them on from one drawing to the next."""
+    given = [e.attrib["id"] for e in root.iter() if "id" in e.attrib]
+    own = {old: old if old.startswith(f"{name}-") else f"{name}-{i}" for i, old in enumerate(given)}
+    for element in root.iter():
+        if "id" in element.attrib:
+            element.set("id", own[element.attrib["id"]])
+        for key, value in element.attrib.items():
+            if "url(#" in value:
+                element.set(key, _REFERENCE.sub(lambda found: f"url(#{own.get(found[1], found[1])})", value))
 
 
 def _tidy(parent: ET.Element) -> None:

@@ -16,7 +16,8 @@ LONGEST = 200
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+# Also what reorders the text that follows it: a reader must see what is there.
+_CONTROL = re.compile(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def count(number: float | None) -> str:
@@ -37,10 +38,13 @@ def percent(part: float, whole: float) -> str:
     if share in (0, 100):
         return f"{share:.0f} %"
     for digits in (1, 2, 3, 4):
-        text = f"{share:.{digits}f}"
-        if 0 < float(text) < 100 and float(text) >= 5 * 10**-digits and 100 - float(text) >= 5 * 10**-digits:
-            return f"{text} %"
-    return f"{share:.4f} %" if 0 < float(f"{share:.4f}") < 100 else ("< 0.0001 %" if share < 1 else "> 99.9999 %")
+        shown = round(share, digits)
+        if min(shown, 100 - shown) >= 5 * 10**-digits:
+            text = f"{shown:.{digits}f}"
+            return f"{text.rstrip('0') if digits > 1 else text} %"
+    if 0 < (shown := round(share, 4)) < 100:
+        return f"{f'{shown:.4f}'.rstrip('0')} %"
+    return "< 0.0001 %" if share < 1 else "> 99.9999 %"
 
 
 def length(milliseconds: float | None) -> str:

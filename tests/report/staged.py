@@ -61,7 +61,8 @@ def staged_evidence(
             instants = {ARRIVAL: "arrival", EVENT_TIME: "event_time"}
             late = rows.select(
                 F.col("rw_partition").alias("partition"), F.col("rw_offset").alias("offset"),
-                *(F.timestamp_millis(c).alias(name) for c, name in instants.items()), "windows_missed", "missed_by",
+                *(F.timestamp_millis(c).alias(name) for c, name in instants.items()), "windows_missed", "side_output",
+                "missed_by",
             )  # fmt: skip
         try:
             yield Evidence(
