@@ -44,9 +44,9 @@ from spark_jobs.stages import (
     Staged,
     begin,
     discard,
+    prepare_staging,
     problem_record,
     publish,
-    published_windows,
     saved_timeline,
     stage_quarantine,
 )
@@ -124,8 +124,7 @@ def timeline_stage(job: Job) -> None:
     with opened_replay(job, _history(job, records)) as replay:
         make_timeline(job, replay)
         stage_quarantine(job, records)
-        first = job.plan.chunks[0]
-        job.staging.prepare(published_windows(replay.windows(first)).schema)
+        prepare_staging(job, replay)
 
 
 def replay_stage(job: Job, number: int) -> None:

@@ -8,7 +8,7 @@ What the environment decides:
 | `REWINDOW_DRIVER_MEMORY` | heap of a local run, as `4g` or `512m` | `4g` |
 | `REWINDOW_METASTORE` | Hive metastore, `thrift://host:9083` | none |
 | `REWINDOW_CATALOG_CONF` | another Iceberg catalog, see `lakehouse/catalog.py` | SQLite under the home |
-| `REWINDOW_SPARK_UI` | `1` turns Spark's own web page on | off |
+| `REWINDOW_SPARK_UI` | `1` turns Spark's own web page on; `spark-submit` has its own setting | off |
 | `SPARK_CONF_DIR` | folder with your `spark-defaults.conf` (object stores, proxies, mirrors) | none |
 
 A process started by `spark-submit` keeps the master, memory and jars that `spark-submit` gave it.
@@ -131,7 +131,6 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
         "spark.sql.dataFrameQueryContext.enabled": "false",  # the Python line of each column: our code, not the user's
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
-        "spark.ui.enabled": "true" if os.environ.get("REWINDOW_SPARK_UI") == "1" else "false",
         "spark.ui.showConsoleProgress": "false",
     }
     if metastore:
@@ -145,6 +144,7 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
         settings |= _placement(master or "local[*]")
     if not submitted:
         settings |= jvm_settings()
+        settings["spark.ui.enabled"] = "true" if os.environ.get("REWINDOW_SPARK_UI") == "1" else "false"
     settings |= extra
 
     gateway = None

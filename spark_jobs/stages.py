@@ -270,6 +270,14 @@ def saved_timeline(job: Job) -> SavedTimeline | None:
     return SavedTimeline(told, job.staging.rows(Part.TIMELINE), None)
 
 
+def prepare_staging(job: Job, replay: Replay) -> None:
+    """Make the tables that chunks fill side by side."""
+    first = job.plan.chunks[0]
+    job.staging.prepare(published_windows(replay.windows(first)).schema)
+    if job.is_faithful:
+        job.staging.prepare(_published_late(late_of_chunk(job, replay, first)).schema, Part.LATE)
+
+
 def stage_windows(job: Job, replay: Replay, number: int, of: int, chunk: Span, only: DataFrame | None = None) -> None:
     """Stage the windows with a start in `chunk`, or of those the `only` ones that are asked for."""
     with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):

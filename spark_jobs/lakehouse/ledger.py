@@ -87,8 +87,12 @@ class Ledger:
         return not self.runs().where((F.col("run_id") == run_id) & (F.col("status") == "published")).isEmpty()
 
     def settle(self, now: datetime) -> list[str]:
-        """Tell the truth of killed runs and remove what they staged; the ids of the abandoned ones."""
-        pending = self.runs().where("status IN ('running', 'publishing')").collect()
+        """Tell the truth of killed runs and remove what they staged; the ids of the abandoned ones.
+
+        What waits for a person, or for a stage to be repeated, is given up after `STALE_IN_STAGES`.
+        """
+        waiting = f"status IN ('staged', 'failed') AND process = '{IN_STAGES}'"
+        pending = self.runs().where(f"status IN ('running', 'publishing') OR {waiting}").collect()
         killed = [
             row
             for row in pending

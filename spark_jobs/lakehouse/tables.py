@@ -25,6 +25,7 @@ from pyspark.sql import types as t
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
+from spark_jobs.java import java_reason
 from spark_jobs.lakehouse.catalog import CATALOG
 from spark_jobs.sources.failures import read_error
 
@@ -105,8 +106,9 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
         told = read_error(problem, where) if known and reads_history and not _FORBIDDEN.search(text) else None
         if told is not None:
             raise told from problem
-        reason = next((line.strip() for line in text.splitlines() if line.strip()), type(problem).__name__)
-        raise CatalogError(f"{what}: {reason[:300]}", where, "Check the catalog with `rewindow doctor`.") from problem
+        raise CatalogError(
+            f"{what}: {java_reason(problem)[:300]}", where, "Check the catalog with `rewindow doctor`."
+        ) from problem
 
 
 def create_tables(spark: SparkSession, tables: Tables) -> None:

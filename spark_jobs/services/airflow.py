@@ -108,6 +108,7 @@ class Airflow:
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(self._spark),
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",  # also for Spark's own page
             **self._environ,
         }
 

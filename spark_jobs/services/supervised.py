@@ -1,7 +1,7 @@
 """Processes that end with the process that started them, however that ends.
 
-A small parent holds a pipe to whoever asked for it; when the pipe closes it ends all processes that carry its mark,
-also those that have left its group.
+A small parent holds a pipe to whoever asked for it; when the pipe closes it ends all processes of its session, and those
+that have left it but carry its mark in their environment (some programs overwrite that with their title).
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ class Supervised:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_SECONDS)
-        end_marked(self._mark)
+        end_all(self._mark, self._process.pid)
         self._process.kill()
         self._process.wait()
 
 
-def end_marked(mark: str) -> None:
-    """End all processes that carry the mark in their environment, but this one."""
+def end_all(mark: str, session: int) -> None:
+    """End all processes of a session, and all that carry the mark in their environment; but this one."""
     found = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(_MARK) == mark:
+        with suppress(psutil.Error, OSError):
+            is_ours = os.getsid(process.pid) == session or process.environ().get(_MARK) == mark
+            if is_ours and process.pid != os.getpid():
                 found.append(process)
     for process in found:
         with suppress(psutil.Error):
@@ -73,7 +74,7 @@ def main() -> None:
     def watch() -> None:
         with suppress(OSError):
             sys.stdin.buffer.read()
-        end_marked(os.environ[_MARK])
+        end_all(os.environ[_MARK], os.getsid(0))
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
