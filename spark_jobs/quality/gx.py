@@ -121,6 +121,10 @@ class Batch:
         Expectations of all suites together: GX then computes all counts, sums, least and greatest in one aggregation.
         """
         found = self._ask(expectations, parameters, _COUNTS_ONLY)
+        broken = [e for e in expectations if found[_number(e)]["error"] is not None]
+        if len(broken) > 1:  # what breaks one of an aggregation breaks all of it: each alone tells which it was
+            for one in broken:
+                found |= self._ask([one], parameters, _COUNTS_ONLY)
         failed = [
             e
             for e in expectations
