@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_jobs.report.advice import advise
 from spark_jobs.report.verdict import verdict_of
-from spark_jobs.run_store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
+from spark_jobs.run_store import APPLICATION, APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
 
 FORMAT = "rewindow-report/1"
 
@@ -17,7 +17,8 @@ _RESULT = dict.fromkeys(
     ("suite", "data", "expectation", "description", "severity", "column", "observed", "threshold", "checked",
      "unexpected_count", "unexpected_percent", "error")
 ) | {"success": False, "samples": []}  # fmt: skip
-_APPLICATION = dict.fromkeys(("stage", "application_id", "seconds"))
+_APPLICATION = dict.fromkeys(("stage", "chunk", "application_id", "seconds"))
+_STAGES = ("plan", "reconcile", "timeline", "replay", "verify", "publish", "discard")
 _APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
 _CHANGES = ("inserted", "updated", "retracted")
 _FIGURES = (
@@ -34,6 +35,7 @@ class Documents:
     request: Mapping[str, Any] | None = None
     plan: Mapping[str, Any] | None = None
     chunks: tuple[Mapping[str, Any], ...] = ()
+    applications: tuple[Mapping[str, Any], ...] = ()
     changes: Mapping[str, Any] | None = None
     gate: Mapping[str, Any] | None = None
     facts: Mapping[str, Any] | None = None
@@ -43,11 +45,15 @@ class Documents:
     @classmethod
     def of(cls, folder: RunFolder) -> Documents:
         """Read all of them."""
-        names = [n for n in folder.documents() if n.startswith("chunk-") and n.endswith(".json")]
+
+        def each(beginning: str) -> tuple[Mapping[str, Any], ...]:
+            names = [n for n in folder.documents() if n.startswith(beginning) and n.endswith(".json")]
+            return tuple(filter(None, map(folder.read, names)))
+
         read = {name: folder.read(name) for name in (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME)}
         return cls(
-            folder.run_id, read[REQUEST], read[PLAN], tuple(filter(None, map(folder.read, names))), read[CHANGES],
-            read[GATE], read[FACTS], read[APPROVAL], read[OUTCOME],
+            folder.run_id, read[REQUEST], read[PLAN], each("chunk-"), each(APPLICATION),
+            read[CHANGES], read[GATE], read[FACTS], read[APPROVAL], read[OUTCOME],
         )  # fmt: skip
 
 
@@ -59,7 +65,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
     pipeline = request.get("pipeline") or (documents.plan or {}).get("pipeline") or ""
     table = request.get("output_table") or (outcome.get("tables") or {}).get("windows")
     failing = [r for r in expectations["results"] if not r["success"]] if expectations else []
-    counts = changes["counts"] if changes else outcome.get("counts") or {}
+    counts = changes["counts"] if changes else outcome.get("changes") or {}
     return {
         "format": FORMAT,
         "run": {
@@ -167,7 +173,16 @@ def _plan(documents: Documents) -> dict[str, Any] | None:
         "chunks": [dict(chunk) for chunk in documents.chunks],
         "planned_chunks": len(plan.get("chunks") or []),
         "timings": outcome.get("timings") or {},
-        "applications": [_APPLICATION | dict(a) for a in outcome.get("applications") or []],
+        "applications": sorted(
+            (_APPLICATION | dict(a) for a in documents.applications or outcome.get("applications") or []), key=_order
+        ),
         "tables": outcome.get("tables") or {},
         "definition": request.get("definition"),
     }
+
+
+def _order(application: Mapping[str, Any]) -> tuple[int, str, int]:
+    """As the stages follow each other."""
+    stage = application["stage"]
+    at = _STAGES.index(stage) if stage in _STAGES else len(_STAGES)
+    return at, str(stage), application["chunk"] or 0

@@ -24,6 +24,7 @@ _TITLES = {
     "published": (Level.GOOD, "Published"),
     "unchanged": (Level.GOOD, "Nothing to publish"),
     "awaiting_approval": (Level.WAITING, "Waiting for approval"),
+    "staged": (Level.WAITING, "Verified, not yet published"),
     "gate_failed": (Level.BAD, "Stopped by the gate"),
     "rejected": (Level.NOTE, "Rejected"),
     "dry_run": (Level.NOTE, "Dry run"),
@@ -92,7 +93,7 @@ def _sentence(
             return f"The run is published{where}: {told}."
         case "unchanged":
             return f"What is published{where} is what the history gives: no window changes."
-        case "awaiting_approval":
+        case "awaiting_approval" | "staged":
             return f"Nothing is published yet. Publishing would change{where}: {told}."
         case "gate_failed":
             return (
@@ -111,7 +112,9 @@ def _sentence(
         case "discarded":
             return "What the run had staged was thrown away; nothing is published."
         case "failed":
-            return f"The run failed: {plain(outcome.get('message') or 'no message was left', 500)}"
+            stage = f" in the stage {plain(outcome['stage'])}" if outcome.get("stage") else ""
+            where = f" ({plain(outcome['where'], 300)})" if outcome.get("where") else ""
+            return f"The run failed{stage}: {plain(outcome.get('message') or 'no message was left', 500)}{where}"
         case None:
             return "The run has left no outcome: it is still at work, or it was killed. Nothing of it counts yet."
         case _:
@@ -128,6 +131,8 @@ def _next(
     steps: list[str] = []
     restated = changes.get("updated", 0) + changes.get("retracted", 0)
     match status:
+        case "staged":
+            steps.append("Publishing comes next; nothing needs doing while the run is at work.")
         case "awaiting_approval":
             steps.append("Look at what changed and why, below; then approve or reject the run where it waits.")
             if changes.get("retracted"):
@@ -155,9 +160,10 @@ def _next(
             steps.append("If no stage is at work any more, run it again: it ends in the same tables.")
     if rest:
         steps.append(f"Look at {plural(len(rest), 'warning')} under Expectations.")
-    message = outcome.get("message")
-    if message and status not in ("failed", None):
-        steps.insert(0, plain(message, 500))
+    if outcome.get("mend") and status not in ("failed", "published", "unchanged"):
+        steps.append(plain(outcome["mend"], 500))
+    told = [outcome.get("message") if status != "failed" else None, outcome.get("note")]
+    steps[:0] = [_sentence_of(plain(text, 500)) for text in told if text]
     return steps
 
 
@@ -172,3 +178,7 @@ def _history_of(status: str | None, pipeline: str, top: Sequence[Mapping[str, An
     keys = " ".join(f"--key {shlex.quote(f'{name}={v}')}" for name, v in values.items())
     command = f"rewindow history {shlex.quote(pipeline)} --window {iso(window['start'])} {keys}"
     return [{"text": "The life of the window that changes most:", "command": command}]
+
+
+def _sentence_of(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

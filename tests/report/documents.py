@@ -80,7 +80,8 @@ def gate(results: list[dict[str, Any]] | None = None) -> dict[str, Any]:
 
 def outcome(status: str, **changed: Any) -> dict[str, Any]:
     return {
-        "status": status, "message": "", "mend": "", "counts": {}, "timings": {"timeline": 1.25, "windows": 4.5},
+        "status": status, "message": "", "mend": "", "note": "", "counts": {"windows": 768}, "changes": {"updated": 37},
+        "timings": {"timeline": 1.25, "windows": 4.5},
         "applications": [{"stage": "replay", "application_id": "local-1700000000000", "seconds": 12.5}],
         "tables": {"windows": "rewindow.demo.departures_hourly", "late": "rewindow.demo.departures_hourly__late"},
         "started_at": "2013-04-01T05:00:01+00:00", "finished_at": "2013-04-01T05:02:03+00:00",

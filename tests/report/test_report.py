@@ -35,6 +35,7 @@ def reported(folder, **documents):
         ("published", "note", "is published in rewindow.demo.departures_hourly"),
         ("unchanged", "note", "no window changes"),
         ("awaiting_approval", "waiting", "Nothing is published yet. Publishing would change"),
+        ("staged", "waiting", "Nothing is published yet. Publishing would change"),
         ("gate_failed", "bad", "nothing is published"),
         ("rejected", "note", "was rejected by ada"),
         ("dry_run", "note", "It would change"),
@@ -52,6 +53,26 @@ def test_each_status_has_a_verdict(tmp_path, status, level, words) -> None:
     assert report["verdict"]["level"] == level
     assert words in report["verdict"]["sentence"]
     assert report["verdict"]["next"]
+
+
+def test_a_failure_says_where_and_what_would_mend_it(tmp_path) -> None:
+    failed = outcome("failed", message="the log went back", where="partition 3", stage="plan", mend="Mend the log.")
+    verdict = reported(tmp_path, outcome=failed, facts=None, changes=None)["verdict"]
+    assert verdict["sentence"] == "The run failed in the stage plan: the log went back (partition 3)"
+    assert verdict["next"][0]["text"] == "Mend the log."
+
+
+def test_stages_and_applications_stand_in_their_order(tmp_path) -> None:
+    documents = {
+        f"application-{stage}": {"stage": stage, "chunk": None, "application_id": f"app-{stage}", "seconds": 1.5}
+        for stage in ("verify", "plan", "publish", "timeline")
+    }
+    documents["application-replay-0002"] = {"stage": "replay", "chunk": 2, "application_id": "b", "seconds": None}
+    documents["application-replay-0001"] = {"stage": "replay", "chunk": 1, "application_id": "a", "seconds": 2.5}
+    found = reported(tmp_path, **documents)["plan"]["applications"]
+    assert [(a["stage"], a["chunk"]) for a in found] == [
+        ("plan", None), ("timeline", None), ("replay", 1), ("replay", 2), ("verify", None), ("publish", None),
+    ]  # fmt: skip
 
 
 def test_all_is_well_without_warnings(tmp_path) -> None:
