@@ -107,7 +107,7 @@ class Facts:
         if not self._refs():
             spark.table(table).limit(0).writeTo(table).append()  # a branch needs a snapshot to start from
         if REVISIONS not in self._refs():
-            spark.sql(f"ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {REVISIONS}")
+            self._alter(f"CREATE BRANCH IF NOT EXISTS {REVISIONS}")
 
     def head(self) -> int | None:
         """The snapshot of the current windows; None where the table has none yet, or is not there."""
@@ -230,7 +230,7 @@ class Facts:
         spark, table = self._spark, self.table
         ours, history = _branches(publication.run_id)
         for branch, source in ((ours, "main"), (history, REVISIONS)):
-            spark.sql(f"ALTER TABLE {table} CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
+            self._alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
         changed = [c for c in changes.columns if c != "rw_change"]
         if counts.keys() & {"updated", "retracted"}:
             superseded = changes.where("rw_change <> 'inserted' OR revision > 1")
@@ -276,21 +276,28 @@ class Facts:
     def _move(self, publication: Publication, heads: dict[str, int]) -> bool:
         """Move `main` and `revisions` together; False if one of them is no longer where the difference was made."""
         ours, history = _branches(publication.run_id)
+
+        def move() -> None:
+            (
+                self._java()
+                .manageSnapshots()
+                .fastForwardBranch("main", ours).fastForwardBranch(REVISIONS, history)
+                .removeBranch(ours).removeBranch(history)
+                .commit()
+            )  # fmt: skip
+
         if not self._have_moved(heads):
             try:
-                (
-                    self._java()
-                    .manageSnapshots()
-                    .fastForwardBranch("main", ours).fastForwardBranch(REVISIONS, history)
-                    .removeBranch(ours).removeBranch(history)
-                    .commit()
-                )  # fmt: skip
+                _unless_others_commit(move)
                 return True
             except Py4JJavaError:
                 if not self._have_moved(heads):
                     raise
         self.drop_branches(publication.run_id)
         return False
+
+    def _alter(self, change: str) -> None:
+        _unless_others_commit(lambda: self._spark.sql(f"ALTER TABLE {self.table} {change}"))
 
     def _have_moved(self, heads: dict[str, int]) -> bool:
         now = self._refs()
@@ -299,7 +306,7 @@ class Facts:
     def drop_branches(self, run_id: str) -> None:
         """Drop what a run that was killed while it published has left."""
         for branch in _branches(run_id):
-            self._spark.sql(f"ALTER TABLE {self.table} DROP BRANCH IF EXISTS {branch}")
+            self._alter(f"DROP BRANCH IF EXISTS {branch}")
 
     def _refs(self) -> dict[str, int]:
         rows = self._spark.sql(f"SELECT name, snapshot_id FROM {self.table}.refs").collect()
@@ -311,6 +318,22 @@ class Facts:
         table = spark3.loadIcebergTable(self._spark._jsparkSession, self.table)
         table.refresh()
         return table
+
+
+def _unless_others_commit(change: Callable[[], object]) -> None:
+    """Change branches; again, if another process has committed in between.
+
+    Iceberg tries again too, but changes of branches it makes from the metadata that it had before, which fails each
+    time.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            change()
+            return
+        except Py4JJavaError as problem:
+            if attempt == _ATTEMPTS - 1 or "CommitFailedException" not in str(problem):
+                raise
+            time.sleep(0.1 * 2**attempt)
 
 
 def _branches(run_id: str) -> tuple[str, str]:
