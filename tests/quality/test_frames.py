@@ -90,7 +90,7 @@ def test_a_thin_day_stands_out_against_the_days_before(flights: Evidence) -> Non
     assert math.isnan(frame.loc["2013-01-02", "volume_ratio"])  # fewer than three days before it
     rest = frame["volume_ratio"].drop("2013-02-06").dropna()
     assert len(rest) > 80
-    assert rest.between(0.5, 2).all()
+    assert rest.between(0.25, 4).all()  # the blizzard of 2013-02-09 among them
 
 
 def test_windows_that_start_on_partial_days_are_not_compared(flights: Evidence) -> None:
