@@ -17,6 +17,7 @@ _RESULT = dict.fromkeys(
     ("suite", "data", "expectation", "description", "severity", "column", "observed", "threshold", "checked",
      "unexpected_count", "unexpected_percent", "error")
 ) | {"success": False, "samples": []}  # fmt: skip
+_LEFT_OUT = dict.fromkeys(("suite", "data", "expectation", "name", "reason"))
 _APPLICATION = dict.fromkeys(("stage", "chunk", "application_id", "seconds"))
 _STAGES = ("plan", "reconcile", "timeline", "replay", "verify", "publish", "discard")
 _APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
@@ -127,6 +128,7 @@ def _expectations(gate: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "met": len(results) - len(failed),
         "failed": {s: sum(r.get("severity") == s for r in failed) for s in _SEVERITIES},
         "suites": gate.get("suites") or [],
+        "left_out": [_LEFT_OUT | dict(one) for one in gate.get("left_out") or []],
         "results": results,
         "seconds": gate.get("seconds"),
         "spark_jobs": gate.get("spark_jobs"),

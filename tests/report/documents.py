@@ -74,6 +74,10 @@ def gate(results: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     return {
         "verdict": "failed" if blocks else "warned" if warned else "passed", "blocks": blocks,
         "suites": [{"name": "windows", "data": "windows", "file": "expectations/windows.json"}], "results": results,
+        "left_out": [{
+            "suite": "windows", "data": "windows", "expectation": "expect_column_values_to_not_be_null", "name": "keys",
+            "reason": "this run has no column carrier",
+        }],
         "seconds": 3.2, "spark_jobs": 14,
     }  # fmt: skip
 

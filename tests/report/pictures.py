@@ -13,7 +13,8 @@ LARGEST = 300_000
 _PARTS = {
     "report-verdict": (".verdict", 900, "light"),
     "report-changes": ("section:has(#changes)", 900, "light"),
-    "report-watermark": ("section:has(#watermark)", 900, "light"),
+    "report-lag": ("section:has(#watermark) figure >> nth=0", 900, "light"),
+    "report-watermark": ("section:has(#watermark) figure >> nth=-1", 900, "light"),
     "report-watermark-dark": ("section:has(#watermark) figure >> nth=-1", 900, "dark"),
     "report-late": ("section:has(#late)", 900, "light"),
     "report-advisor": ("section:has(#advisor)", 900, "light"),

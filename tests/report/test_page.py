@@ -103,6 +103,8 @@ def test_numbers_stand_where_they_belong(published, opened) -> None:
         ["30 min", "197"], ["1 h", "58"], ["4 h", "0"], ["4 h", "0"],
     ]  # fmt: skip
     assert "allowed_lateness: 3 h 30 min" in settings.nth(2).inner_text()
+    page.get_by_text("1 expectation that did not apply to this run").click()
+    assert page.get_by_text("keys (windows): this run has no column carrier").is_visible()
     page.get_by_text("All settings that were tried").click()
     tried = page.get_by_role("region", name="Late records by bound plus allowed lateness")
     assert tried.locator("tr.own").inner_text().split("\t") == ["30 min (now)", "420", "197", "96.7 %", "39 min"]
