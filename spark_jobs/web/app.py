@@ -28,7 +28,7 @@ from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
 from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_way_back
 from spark_jobs.web.reports import report_bytes, report_page
 from spark_jobs.web.runs import Run, Runs, read_run
-from spark_jobs.web.trend import trends_of
+from spark_jobs.web.trend import LONGEST, trends_of
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ app = FastAPI(
     description="Runs of Rewindow and their reports. Needs a user of Airflow: the session's cookie, or a bearer token.",
     version=__version__,
     dependencies=[Depends(get_user)],
+    redirect_slashes=False,  # it would answer before it asks who is there
     docs_url=None,  # would load scripts from elsewhere
     redoc_url=None,
     openapi_url=None,  # served below, to users only
@@ -151,13 +152,15 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
     part = _page(runs, [run for run in in_reach if wanted.takes(run)], page, PER_PAGE, reader)
     trends = trends_of(in_reach)
     query = wanted.query()
-    statuses = {run.status: run.title for run in visible} | ({wanted.status: wanted.status} if wanted.status else {})
+    statuses = {run.status: run.status_title for run in visible} | (
+        {wanted.status: wanted.status} if wanted.status else {}
+    )
     return _html(
         request, "runs.html.j2",
         page=part, wanted=wanted, query=query, any_run=bool(visible),
-        trends=trends[:MOST_TRENDS], more_trends=len(trends) - MOST_TRENDS,
+        longest=LONGEST, trends=trends[:MOST_TRENDS], more_trends=len(trends) - MOST_TRENDS,
         pipelines=sorted({run.pipeline for run in visible} | ({wanted.pipeline} - {""})),
-        statuses=sorted((status, title) for status, title in statuses.items()),
+        statuses=sorted(statuses.items()),
         page_url=lambda number: f"{_home(request)}?{urlencode({**query, 'page': number})}",
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from spark_jobs.orchestration.run_ids import dag_of
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
-from spark_jobs.run_store import CHANGES, OUTCOME, REQUEST, RunFolder, RunStore
+from spark_jobs.run_store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder, RunStore
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ RUNNING = "running"
 
 _ENDED = ENDED_WELL | ENDED_BADLY | {"discarded", "not_published"}
 _AT_ONCE = 16
-_LOOKED_AT_AGAIN = 100
+_LOOKED_AT_AGAIN = 50
 _CHANGES = ("inserted", "updated", "retracted")
 
 
@@ -33,6 +33,7 @@ class Run:
 
     Instants are UTC; None where the run never got so far. `changed`: windows by change (inserted, updated, retracted).
     `match_share`: of the windows that were published before and computed again, the share that stays as it is.
+    `title`: the verdict as its report has it; `status_title`: that of all runs with this status.
     `late_share`: of the pairs of record and window, the share that came after the window's close.
     """
 
@@ -44,6 +45,7 @@ class Run:
     status: str
     level: str
     title: str
+    status_title: str
     message: str
     reason: str
     requested_by: str
@@ -60,16 +62,21 @@ class Run:
 
 
 def run_of(
-    run_id: str, request: Mapping[str, Any], outcome: Mapping[str, Any] | None, changes: Mapping[str, Any] | None
+    run_id: str,
+    request: Mapping[str, Any],
+    outcome: Mapping[str, Any] | None,
+    changes: Mapping[str, Any] | None,
+    gate: Mapping[str, Any] | None = None,
 ) -> Run:
-    """The run in short, from three of its documents; what they lack or have of another kind is None or empty."""
+    """The run in short, from four of its documents; what they lack or have of another kind is None or empty."""
     said = outcome or {}
     pipeline = _text(request.get("pipeline"))
     told = _mapping((changes or {}).get("counts"))
     changed = {kind: _count(told.get(kind)) or 0 for kind in _CHANGES} if changes is not None else None
     counts = {**_mapping(said.get("counts")), **(changes or {})}
     status = _text(said.get("status"))
-    verdict = verdict_of({**said, "status": status} if status else None, {}, [], None, None, "")
+    ended = {**said, "status": status} if status else None
+    verdict = verdict_of(ended, {}, _failing(gate), None, None, "")
     return Run(
         run_id=run_id,
         pipeline=pipeline,
@@ -79,6 +86,7 @@ def run_of(
         status=status or RUNNING,
         level=verdict["level"],
         title=verdict["title"],
+        status_title=verdict_of(ended, {}, [], None, None, "")["title"],
         message=_text(said.get("message")),
         reason=_text(request.get("reason")),
         requested_by=_text(request.get("requested_by")),
@@ -89,6 +97,11 @@ def run_of(
         match_share=_match_share(counts, changed),
         late_share=_late_share(counts),
     )
+
+
+def _failing(gate: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    results = (gate or {}).get("results")
+    return [r for r in results if isinstance(r, Mapping) and not r.get("success")] if isinstance(results, list) else []
 
 
 def _match_share(counts: Mapping[str, Any], changed: Mapping[str, int] | None) -> float | None:
@@ -195,11 +208,10 @@ def _by_request(run: Run) -> tuple[datetime, str]:
 def read_run(folder: RunFolder) -> Run | None:
     """The run of a folder in short; None where there is no request that can be read."""
     try:
-        request, outcome, changes = (folder.read(name) for name in (REQUEST, OUTCOME, CHANGES))
+        request, *rest = (folder.read(name) for name in (REQUEST, OUTCOME, CHANGES, GATE))
     except (ValueError, PermissionError, IsADirectoryError, NotADirectoryError) as problem:
         log.warning("run %s cannot be read: %s", folder.run_id, problem)
         return None
     if not isinstance(request, dict):
         return None
-    parts = (part if isinstance(part, dict) else None for part in (outcome, changes))
-    return run_of(folder.run_id, request, *parts)
+    return run_of(folder.run_id, request, *(part if isinstance(part, dict) else None for part in rest))

@@ -1,0 +1,390 @@
+"""The pages and the JSON of runs, asked over HTTP and in Chromium, inside a real Airflow with a permission a DAG."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from spark_jobs.orchestration.run_ids import run_id_of
+from spark_jobs.report.build import build_report
+from spark_jobs.run_store import OUTCOME, REPORT, REQUEST, RunStore
+from spark_jobs.services.airflow import Airflow
+from spark_jobs.services.supervised import Supervised
+from tests.report.documents import outcome, request, written
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{6007*7}}\x00\ud800"
+ADDRESSES = (
+    "/rewindow/", "/rewindow/?pipeline=departures_hourly", "/rewindow/runs/departures_hourly-tab-1",
+    "/rewindow/tab?dag_id=backfill__departures_hourly&run_id=tab-1", "/rewindow/api/runs",
+    "/rewindow/api/runs/departures_hourly-tab-1", "/rewindow/openapi.json", "/rewindow/runs/no-such-run",
+)  # fmt: skip
+
+PLAIN_DAG = """
+from airflow.sdk import DAG
+from airflow.providers.standard.operators.empty import EmptyOperator
+
+with DAG("somebody_elses", schedule=None):
+    EmptyOperator(task_id="nothing")
+"""
+
+
+class Server:
+    """An API server of Airflow, its run store, and its people."""
+
+    def __init__(self, url: str, passwords: Path, runs: Path) -> None:
+        self.url = url
+        self.runs = runs
+        self.store = RunStore(str(runs))
+        self._passwords = passwords
+        self._tokens: dict[str, str] = {}
+
+    def password(self, user: str) -> str:
+        return json.loads(self._passwords.read_text())[user]
+
+    def token(self, user: str) -> str:
+        if user not in self._tokens:
+            login = {"username": user, "password": self.password(user)}
+            answer = httpx.post(f"{self.url}/auth/token", json=login, timeout=60)
+            self._tokens[user] = answer.raise_for_status().json()["access_token"]
+        return self._tokens[user]
+
+    def get(self, path: str, user: str | None = "admin", method: str = "GET", **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
+
+    def ids(self, query: str = "", user: str = "admin") -> list[str]:
+        """The runs that the API lists."""
+        answer = self.get(f"/rewindow/api/runs?per_page=200{query}", user)
+        assert answer.status_code == 200, answer.text
+        return [run["run_id"] for run in answer.json()["runs"]]
+
+    def run(self, pipeline: str, dag_run_id: str, *, kind: str = "backfill", day: int = 1, **documents: object) -> str:
+        """Leave the documents of a run, as its stages do."""
+        run_id = run_id_of(pipeline, dag_run_id)
+        asked = request(
+            run_id=run_id, pipeline=pipeline, kind=kind, dag_id=f"{kind}__{pipeline}", dag_run_id=dag_run_id,
+            requested_at=f"2026-11-{day:02}T05:00:00+00:00",
+        )  # fmt: skip
+        written(self.runs, run_id, **({"request": asked} | documents))
+        return run_id
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Airflow's API server with the project's DAGs and plugin, one DAG of somebody else's, and a few runs.
+
+    `airflow standalone` would put its own auth manager in place of the one that denies; and nothing runs here.
+    """
+    project, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
+    shutil.copytree(ROOT / "dags", project / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+    (project / "dags" / "somebody_elses.py").write_text(PLAIN_DAG)
+    (project / "plugins").symlink_to(ROOT / "plugins")
+    airflow = Airflow(tmp_path_factory.mktemp("airflow"), project=project)
+    environ = airflow.environ() | {
+        "REWINDOW_HOME": str(home), "PYTHONPATH": str(ROOT),
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.web.auth_manager.SomeDenied",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer,outsider:viewer",
+    }  # fmt: skip
+    for command in (["db", "migrate"], ["dags", "reserialize"]):
+        subprocess.run(["airflow", *command], env=environ, cwd=project, check=True, capture_output=True, timeout=300)
+    with airflow.log.open("ab") as log:
+        process = Supervised(["airflow", "api-server"], environ=environ, log=log, folder=project)
+    try:
+        server = Server(airflow.url, airflow.directory / "passwords.json", home / "runs")
+        deadline = time.monotonic() + 240
+        while not _answers(server):
+            assert not process.has_ended and time.monotonic() < deadline, airflow.log.read_text()[-3000:]
+            time.sleep(0.5)
+        for dag_id in ("backfill__departures_hourly", "backfill__departures_kafka", "somebody_elses"):
+            begun = {"logical_date": None, "dag_run_id": "tab-1"}
+            server.get(f"/api/v2/dags/{dag_id}/dagRuns", method="POST", json=begun).raise_for_status()
+        build_report(server.store.folder(server.run("departures_hourly", "tab-1", day=2)))
+        server.run("departures_kafka", "tab-1", day=3, outcome=outcome("gate_failed"))
+        server.run("departures_hourly", "night-1", kind="reconcile", day=4, outcome=outcome("unchanged"))
+        server.run("departures_hourly", "early-1", day=1, outcome=None, changes=None)
+        yield server
+    finally:
+        process.stop()
+
+
+def _answers(server: Server) -> bool:
+    with suppress(httpx.HTTPError):
+        return httpx.get(f"{server.url}/api/v2/version", timeout=5).is_success
+    return False
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(server: Server, chromium: Browser) -> Iterator[Page]:
+    """A page of Airflow's UI, logged in as admin. At the end nothing must have been said on its console."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    said: list[str] = []
+    page.goto(f"{server.url}/auth/login")
+    page.get_by_label("Username").fill("admin")
+    page.get_by_label("Password").fill(server.password("admin"))
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(lambda url: "/auth/" not in url)
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    yield page
+    context.close()
+    assert said == []
+
+
+# Who may see what.
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_nobody_sees_anything_without_a_login(server: Server, address: str) -> None:
+    answer = server.get(address, user=None)
+    assert answer.status_code == 401
+    for word in ("night-1", "Published", "published", "unchanged", "ada"):
+        assert word not in answer.text.partition("</style>")[2]
+
+
+def test_a_forged_token_opens_nothing(server: Server) -> None:
+    head, body, _ = server.token("admin").split(".")
+    for token in ("x", f"{head}.{body}.", f"{head}.{body}.AAAA"):
+        answer = httpx.get(f"{server.url}/rewindow/api/runs", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code in (401, 403)
+        assert httpx.get(f"{server.url}/rewindow/", cookies={"_token": token}).status_code in (401, 403)
+
+
+def test_the_cookie_of_the_ui_is_a_login(server: Server) -> None:
+    answer = httpx.get(f"{server.url}/rewindow/", cookies={"_token": server.token("viewer")}, timeout=60)
+    assert answer.status_code == 200
+    assert "departures_kafka" in answer.text
+
+
+def test_a_viewer_sees_the_runs_of_all_dags(server: Server) -> None:
+    assert server.ids(user="viewer") == server.ids(user="admin")
+    assert {"departures_kafka-tab-1", "departures_hourly-night-1"} <= set(server.ids(user="viewer"))
+
+
+def test_a_person_without_access_to_a_dag_learns_nothing_of_its_runs(server: Server) -> None:
+    seen = server.ids(user="outsider")
+    assert "departures_hourly-tab-1" in seen
+    assert not {"departures_kafka-tab-1", "departures_hourly-night-1"} & set(seen)
+    assert "kafka" not in server.get("/rewindow/", "outsider").text
+    for run_id in ("departures_kafka-tab-1", "departures_hourly-night-1"):
+        for address in (f"/rewindow/runs/{run_id}", f"/rewindow/api/runs/{run_id}"):
+            denied, unknown = server.get(address, "outsider"), server.get(address + "-not-there", "outsider")
+            assert (denied.status_code, denied.text) == (unknown.status_code, unknown.text)
+            assert denied.status_code == 404
+            assert server.get(address, "admin").status_code == 200
+    assert server.get("/rewindow/tab?dag_id=backfill__departures_kafka&run_id=tab-1", "outsider").status_code == 403
+    assert server.get("/rewindow/tab?dag_id=backfill__departures_kafka&run_id=tab-1", "admin").status_code == 200
+
+
+def test_the_run_of_another_dag_does_not_show_under_a_dag_that_may_be_read(server: Server) -> None:
+    answer = server.get("/rewindow/tab?dag_id=backfill__departures_hourly&run_id=night-1", "outsider")
+    assert answer.status_code == 200
+    assert "No report yet" in answer.text
+    assert "Nothing to publish" not in answer.text
+
+
+def test_a_run_of_a_dag_that_airflow_does_not_know_is_shown_to_nobody(server: Server) -> None:
+    run_id = server.run("gone", "x")
+    assert run_id not in server.ids()
+    assert server.get(f"/rewindow/runs/{run_id}").status_code == 404
+
+
+# What is refused, and how.
+
+
+@pytest.mark.parametrize(
+    "address", [*ADDRESSES, "/rewindow/?page=0", "/rewindow/?from=tomorrow", "/rewindow/nothing", "/rewindow/api/runs/"]
+)
+@pytest.mark.parametrize("user", ["admin", None])
+def test_every_answer_carries_the_headers_that_bind_a_browser(server: Server, address: str, user: str | None) -> None:
+    answer = server.get(address, user)
+    policy = answer.headers["Content-Security-Policy"]
+    for directive in ("default-src 'none'", "frame-ancestors 'self'", "base-uri 'none'", "form-action 'self'"):
+        assert directive in policy
+    assert "script-src" not in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "private, no-store"
+    assert "location" not in answer.headers
+    assert server.get(address, user, method="POST").headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "%2Fetc%2Fpasswd", "//etc/passwd",
+        "departures_hourly-tab-1%00", "%00", "departures_hourly-tab-1%2f..%2fdepartures_kafka-tab-1", "a" * 5_000,
+        "..%5c..%5c", "%252e%252e", "departures_hourly-tab-1/report.json", "file:%2f%2f%2fetc%2fpasswd", "%c0%ae%c0%ae",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("before", ["/rewindow/runs/", "/rewindow/api/runs/"])
+def test_no_path_leaves_the_run_store(server: Server, before: str, path: str) -> None:
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)  # sends paths as they are
+    connection.request("GET", before + path, headers={"Authorization": f"Bearer {server.token('admin')}"})
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    assert answer.status in (400, 404), answer.status
+    assert "root:" not in body
+    assert "Traceback" not in body
+
+
+def test_an_odd_run_id_in_the_tab_finds_nothing(server: Server) -> None:
+    for run_id in ("../../etc/passwd", "a" * 400, "x\x00", "//", "..", "run id with / and ?&="):
+        answer = server.get("/rewindow/tab", params={"dag_id": "backfill__departures_hourly", "run_id": run_id})
+        assert answer.status_code == 200
+        assert "No report yet" in answer.text
+
+
+def test_the_way_to_the_login_leads_to_airflow_and_back(server: Server) -> None:
+    answer = httpx.get(f"{server.url}/rewindow/runs/a", headers={"Host": "evil.example"}, timeout=60)
+    assert 'href="/api/v2/auth/login?next=%2Frewindow%2Fruns%2Fa"' in answer.text
+    assert "evil" not in answer.text
+
+
+# What is listed.
+
+
+def test_filters_narrow_the_list(server: Server) -> None:
+    assert server.ids("&pipeline=departures_kafka") == ["departures_kafka-tab-1"]
+    assert server.ids("&status=unchanged") == ["departures_hourly-night-1"]
+    assert server.ids("&status=running") == ["departures_hourly-early-1"]
+    assert server.ids("&from=2026-11-02&to=2026-11-03") == ["departures_kafka-tab-1", "departures_hourly-tab-1"]
+    assert server.ids("&pipeline=departures_kafka&status=published") == []
+    assert server.get("/rewindow/api/runs?from=2026-02-31").status_code == 422
+
+
+def test_the_list_is_paged_and_its_pages_keep_the_filter(server: Server) -> None:
+    first, second = (server.get(f"/rewindow/api/runs?per_page=1&page={n}&status=published").json() for n in (1, 2))
+    assert first["pages"] == first["total"] >= 1
+    assert second["page"] <= second["pages"]
+    for n in range(30):
+        server.run("departures_hourly", f"many-{n:02}", day=5, facts=None, gate=None)
+    text = server.get("/rewindow/?from=2026-11-05&pipeline=departures_hourly").text
+    assert 'rel="next" href="/rewindow/?pipeline=departures_hourly&amp;from=2026-11-05&amp;page=2"' in text
+    assert server.get("/rewindow/?from=2026-11-05&page=2").text.count('<tr role="row">') == 1 + 5
+
+
+def test_the_api_gives_the_report_and_describes_itself(server: Server) -> None:
+    report = server.get("/rewindow/api/runs/departures_hourly-tab-1").json()
+    assert report == server.store.folder("departures_hourly-tab-1").read(REPORT)
+    described = server.get("/rewindow/openapi.json").json()
+    assert {"/api/runs", "/api/runs/{run_id}"} == set(described["paths"])
+    assert described["servers"] == [{"url": "/rewindow"}]
+
+
+# Reports.
+
+
+def test_a_run_that_waits_for_approval_has_its_report_before_one_is_stored(server: Server) -> None:
+    run_id = server.run("departures_hourly", "waits-1", outcome=outcome("awaiting_approval"))
+    text = server.get(f"/rewindow/runs/{run_id}").text
+    assert "Waiting for approval" in text
+    assert "<svg" in text
+    assert server.get(f"/rewindow/api/runs/{run_id}").json()["verdict"]["status"] == "awaiting_approval"
+    assert server.store.folder(run_id).read(REPORT) is None, "looking at it writes nothing"
+
+
+def test_a_run_that_began_again_does_not_show_its_old_report(server: Server) -> None:
+    run_id = server.run("departures_hourly", "again-1", facts=None)
+    folder = server.store.folder(run_id)
+    build_report(folder)
+    assert "The run is published" in server.get(f"/rewindow/runs/{run_id}").text
+    folder.remove(OUTCOME)
+    assert "The run is published" not in server.get(f"/rewindow/runs/{run_id}").text
+    folder.write(OUTCOME, outcome("failed", message="disk full", finished_at="2026-11-09T05:00:00+00:00"))
+    assert "disk full" in server.get(f"/rewindow/runs/{run_id}").text
+
+
+def test_whatever_data_says_it_is_text(server: Server, chromium: Browser) -> None:
+    asked = request(
+        pipeline=HOSTILE, kind=HOSTILE, reason=HOSTILE, requested_by=HOSTILE, dag_id="backfill__departures_hourly",
+        dag_run_id=HOSTILE, requested_at="2026-11-20T05:00:00+00:00",
+    )  # fmt: skip
+    run_id = server.run("departures_hourly", "hostile-1", request=asked, outcome=outcome(HOSTILE, message=HOSTILE))
+    try:
+        context = chromium.new_context(extra_http_headers={"Authorization": f"Bearer {server.token('admin')}"})
+        page = context.new_page()
+        asked_for = []
+        page.on("dialog", lambda dialog: asked_for.append(dialog.message))
+        page.on("console", lambda message: asked_for.append(message.text))
+        query = httpx.QueryParams({"pipeline": HOSTILE.replace("\ud800", ""), "status": "<script>alert(3)</script>"})
+        for address in ("/rewindow/", f"/rewindow/runs/{run_id}", f"/rewindow/?{query}", "/rewindow/?from=2026-11-20"):
+            page.goto(server.url + address)
+            assert page.locator("script, img").count() == 0
+            text = page.content()
+            assert "<script>" not in text
+            assert "42049" not in text
+        assert page.locator("table bdi", has_text="<script>alert(1)</script>").first.is_visible()
+        assert asked_for == []
+        context.close()
+        assert run_id in server.ids("&from=2026-11-20")
+    finally:
+        server.store.folder(run_id).remove(REQUEST)
+
+
+# In the UI.
+
+
+def test_the_navigation_leads_to_the_list_and_from_there_to_a_report(server: Server, page: Page) -> None:
+    page.goto(server.url)
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_text("Rewindow reports").click()
+    frame = page.frame_locator("iframe[title='Rewindow reports']")
+    frame.get_by_role("heading", name="Runs", exact=True).wait_for()
+    frame.get_by_label("Pipeline").select_option("departures_kafka")
+    frame.get_by_role("button", name="Show").click()
+    frame.get_by_role("heading", name="1 run").wait_for()
+    frame.get_by_role("link", name="departures_kafka, 2026-11-03 05:00").click()
+    frame.get_by_role("heading", name="Stopped by the gate").wait_for()
+    frame.get_by_role("link", name="All runs").click()
+    frame.get_by_role("heading", name="From run to run").wait_for()
+
+
+@pytest.mark.parametrize("place", ["", "/tasks/plan"])
+def test_the_tab_of_a_run_and_of_its_tasks_shows_its_report(server: Server, page: Page, place: str) -> None:
+    page.goto(f"{server.url}/dags/backfill__departures_hourly/runs/tab-1{place}")
+    page.get_by_role("link", name="Rewindow report").click()
+    frame = page.frame_locator("iframe[title='Rewindow report']")
+    frame.get_by_role("heading", name="Published, with 1 warning").wait_for()
+    assert frame.locator("svg").first.is_visible()
+
+
+def test_the_tab_of_somebody_elses_dag_says_so(server: Server, page: Page) -> None:
+    page.goto(f"{server.url}/dags/somebody_elses/runs/tab-1")
+    page.get_by_role("link", name="Rewindow report").click()
+    frame = page.frame_locator("iframe[title='Rewindow report']")
+    frame.get_by_role("heading", name="Nothing of Rewindow here").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_list_fits_a_telephone(server: Server, chromium: Browser, scheme: str) -> None:
+    context = chromium.new_context(
+        viewport={"width": 390, "height": 844}, color_scheme=scheme,
+        extra_http_headers={"Authorization": f"Bearer {server.token('admin')}"},
+    )  # fmt: skip
+    page = context.new_page()
+    page.goto(f"{server.url}/rewindow/")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.get_by_role("row").count() > 1, "rows stay rows for a screen reader"
+    context.close()

@@ -1,0 +1,199 @@
+"""Runs in short, read from stores of several kinds."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.run_store import CHANGES, OUTCOME, REQUEST, RunStore
+from spark_jobs.web.listing import Wanted, page_of
+from spark_jobs.web.runs import RUNNING, Run, Runs, run_of
+from spark_jobs.web.trend import LONGEST, trends_of
+from tests.report.documents import changes, gate, outcome, request
+
+
+def in_short(run_id: str = "night-1", status: str | None = "published", **counts: object) -> Run:
+    return run_of(run_id, request(run_id=run_id), outcome(status) if status else None, changes(**counts))
+
+
+def begun(store: RunStore, run_id: str, **of_request: object) -> None:
+    store.folder(run_id).write(REQUEST, request(run_id=run_id, **of_request))
+
+
+# What the shares are.
+
+
+def test_the_match_share_is_of_the_windows_that_were_published_before() -> None:
+    run = in_short(counts={"inserted": 500, "updated": 37, "retracted": 1}, windows_before=760)
+    assert run.match_share == (760 - 38) / 760
+    assert run.changed == {"inserted": 500, "updated": 37, "retracted": 1}
+
+
+def test_the_first_run_of_all_has_no_match_share() -> None:
+    assert in_short(counts={"inserted": 768}, windows_before=0).match_share is None
+
+
+def test_the_late_share_counts_dropped_and_refining_records() -> None:
+    assert in_short(pairs_on_time=90, pairs_late=4, pairs_dropped=6).late_share == 0.1
+    assert in_short(pairs_on_time=0, pairs_late=0, pairs_dropped=0).late_share is None
+
+
+def test_a_run_without_an_outcome_is_running_whatever_else_it_left() -> None:
+    run = run_of("night-1", request(), None, None)
+    assert (run.status, run.title, run.match_share, run.changed) == (RUNNING, "Not ended", None, None)
+    assert not run.has_ended
+
+
+def test_the_verdict_is_the_one_of_the_report() -> None:
+    run = run_of("night-1", request(), outcome("published"), changes(), gate())
+    assert (run.level, run.title, run.status_title) == ("note", "Published, with 1 warning", "Published")
+    assert run_of("night-1", request(), outcome("gate_failed"), changes(), gate()).title == "Stopped by the gate"
+
+
+def test_a_run_from_the_command_line_belongs_to_the_dag_of_its_pipeline_and_kind() -> None:
+    assert run_of("r", request(kind="backfill"), None, None).dag_id == "backfill__departures_hourly"
+    assert run_of("r", request(kind="backfill", dag_id="other"), None, None).dag_id == "other"
+    assert run_of("r", request(kind="compare"), None, None).dag_id is None
+    assert run_of("r", {}, None, None).dag_id is None
+
+
+@pytest.mark.parametrize("odd", [None, 7, "text", [1], {"a": 1}, float("nan"), True, "\ud800<b>", -1])
+def test_documents_of_an_odd_shape_are_told_as_far_as_they_go(odd: object) -> None:
+    asked = dict.fromkeys(("pipeline", "kind", "dag_id", "requested_at", "requested_by", "reason"), odd)
+    said = dict.fromkeys(("status", "message", "counts", "finished_at"), odd)
+    counted = ("counts", "windows", "windows_before", "pairs_on_time", "pairs_late", "pairs_dropped")
+    run = run_of("night-1", asked, said, dict.fromkeys(counted, odd), {"results": odd})
+    assert run.requested_at is None
+    assert (run.pipeline + run.message + run.status + run.reason).encode()  # can be sent
+
+
+# Which runs, and which page.
+
+
+def test_days_are_days_in_utc_and_both_ends_are_included() -> None:
+    at = "2013-04-01T23:30:00-05:00"  # 04:30 of the second in UTC
+    run = run_of("r", request(requested_at=at), outcome("published"), None)
+    assert Wanted(since=date(2013, 4, 2), until=date(2013, 4, 2)).takes(run)
+    assert not Wanted(until=date(2013, 4, 1)).takes(run)
+    assert not Wanted(since=date(2013, 4, 3)).takes(run)
+    assert not Wanted(since=date(1, 1, 1)).takes(run_of("r", request(requested_at=None), None, None))
+
+
+def test_pages_cover_all_runs_once_and_the_last_one_stands_for_those_beyond() -> None:
+    runs = [in_short(f"run-{n}") for n in range(53)]
+    seen = [run for number in (1, 2, 3) for run in page_of(runs, number).runs]
+    assert seen == runs
+    assert page_of(runs, 99) == page_of(runs, 3)
+    assert (page_of([], 1).pages, page_of([], 1).runs) == (1, [])
+
+
+# The lines.
+
+
+def test_a_line_shows_the_last_runs_oldest_first() -> None:
+    runs = [in_short(f"r{n}", counts={"updated": n}, windows_before=100) for n in range(LONGEST + 10)]
+    (trend,) = trends_of(runs)
+    assert (trend.match.runs, trend.match.now, trend.match.low) == (LONGEST, "100 %", "71.0 %")
+    places = [tuple(map(float, point.split(","))) for point in trend.match.points.split()]
+    assert places == sorted(places), "x grows"
+    assert places[-1] == (trend.match.x, trend.match.y) == (156, 4), "the newest at the right; it is the highest"
+
+
+def test_one_share_is_a_dot_and_none_is_no_line() -> None:
+    (trend,) = trends_of([in_short(windows_before=None)])
+    assert trend.match is None
+    assert trend.late.told.endswith("in the only run that tells it")
+    assert trends_of([run_of("r", request(), None, None)]) == []
+
+
+# Stores.
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """A bucket of an S3 server on this machine, where the packages for one are there."""
+    pytest.importorskip("s3fs")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "key")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        import s3fs
+
+        s3fs.S3FileSystem().mkdir("lake")
+        yield "s3://lake/runs"
+    server.stop()
+
+
+@pytest.fixture(params=["path", "file", "memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> RunStore:
+    match request.param:
+        case "path":
+            return RunStore(str(tmp_path / "runs"))
+        case "file":
+            return RunStore(f"file://{tmp_path}/runs")
+        case "memory":
+            return RunStore(f"memory://{tmp_path}/runs")
+        case _:
+            return RunStore(f"{request.getfixturevalue('s3')}/{tmp_path.name}")
+
+
+def test_runs_of_any_store_are_listed_last_requested_first(store: RunStore) -> None:
+    runs = Runs(store)
+    assert runs.all() == []
+    for run_id, day in (("b-1", 3), ("a-1", 5), ("c-1", 4)):
+        begun(store, run_id, requested_at=f"2013-04-0{day}T05:00:00+00:00")
+    store.folder("no-request").write(OUTCOME, outcome("failed"))
+    assert [run.run_id for run in runs.all()] == ["a-1", "c-1", "b-1"]
+
+
+def test_a_listing_sees_what_other_processes_write(store: RunStore) -> None:
+    runs = Runs(RunStore(store.url))
+    begun(store, "night-1")
+    assert [run.status for run in runs.all()] == [RUNNING]
+    store.folder("night-1").write(OUTCOME, outcome("awaiting_approval"))
+    assert [run.status for run in runs.all()] == ["awaiting_approval"]
+    store.folder("night-1").write(OUTCOME, outcome("published"))
+    store.folder("night-1").write(CHANGES, changes(windows=7))
+    assert [(run.status, run.windows) for run in runs.all()] == [("published", 7)]
+    store.folder("night-1").remove(OUTCOME)  # it begins again
+    begun(store, "night-2")
+    assert {(run.run_id, run.status) for run in runs.now(runs.all())} == {("night-1", RUNNING), ("night-2", RUNNING)}
+
+
+def test_a_document_that_is_broken_leaves_the_others_to_be_seen(tmp_path: Path) -> None:
+    store = RunStore(str(tmp_path))
+    begun(store, "good-1")
+    for run_id, text in (("broken-1", "{"), ("broken-2", "[1]"), ("broken-3", "\udcff")):
+        store.folder(run_id).write_bytes(REQUEST, text.encode("utf-8", "surrogateescape"))
+    (tmp_path / "a-file").write_text("not a folder")
+    assert [run.run_id for run in Runs(store).all()] == ["good-1"]
+
+
+def test_two_thousand_runs_are_listed_at_once_when_none_has_changed(tmp_path: Path) -> None:
+    for n in range(2_000):
+        folder = tmp_path / f"departures_hourly-{n:04}"
+        folder.mkdir()
+        at = datetime.fromtimestamp(1_360_281_600 + n * 3600, UTC).isoformat()
+        for name, content in (
+            (REQUEST, request(requested_at=at)),
+            (OUTCOME, outcome("published")),
+            (CHANGES, changes()),
+        ):
+            (folder / name).write_text(json.dumps(content))
+        os.utime(folder, (1_400_000_000, 1_400_000_000))
+    runs = Runs(RunStore(str(tmp_path)))
+    assert len(first := runs.all()) == 2_000
+    began = time.monotonic()
+    again = runs.all()
+    assert time.monotonic() - began < 1
+    assert all(before is after for before, after in zip(first, again, strict=True)), "nothing was read again"
