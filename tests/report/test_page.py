@@ -102,6 +102,8 @@ def test_numbers_stand_where_they_belong(published, opened) -> None:
     assert [row.split("\t")[1:3] for row in settings.all_inner_texts()] == [
         ["30 min", "197"], ["1 h", "58"], ["4 h", "0"], ["4 h", "0"],
     ]  # fmt: skip
+    told = "420 were behind the watermark; for 223 of these the window was still open, so they were on time."
+    assert page.get_by_text(told).is_visible()
     assert "allowed_lateness: 3 h 30 min" in settings.nth(2).inner_text()
     page.get_by_text("1 expectation that did not apply to this run").click()
     assert page.get_by_text("keys (windows): this run has no column carrier").is_visible()
