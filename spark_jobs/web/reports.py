@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from typing import Any
 
 from spark_jobs.report.model import Documents, report_of
 from spark_jobs.run_store import OUTCOME, PAGE, REPORT, RunFolder
@@ -19,14 +18,14 @@ _built: OrderedDict[str, tuple[Documents, str]] = OrderedDict()
 def report_bytes(folder: RunFolder) -> bytes:
     """`report.json`."""
     stored = folder.read_bytes(REPORT)
-    if stored is not None and _is_current(json.loads(stored), folder):
+    if stored is not None and _is_current(stored, folder):
         return stored
     return json.dumps(report_of(Documents.of(folder)), sort_keys=True, default=str).encode()
 
 
 def report_page(folder: RunFolder) -> str:
     """`report.html`. A run that waits for approval has none yet: it is drawn here, which takes a second or two."""
-    stored = folder.read(REPORT)
+    stored = folder.read_bytes(REPORT)
     if stored is not None and _is_current(stored, folder):
         page = folder.read_text(PAGE)
         if page is not None:
@@ -34,10 +33,14 @@ def report_page(folder: RunFolder) -> str:
     return _drawn(Documents.of(folder))
 
 
-def _is_current(report: dict[str, Any], folder: RunFolder) -> bool:
+def _is_current(stored: bytes, folder: RunFolder) -> bool:
     """Whether the report tells of the outcome that is there now: a run that begins again leaves its old report."""
     outcome = folder.read(OUTCOME) or {}
-    told = (report["verdict"]["status"], report["run"]["finished_at"])
+    try:
+        report = json.loads(stored)
+        told = report["verdict"]["status"], report["run"]["finished_at"]
+    except (ValueError, KeyError, TypeError):
+        return False
     return told == (outcome.get("status") or "unknown", outcome.get("finished_at"))
 
 
