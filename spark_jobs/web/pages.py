@@ -44,7 +44,7 @@ def rendered(template: str, **values: Any) -> tuple[str, dict[str, str]]:
 def with_way_back(report: str, home: str) -> str:
     """A stored report with a link to all runs after its skip link."""
     bar = Markup('<nav class="parts" aria-label="Rewindow"><ul><li><a href="{}">All runs</a></li></ul></nav>\n')
-    return report.replace(_PARTS, bar.format(home) + _PARTS, 1)
+    return report.replace(_PARTS, f"{bar.format(home)}{_PARTS}", 1)
 
 
 @cache

@@ -357,6 +357,7 @@ def test_the_navigation_leads_to_the_list_and_from_there_to_a_report(server: Ser
     frame.get_by_role("heading", name="1 run").wait_for()
     frame.get_by_role("link", name="departures_kafka, 2026-11-03 05:00").click()
     frame.get_by_role("heading", name="Stopped by the gate").wait_for()
+    assert frame.locator("body > header.top h1").inner_text() == "departures_kafka"
     frame.get_by_role("link", name="All runs").click()
     frame.get_by_role("heading", name="From run to run").wait_for()
 
