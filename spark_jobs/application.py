@@ -88,7 +88,7 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
     """Decide all that the run will do, refuse what cannot be done, and enter the run into the ledger."""
     request = folder.read(REQUEST) or {}
     asked: dict[str, Any] = request["asked"]
-    gate_of(pipeline)  # a broken suite is refused before anything is read
+    gate_of(pipeline, thorough=True)  # a broken suite is refused before anything is read
     with progress.stage("plan", pipeline.name):
         as_of = asked.get("as_of")
         plan = make_plan(
@@ -166,6 +166,7 @@ def manner_of(pipeline: Pipeline, asked: dict[str, Any]) -> Manner:
 def reconcile_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
     """A nightly reconciliation up to and with its gate."""
     request = folder.read(REQUEST) or {}
+    gate_of(pipeline, thorough=True)
     reconcile(
         spark, pipeline, progress, until=_instant(request["asked"].get("until")), run_id=folder.run_id,
         reason=request["reason"], manner=manner_of(pipeline, request["asked"]),

@@ -18,7 +18,7 @@ from rich.console import Console
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.orchestration.operators import run_id_of
+from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.progress import Progress, progress_for
 from spark_jobs.run_store import CHANGES, GATE, OUTCOME, PAGE, RunStore
 from spark_jobs.services.airflow import Airflow, DagRun
@@ -139,7 +139,7 @@ def trigger(console: Console, airflow: Airflow, dag_id: str, form: Mapping[str, 
 
 
 def _tell(console: Console, store: RunStore, run: DagRun) -> None:
-    folder = store.folder(run_id_of(run.dag_id.partition("__")[2], run.run_id))
+    folder = store.folder(run_id_of(run.dag_id, run.run_id))
     outcome, changes, gate = folder.read(OUTCOME) or {}, folder.read(CHANGES) or {}, folder.read(GATE) or {}
     counts = outcome.get("counts", {})
     told = ", ".join(f"{count:,} {what}" for what, count in sorted(changes.get("counts", {}).items())) or "nothing"

@@ -138,9 +138,12 @@ def manner_of(pipeline, policy: str | None, dry_run: str | None, gate: bool):
 
     if policy is not None and policy not in list(Policy):
         raise DefinitionError(f"--publish: {policy!r}", mend=f"Use {', '.join(Policy)}.")
+    checks = gate_of(pipeline, thorough=True) if gate and dry_run != "plan" else None
+    if gate and checks is None and dry_run != "plan":
+        errors.print("[yellow]note[/]: there is no folder `expectations`: nothing is checked before it is published")
     return Manner(
         policy=Policy(policy) if policy else None,
         ends_as="dry_run" if dry_run else "",
-        checks=gate_of(pipeline) if gate else None,
+        checks=checks,
         watcher=watch,
     )

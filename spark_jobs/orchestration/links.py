@@ -19,8 +19,7 @@ def report_path(run_id: str) -> str:
 
 class _Link(BaseOperatorLink):
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        pipeline = getattr(operator, "pipeline", None)
-        return self.of(run_id_of(pipeline, ti_key.run_id)) if pipeline else ""
+        return self.of(run_id_of(ti_key.dag_id, ti_key.run_id))
 
     def of(self, run_id: str) -> str:
         raise NotImplementedError
@@ -40,7 +39,7 @@ class TableLink(_Link):
         request = RunStore.configured().folder(run_id).read(REQUEST) or {}
         template = os.environ.get("REWINDOW_TABLE_LINK", "")
         table = request.get("output_table", "")
-        return template.replace("{table}", quote(table)) if template else f"{report_path(run_id)}#tables"
+        return template.replace("{table}", quote(table)) if template else f"{report_path(run_id)}#plan"
 
 
 class SparkLink(_Link):

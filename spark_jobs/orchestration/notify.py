@@ -22,6 +22,7 @@ from airflow.sdk.definitions.context import Context
 
 from spark_jobs.errors import EnvironmentProblem
 from spark_jobs.orchestration.links import report_path
+from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.run_store import OUTCOME, RunStore
 
 NOTIFIERS = "REWINDOW_NOTIFIERS"
@@ -100,9 +101,8 @@ def _outcome(context: Context) -> Mapping[str, Any]:
 
 
 def _run_id(context: Context) -> str:
-    from spark_jobs.orchestration.operators import run_id_of
-
-    return run_id_of(getattr(context.get("task"), "pipeline", ""), context["dag_run"].run_id)
+    run = context["dag_run"]
+    return run_id_of(run.dag_id, run.run_id)
 
 
 def _imported(path: str) -> Any:

@@ -6,7 +6,6 @@ map over and a few lines for the approval.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,8 +31,10 @@ LASTING = frozenset({2, 3, 5, 6})
 """Exit codes that a second try does not mend: definition, gate, history, empty range."""
 
 
-def folder_of(pipeline: str, context: Context) -> RunFolder:
-    return RunStore.configured().folder(run_id_of(pipeline, context["dag_run"].run_id))
+def folder_of(context: Context) -> RunFolder:
+    """The documents of the run that a DAG run carries out."""
+    run = context["dag_run"]
+    return RunStore.configured().folder(run_id_of(run.dag_id, run.run_id))
 
 
 class SparkStage(SparkSubmitOperator):
@@ -54,7 +55,7 @@ class SparkStage(SparkSubmitOperator):
         self.chunk = chunk
 
     def execute(self, context: Context) -> Any:
-        folder = folder_of(self.pipeline, context)
+        folder = folder_of(context)
         if self.chunk is not None:
             context["chunk_label"] = self.chunk["label"]
         try:
@@ -167,7 +168,7 @@ class Approve(ApprovalOperator):
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> Any:
-        folder = folder_of(self.pipeline, context)
+        folder = folder_of(context)
         outcome = folder.read(OUTCOME) or {}
         if outcome.get("status") != "awaiting_approval":
             raise AirflowSkipException(f"nobody has to approve: {outcome.get('message') or outcome.get('status')}")
@@ -179,11 +180,12 @@ class Approve(ApprovalOperator):
         answer = HITLOperator.execute_complete(self, context, event)
         user = answer.get("responded_by_user") or {}
         approved = answer["chosen_options"] == [self.APPROVE]
-        folder_of(self.pipeline, context).write(
+        folder_of(context).write(
             APPROVAL,
             {
                 "decision": "approved" if approved else "rejected",
-                "by": user.get("name") or user.get("id") or "unknown", "at": str(answer.get("responded_at")), "comment": "",
+                "by": user.get("name") or user.get("id") or "unknown",
+                "at": str(answer.get("responded_at")), "comment": "",
             },
         )  # fmt: skip
         return answer["chosen_options"]
@@ -202,7 +204,7 @@ class Report(BaseOperator):
         from spark_jobs.report.build import build_report
         from spark_jobs.run_store import PAGE
 
-        folder = folder_of(self.pipeline, context)
+        folder = folder_of(context)
         build_report(folder)
         outcome = folder.read(OUTCOME) or {}
         self.log.info("run %s is %s: %s", folder.run_id, outcome.get("status"), outcome.get("message"))
@@ -231,8 +233,3 @@ def _forget(folder: RunFolder) -> None:
     """A run that begins again has no outcome and no answer yet."""
     for document in (OUTCOME, APPROVAL):
         folder.remove(document)
-
-
-def environment_variables() -> dict[str, str]:
-    """What the application needs of this process's environment."""
-    return {name: value for name, value in os.environ.items() if name.startswith("REWINDOW_")}

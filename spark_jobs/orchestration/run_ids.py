@@ -10,12 +10,13 @@ from typing import Any
 KINDS = ("backfill", "reconcile")
 
 
-def run_id_of(pipeline: str, dag_run_id: str) -> str:
-    """The run id of a DAG run: the same for all its tasks and all their tries."""
+def run_id_of(dag_id: str, dag_run_id: str) -> str:
+    """The run id of a DAG run, `<pipeline>-<kind>-<DAG run>`: the same for all its tasks and all their tries."""
     plain = re.sub(r"[^A-Za-z0-9_.:+-]", "-", dag_run_id).replace("..", "-")
     if plain != dag_run_id or len(plain) > 120:
         plain = f"{plain[:100]}-{hashlib.sha256(dag_run_id.encode()).hexdigest()[:12]}"
-    return f"{pipeline}-{plain}"
+    kind, separator, pipeline = dag_id.partition("__")
+    return f"{pipeline}-{kind}-{plain}" if separator else f"{dag_id}-{plain}"
 
 
 def dag_id_of(kind: str, pipeline: str) -> str:

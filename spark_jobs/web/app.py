@@ -190,7 +190,7 @@ def show_tab(
             "backfill__ or reconcile__ and a pipeline.",
         )  # fmt: skip
     try:
-        folder = _store().folder(run_id_of(pipeline, run_id))
+        folder = _store().folder(run_id_of(dag_id, run_id))
     except DefinitionError:
         folder = None
     run = read_run(folder) if folder else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.orchestration.operators import run_id_of
+from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.run_store import RunFolder, RunStore
 from spark_jobs.services.airflow import DagRun
 
@@ -23,9 +23,8 @@ history:
   kind: files
   path: data/*.json
   format: json
-  schema: p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT
   position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
-value: {{format: columns}}
+value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
 keys: {{k: k}}
 event_time: {{expression: t, unit: ms, missing: quarantine}}
 watermark: {{generator: bounded_out_of_orderness, bound: 10 min, emission: per_event, partitions: [0, 1]}}
@@ -69,7 +68,7 @@ def make_project(root: Path, pipelines: Mapping[str, str], days: int) -> Path:
 
 
 def folder_of(run: DagRun) -> RunFolder:
-    return RunStore.configured().folder(run_id_of(run.dag_id.partition("__")[2], run.run_id))
+    return RunStore.configured().folder(run_id_of(run.dag_id, run.run_id))
 
 
 def rows(spark: SparkSession, pipeline: str) -> list[tuple]:

@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError
 from spark_jobs.orchestration.form import BY_DEFINITION, backfill_params, read_form, read_reason
-from spark_jobs.orchestration.operators import run_id_of
+from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.summary import _plain
 from spark_jobs.run_store import checked_run_id
 
@@ -59,10 +59,11 @@ def test_a_reason_is_text_and_no_longer_than_it_may_be() -> None:
 
 @pytest.mark.parametrize("dag_run", ["manual__2026-01-01T00:00:00+00:00", "../../etc/passwd", "a b/c'd\";", "é" * 300])
 def test_every_dag_run_has_a_run_id_that_can_be_a_path_and_a_table(dag_run: str) -> None:
-    made = run_id_of("departures", dag_run)
-    assert checked_run_id(made) == made == run_id_of("departures", dag_run)
+    made = run_id_of("backfill__departures", dag_run)
+    assert checked_run_id(made) == made == run_id_of("backfill__departures", dag_run)
     assert "/" not in made
-    assert made != run_id_of("departures", dag_run + "x")
+    assert made != run_id_of("reconcile__departures", dag_run)
+    assert made != run_id_of("backfill__departures", dag_run + "x")
 
 
 def test_text_of_people_stays_text_in_the_approval() -> None:

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from spark_jobs.orchestration.run_ids import run_id_of
+from spark_jobs.orchestration.run_ids import dag_id_of, run_id_of
 from spark_jobs.report.build import build_report
 from spark_jobs.run_store import OUTCOME, REPORT, REQUEST, RunStore
 from spark_jobs.services.airflow import Airflow
@@ -72,7 +72,7 @@ class Server:
 
     def run(self, pipeline: str, dag_run_id: str, *, kind: str = "backfill", day: int = 1, **documents: object) -> str:
         """Leave the documents of a run, as its stages do."""
-        run_id = run_id_of(pipeline, dag_run_id)
+        run_id = run_id_of(dag_id_of(kind, pipeline), dag_run_id)
         asked = request(
             run_id=run_id, pipeline=pipeline, kind=kind, dag_id=f"{kind}__{pipeline}", dag_run_id=dag_run_id,
             requested_at=f"2026-11-{day:02}T05:00:00+00:00",

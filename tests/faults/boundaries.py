@@ -1,0 +1,62 @@
+"""The boundaries of a run: the stages and the steps of its commits, each with a before and an after."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from spark_jobs import stages
+from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.staging import Staging
+from spark_jobs.run_store import RunFolder
+
+STEPS: list[tuple[Any, str]] = [
+    (Ledger, "begin"), (Ledger, "update"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
+    (stages, "_append"), (stages, "append_rows"), (stages, "_delete_superseded"), (RunFolder, "write"),
+    (Facts, "prepare"), (Facts, "_write"), (Facts, "_append"), (Facts, "_share_last_append"), (Facts, "_move"),
+]  # fmt: skip
+
+
+class Stopped(BaseException):
+    """The process would have ended here: of what a run does for errors, it does nothing."""
+
+
+@contextmanager
+def watched_steps(boundary: Callable[[str], None]) -> Iterator[None]:
+    """Call `boundary` with the name of each boundary that is passed."""
+
+    def watched(function: Any, name: str) -> Any:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            boundary(f"before {name}")
+            result = function(*arguments, **named)
+            boundary(f"after {name}")
+            return result
+
+        return call
+
+    original = [(owner, name, getattr(owner, name)) for owner, name in STEPS]
+    try:
+        for owner, name, function in original:
+            setattr(owner, name, watched(function, name.lstrip("_")))
+        yield
+    finally:
+        for owner, name, function in original:
+            setattr(owner, name, function)
+
+
+@contextmanager
+def stopped_at(number: int = 0, name: str = "") -> Iterator[list[str]]:
+    """Stop at the boundary of that number (from 1), or at the first of that name; yields the names passed."""
+    passed: list[str] = []
+
+    def boundary(reached: str) -> None:
+        passed.append(reached)
+        if len(passed) == number or reached == name:
+            raise Stopped
+
+    with watched_steps(boundary):
+        yield passed

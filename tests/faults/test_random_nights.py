@@ -1,0 +1,124 @@
+"""Any arrivals, cut into nights anywhere, runs that end in the middle among them: the tables of one full run.
+
+A few examples by default; REWINDOW_NIGHTS=50 .venv/bin/python -m pytest tests/faults/test_random_nights.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.plan import make_plan
+from spark_jobs.progress import NoProgress
+from spark_jobs.reconcile_run import reconcile
+from spark_jobs.run import execute
+from tests.faults.boundaries import Stopped, stopped_at
+from tests.faults.test_kills import child
+from tests.test_reconcile_run import CASES, T0, assert_history_is_whole, pipeline, tables_of, write
+
+EXAMPLES = int(os.environ.get("REWINDOW_NIGHTS", "2"))
+BOUNDARIES = 50
+"""About as many as a night has; a number beyond its last stops nothing."""
+WEEK = 7 * 24 * 3_600_000
+CASE_NAMES = tuple(CASES)
+
+
+def arrivals(draw: random.Random) -> list[dict]:
+    """A log of two partitions: pauses up to a week, equal arrivals, keys that come once, records late by up to days."""
+    count = draw.randrange(120, 260)
+    paces = [draw.choice(((0, 1000), (500, 3000), (0, 60_000))) for _ in range(3)]
+    share_late = draw.choice((0.0, 0.03, 0.2))
+    rows, arrival, offsets = [], T0, [0, 0]
+    for number in range(count):
+        arrival += draw.randrange(*paces[number * 3 // count])
+        if draw.random() < 0.01:
+            arrival += draw.choice((600_000, WEEK))
+        partition = 0 if draw.random() < 0.3 else draw.randrange(2)
+        behind = draw.randrange(1, draw.choice((60_000, 900_000, 3 * WEEK // 7)))
+        time = arrival - (behind if draw.random() < share_late else draw.randrange(0, 11_000))
+        key = draw.choice(("a", "b", None, f"once {number}"))
+        rows.append({"p": partition, "o": offsets[partition], "a": arrival, "k": key, "t": max(T0, time), "v": number})
+        offsets[partition] += 1
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES))
+def test_nights_end_in_the_tables_of_one_full_run(spark, tmp_path: Path, seed: int) -> None:
+    draw = random.Random(f"nights {seed}")
+    records = arrivals(draw)
+    case = CASE_NAMES[seed % len(CASE_NAMES)]
+    nightly = pipeline(tmp_path, f"random_{seed}", case)
+    cuts = [*sorted(draw.sample(range(1, len(records)), draw.randrange(2, 4))), len(records)]
+    done, stops, told = 0, 0, [case]
+    for number, cut in enumerate(cuts):
+        write(tmp_path / "data", records[done:cut], f"part-{number}.json")
+        # Not every night reads all that lies there.
+        until = draw.choice(records[done:cut])["a"] if draw.random() < 0.3 and number < len(cuts) - 1 else None
+        done = cut
+        if draw.random() < 0.6 or (number == len(cuts) - 1 and not stops):
+            stops += 1
+            told.append(f"night {number} until {until}, ended at {_ended(spark, nightly, tmp_path, draw, seed, until)}")
+            if draw.random() < 0.4 and number < len(cuts) - 1:
+                continue  # nobody runs it again; the next night does
+        result = reconcile(spark, nightly, NoProgress(), until=until)
+        told.append(f"night {number} until {until}: {result.note or 'from ' + str(result.continued_from)}")
+    reconcile(spark, nightly, NoProgress())
+    full = pipeline(tmp_path, f"random_full_{seed}", case)
+    execute(spark, full, make_plan(spark, full), NoProgress())
+    assert tables_of(spark, nightly) == tables_of(spark, full), told
+    assert_history_is_whole(spark, nightly)
+    assert_all_is_settled(spark, nightly)
+
+
+def _ended(spark, nightly: Pipeline, folder: Path, draw: random.Random, seed: int, until: int | None) -> str:
+    """A reconciliation that ends at a random boundary: by SIGKILL in a process of its own, or in this one."""
+    at = draw.randrange(1, BOUNDARIES)
+    if seed % 2 == 0 and until is None:
+        process = child(folder / f"{nightly.name}.yaml", at)
+        process.communicate()
+        return f"boundary {at}, exit code {process.returncode}"
+    with stopped_at(at) as passed:
+        try:
+            reconcile(spark, nightly, NoProgress(), until=until)
+        except Stopped:
+            return f"{passed[-1]} ({at})"
+    return "its own end"
+
+
+def assert_all_is_settled(spark, defined: Pipeline) -> None:
+    """No staging, no branch and no pending run is left."""
+    tables = Tables.of(defined)
+    left = spark.sql(f"SHOW TABLES IN rewindow.nightly_tests LIKE '{defined.output.table}__staging*'").collect()
+    refs = spark.sql(f"SELECT name FROM {tables.windows}.refs").collect()
+    assert not left and sorted(row[0] for row in refs) == ["main", "revisions"]
+    statuses = {row["run_id"]: (row["status"], row["reason"]) for row in Ledger(spark, tables).runs().collect()}
+    assert {status for status, _ in statuses.values()} <= {"published", "abandoned"}, statuses
+
+
+@pytest.mark.parametrize("at", ["after move", "before delete_superseded", "after delete_superseded"])
+def test_a_full_run_that_ended_behind_its_commit_leaves_each_late_record_once(spark, tmp_path, at) -> None:
+    """Another definition is a full run: its late records take the place of all that earlier runs wrote."""
+    records = arrivals(random.Random("behind the commit"))
+    name = f"ended_{at.replace(' ', '_')}"
+    write(tmp_path / "data", records[:100], "part-0.json")
+    reconcile(spark, pipeline(tmp_path, name, CASE_NAMES[0]), NoProgress())
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(path.read_text().replace("bound: 10 s", "bound: 2 s"))
+    changed = load_pipeline(path)
+    with stopped_at(name=at), pytest.raises(Stopped):
+        reconcile(spark, changed, NoProgress())
+    write(tmp_path / "data", records[100:], "part-1.json")
+    reconcile(spark, changed, NoProgress())
+    full = tmp_path / f"{name}_full.yaml"
+    full.write_text(path.read_text().replace(f"name: {name}", f"name: {name}_full"))
+    whole = load_pipeline(full)
+    execute(spark, whole, make_plan(spark, whole), NoProgress())
+    assert spark.table(Tables.of(whole).late).count() > 3
+    assert tables_of(spark, changed) == tables_of(spark, whole)
+    assert_all_is_settled(spark, changed)
