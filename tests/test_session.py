@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CatalogError, EnvironmentProblem, SourceError
-from spark_jobs.lakehouse.catalog import check_catalog
 from spark_jobs.jvm import PACKAGES, jar_file
+from spark_jobs.lakehouse.catalog import check_catalog
 from spark_jobs.launch import log_file
 from spark_jobs.session import check_metastore, rewindow_home, spark_session
 from tests.processes import run_python, start_python

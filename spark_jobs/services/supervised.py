@@ -1,7 +1,7 @@
 """Processes that end with the process that started them, however that ends.
 
-A small parent holds a pipe to whoever asked for it; when the pipe closes it ends all processes of its session, and those
-that have left it but carry its mark in their environment (some programs overwrite that with their title).
+A small parent holds a pipe to whoever asked for it; when the pipe closes it ends all processes of its session, and
+those that have left it but carry its mark in their environment (some programs overwrite that with their title).
 """
 
 from __future__ import annotations
