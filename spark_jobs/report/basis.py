@@ -34,7 +34,7 @@ RECONCILED_DAYS = 7
 """A nightly reconciliation does not read its whole history for advice: so many days of event time before its end."""
 
 _MOST_POINTS = 150_000
-_MOST_GROUPS = 500_000
+_MOST_GROUPS = 250_000
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _RESOLUTIONS = (
     1, 10, 100, 200, 500, _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
@@ -91,8 +91,10 @@ def find_basis(evidence: Evidence, held: Held) -> Basis:
     lateness = spec.allowed_lateness
     reach = max(times.end, evidence.plan.processing_time_end) - times.start
     step = None if isinstance(spec.windows, SessionWindows) else _window_step(spec.windows)
-    groups = max(1, len(strategy.partitions))
-    resolution = _resolution(reach, min(_MOST_POINTS, _MOST_GROUPS // groups), step)
+    most = _MOST_POINTS
+    if estimated_records(evidence, times) > _MOST_GROUPS:  # else its aggregation grows large
+        most = min(most, _MOST_GROUPS // max(1, len(strategy.partitions)))
+    resolution = _resolution(reach, max(most, 1), step)
     offset = end_grid(spec.windows).phase if isinstance(end_grid_or_none(spec.windows), RegularGrid) else 0
     tried = {int(t) for t in _TOLERANCES if t % resolution == 0 and t <= reach + resolution}
     tried |= {configured}
@@ -121,6 +123,14 @@ def end_grid_or_none(windows: WindowAssigner) -> EndGrid | None:
 def _window_step(windows: WindowAssigner) -> int:
     # Local midnights lie on quarters of an hour of UTC.
     return 900_000 if isinstance(windows, CalendarDayWindows) else end_grid(windows).step
+
+
+def estimated_records(evidence: Evidence, times: Span) -> int:
+    """About how many records have these event times, if they are spread evenly; offsets with holes count too many."""
+    plan = evidence.plan
+    most = max(plan.records, sum(p.end_offset - p.first_offset for p in plan.partitions))
+    whole = max(1, plan.event_times.end - plan.event_times.start)
+    return int(most * min(1.0, (times.end - times.start) / whole))
 
 
 def _judged_times(evidence: Evidence) -> Span:

@@ -39,7 +39,7 @@ def gather(evidence: Evidence) -> dict[str, Any]:
         late = held.keep(seen_late(evidence.late))
         basis = find_basis(evidence, held)
         zoom = find_zoom(evidence, basis, late)
-        judged = judge_records(evidence, basis, zoom, held)
+        judged = judge_records(evidence, basis, zoom)
         facts["late"] = late_facts(late, basis, judged)
         facts["watermark"] = watermark_facts(evidence, basis, judged, late, zoom)
         facts["advisor"] = advisor_facts(evidence, basis, judged)

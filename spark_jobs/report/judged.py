@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, Row
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.windows import SessionWindows
@@ -17,13 +19,12 @@ from spark_jobs.replay.columns import (
     OFFSET,
     PARTITION,
     SEQUENCE,
-    Held,
     PositionColumns,
     long_arrays,
     record_position,
 )
 from spark_jobs.replay.grid import divided
-from spark_jobs.report.basis import Basis, WatermarkSteps
+from spark_jobs.report.basis import Basis, WatermarkSteps, estimated_records
 
 MOST_POINTS = 1_500
 """The most points of one kind in one picture."""
@@ -69,12 +70,14 @@ class Judged:
     zoomed: View
 
 
-def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None, held: Held) -> Judged:
+def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None) -> Judged:
     """Scan the records of the basis once. `zoom`: arrivals of which more points are wanted."""
-    total, times = _estimated_records(evidence, basis), basis.event_times
+    times = basis.event_times
+    total = estimated_records(evidence, times)
     one_in = max(1, total // (3 * MOST_POINTS))
     share = (zoom.end - zoom.start) / max(1, times.end - times.start) if zoom else 1.0
-    zoomed_one_in = max(1, int(one_in * min(1.0, share)))
+    # However many arrive at once: the sample stays small.
+    zoomed_one_in = max(1, int(one_in * min(1.0, share)), total // (50 * MOST_POINTS))
     records = evidence.records.where((F.col(EVENT_TIME) >= F.lit(times.start)) & (F.col(EVENT_TIME) < F.lit(times.end)))
     if evidence.spec.after_watermark:
         records = records.where(evidence.spec.after_watermark)
@@ -90,38 +93,43 @@ def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None, held: Hel
     end = _end(evidence)
     behind = F.col("rw_watermark") - F.col(EVENT_TIME) + F.lit(basis.configured)
     closed = F.col("rw_watermark") + F.lit(1) - end + F.lit(basis.configured)
-    counted = held.keep(
-        seen.groupBy(
-            F.col(PARTITION).alias("partition"),
-            F.pmod(_floor_divided(F.col(EVENT_TIME), _HOUR), F.lit(24)).alias("hour"),
-            _tolerances_failed(behind, basis.tolerances).alias("behind"),
-            _tolerances_failed(closed, basis.tolerances).alias("closed"),
-            F.when(wanted, number).alias("number"),  # a group of its own for each sampled record
-        ).agg(
-            F.count(F.lit(1)).alias("n"), F.min(ARRIVAL).alias("arrival"), F.max(ARRIVAL).alias("last"),
-            F.min(EVENT_TIME).alias("event_time"),
-        )
+    grouped = seen.groupBy(
+        F.col(PARTITION).alias("partition"),
+        F.pmod(_floor_divided(F.col(EVENT_TIME), _HOUR), F.lit(24)).alias("hour"),
+        _tolerances_failed(behind, basis.tolerances).alias("behind"),
+        _tolerances_failed(closed, basis.tolerances).alias("closed"),
+        F.when(wanted, number).alias("number"),  # a group of its own for each sampled record
+    ).agg(
+        F.count(F.lit(1)).alias("n"), F.min(ARRIVAL).alias("arrival"), F.max(ARRIVAL).alias("last"),
+        F.min(EVENT_TIME).alias("event_time"),
     )  # fmt: skip
-    places = counted.groupBy("partition", "hour").agg(
-        F.sum("n").alias("n"), F.min("arrival").alias("first"), F.max("last").alias("last")
+    # Grows with partitions, hours and tolerances, and with the sample.
+    counted = grouped.withColumn("chance", F.xxhash64("partition", "number")).toArrow()
+    places = counted.group_by(["partition", "hour"]).aggregate([("n", "sum")]).to_pylist()
+    sampled = counted.filter(pc.is_valid(counted["number"])).sort_by(
+        [(name, "ascending") for name in ("chance", "partition", "number")]
     )
-    place_rows = places.collect()
-    failed = counted.groupBy("behind", "closed").agg(F.sum("n").alias("n")).collect()
-    count = len(basis.tolerances)
-    known = [row for row in place_rows if row["first"] is not None]
-    overview, zoomed = _points(counted, basis, zoom, one_in, zoomed_one_in)
+    inside = (
+        (pc.field("arrival") >= zoom.start) & (pc.field("arrival") < zoom.end) if zoom is not None else pc.scalar(False)
+    )
     return Judged(
-        records=sum(row["n"] for row in place_rows),
-        behind=[sum(row["n"] for row in failed if row["behind"] > i) for i in range(count)],
-        closed=[sum(row["n"] for row in failed if row["closed"] > i) for i in range(count)],
-        by_place={(row["partition"], row["hour"]): row["n"] for row in place_rows},
+        records=sum(row["n_sum"] for row in places),
+        behind=_at_least(counted["behind"], counted["n"], len(basis.tolerances)),
+        closed=_at_least(counted["closed"], counted["n"], len(basis.tolerances)),
+        by_place={(row["partition"], row["hour"]): row["n_sum"] for row in places},
         arrivals=Span(
-            min((row["first"] for row in known), default=times.start),
-            max((row["last"] for row in known), default=times.end),
+            times.start if not counted.num_rows else pc.min(counted["arrival"]).as_py(),
+            times.end if not counted.num_rows else pc.max(counted["last"]).as_py(),
         ),
-        overview=overview,
-        zoomed=zoomed,
+        overview=_view(sampled, basis, one_in),
+        zoomed=_view(sampled.filter(inside), basis, zoomed_one_in),
     )
+
+
+def _at_least(failed: pa.ChunkedArray, records: pa.ChunkedArray, count: int) -> list[int]:
+    """For each tolerance how many records failed it, and so all smaller ones."""
+    by_number = np.bincount(failed.to_numpy(), weights=records.to_numpy(), minlength=count + 1).astype(np.int64)
+    return by_number[::-1].cumsum()[::-1][1:].tolist()
 
 
 def with_watermark(records: DataFrame, steps: WatermarkSteps) -> DataFrame:
@@ -187,40 +195,14 @@ def _tolerances_failed(value: Column, tolerances: tuple[int, ...]) -> Column:
     return failed.otherwise(len(tolerances))
 
 
-def _estimated_records(evidence: Evidence, basis: Basis) -> int:
-    plan, times = evidence.plan, basis.event_times
-    most = max(plan.records, sum(p.end_offset - p.first_offset for p in plan.partitions))
-    whole = max(1, plan.event_times.end - plan.event_times.start)
-    return int(most * min(1.0, (times.end - times.start) / whole))
-
-
-def _points(counted: DataFrame, basis: Basis, zoom: Span | None, one_in: int, zoomed_one_in: int) -> tuple[View, View]:
-    chance = F.xxhash64("partition", "number")
+def _view(sampled: pa.Table, basis: Basis, one_in: int) -> View:
+    """The points with the smallest hashes, of those that `one_in` chooses."""
+    chance = sampled["chance"].to_numpy()
+    chosen = sampled.take(np.flatnonzero(chance % one_in == 0))
     own_behind = basis.tolerances.index(basis.configured)
-    own_closed = None if basis.dropped_at is None else basis.tolerances.index(basis.dropped_at)
-    most_fetched = 12 * MOST_POINTS
-    rows = (
-        counted.where("number IS NOT NULL")
-        .withColumn("chance", chance)
-        .orderBy("chance", "partition", "number")
-        .limit(most_fetched)
-        .collect()
-    )
-
-    def view(chosen: list[Row], one_in: int) -> View:
-        points = [
-            Point(
-                row["arrival"],
-                row["event_time"],
-                row["behind"] > own_behind,
-                own_closed is not None and row["closed"] > own_closed,
-            )
-            for row in chosen[:MOST_POINTS]
-        ]
-        return View(points, one_in * max(1, round(len(chosen) / max(1, len(points)))))
-
-    inside = [row for row in rows if zoom is not None and zoom.start <= row["arrival"] < zoom.end]
-    return (
-        view([row for row in rows if row["chance"] % one_in == 0], one_in),
-        view([row for row in inside if row["chance"] % zoomed_one_in == 0], zoomed_one_in),
-    )
+    own_closed = len(basis.tolerances) if basis.dropped_at is None else basis.tolerances.index(basis.dropped_at)
+    points = [
+        Point(row["arrival"], row["event_time"], row["behind"] > own_behind, row["closed"] > own_closed)
+        for row in chosen.slice(0, MOST_POINTS).to_pylist()
+    ]
+    return View(points, one_in * max(1, round(chosen.num_rows / max(1, len(points)))))

@@ -206,7 +206,7 @@ def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(
     held = Held()
     with staged_evidence(spark, load_pipeline(path)) as evidence:
         basis = find_basis(evidence, held)
-        judged = judge_records(evidence, basis, None, held)
+        judged = judge_records(evidence, basis, None)
         dropped = evidence.late.where("side_output").count()
     held.release()
     assert basis.exact and judged.records == 1_500
