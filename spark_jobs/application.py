@@ -34,7 +34,18 @@ from spark_jobs.run import (
     prepare,
     stage_chunk,
 )
-from spark_jobs.run_store import APPLICATION, CHANGES, DEFINITION, OUTCOME, PLAN, REQUEST, STAGED, RunFolder, RunStore
+from spark_jobs.run_store import (
+    APPLICATION,
+    CHANGES,
+    DEFINITION,
+    ENDED,
+    OUTCOME,
+    PLAN,
+    REQUEST,
+    STAGED,
+    RunFolder,
+    RunStore,
+)
 from spark_jobs.session import spark_session
 from spark_jobs.sources import good
 from spark_jobs.stages import (
@@ -51,9 +62,6 @@ from spark_jobs.stages import (
     stage_quarantine,
 )
 from spark_jobs.verification import gate_of, watch
-
-ENDED = ("published", "unchanged", "discarded", "rejected")
-"""Outcomes after which the stages of a run have nothing more to do."""
 
 
 def pipeline_of(folder: RunFolder) -> Pipeline:

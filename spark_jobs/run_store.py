@@ -54,6 +54,9 @@ APPLICATION = "application-"
 REPORT = "report.json"
 PAGE = "report.html"
 
+ENDED = ("published", "unchanged", "discarded", "rejected")
+"""Outcomes after which the stages of a run have nothing more to do."""
+
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
 _DOCUMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,60}\.(json|html|arrow|xml|yaml)")
 

@@ -24,7 +24,7 @@ from spark_jobs.orchestration.links import LINKS
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.settings import spark_submit_settings
 from spark_jobs.orchestration.summary import approval_body
-from spark_jobs.run_store import APPROVAL, DEFINITION, OUTCOME, PLAN, REQUEST, RunFolder, RunStore
+from spark_jobs.run_store import APPROVAL, DEFINITION, ENDED, OUTCOME, PLAN, REQUEST, RunFolder, RunStore
 from spark_jobs.submit.package import ENTRY
 
 LASTING = frozenset({2, 3, 5, 6})
@@ -64,7 +64,10 @@ class SparkStage(SparkSubmitOperator):
             record = {"message": problem.what, "where": problem.where, "mend": problem.mend}
             folder.write(OUTCOME, {"run_id": folder.run_id, "status": "failed", "stage": self.stage, **record})
             raise AirflowFailException(str(problem)) from problem
-        self._submit(folder, context, self.stage)
+        if (folder.read(OUTCOME) or {}).get("status") in ENDED:
+            self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
+        else:
+            self._submit(folder, context, self.stage)
         return self._told(folder, context)
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
