@@ -30,6 +30,8 @@ from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
 
+MOST_JUDGED = 3_000_000
+"""About so many records, the latest, are looked at one by one: the report must not cost more than the replay."""
 RECONCILED_DAYS = 7
 """A nightly reconciliation does not read its whole history for advice: so many days of event time before its end."""
 
@@ -138,6 +140,10 @@ def _judged_times(evidence: Evidence) -> Span:
     start, end = max(span.start, times.start), min(span.end, times.end)
     if evidence.kind == "reconcile":
         start = max(start, end - RECONCILED_DAYS * _DAY)
+    times = Span(start, max(end, start + 1))
+    judged = estimated_records(evidence, times)
+    if judged > MOST_JUDGED:  # the latest ones: advice is for what comes
+        start = end - int((end - start) * MOST_JUDGED / judged)
     return Span(start, max(end, start + 1))
 
 
