@@ -602,7 +602,9 @@ def _counts(result: RunResult) -> dict[str, Any]:
 
 
 def cause_of_change(published: Sequence[Row], plan: Plan) -> Column:
-    """The cause of a window's change, from the run that published what was there (`old_run_id`), or its range.
+    """The cause of a window's change, from the latest published run over its range, which has confirmed what was there.
+
+    Else from the run that published it (`old_run_id`).
 
     Another definition: `logic_change`. The same one and more records: `late_arrivals`. The same one and the same
     records: `source_repair`. A range that no run has published: `backfill`.
@@ -617,9 +619,10 @@ def cause_of_change(published: Sequence[Row], plan: Plan) -> Column:
         more = all(end <= now.get(partition, -1) for partition, end in seen.items())
         return Cause.LATE_ARRIVALS if more else Cause.BACKFILL
 
-    column = F.lit(Cause.BACKFILL.value)
+    column = F.lit(None).cast("string")
     for row in reversed(published):  # the latest run is asked first
         covered = (F.col("rw_start") >= F.lit(row["range_start"])) & (F.col("rw_start") < F.lit(row["range_end"]))
         column = F.when(covered, F.lit(cause(row).value)).otherwise(column)
     known = [F.lit(value) for row in published for value in (row["run_id"], cause(row).value)]
-    return F.coalesce(F.create_map(*known)[F.col("old_run_id")], column) if known else column
+    by_run = F.create_map(*known)[F.col("old_run_id")] if known else column
+    return F.coalesce(column, by_run, F.lit(Cause.BACKFILL.value))
