@@ -110,6 +110,8 @@ class Ledger:
             if there:
                 facts.drop_branches(run_id)
             if run_id in done:
+                if row["replaces"]:
+                    self.delete_superseded(run_id)
                 self.update(run_id, status="published", finished_at=row["finished_at"] or now)
                 continue
             for table in (self._tables.late, self._tables.quarantine):
@@ -119,13 +121,26 @@ class Ledger:
             abandoned.append(run_id)
         return abandoned
 
+    def delete_superseded(self, run_id: str) -> None:
+        """Remove the side rows that a published run's stand for: late ones of its range, and all quarantined ones.
+
+        Of a run that `replaces` only: a reconciliation adds to what is there.
+        """
+        bounds = [F.unix_millis(name).alias(name) for name in ("range_start", "range_end")]
+        row = self.runs().where(F.col("run_id") == run_id).select("mode", *bounds).head()
+        of_range = f"range_start >= timestamp_millis({row[1]}) AND range_start < timestamp_millis({row[2]})"
+        chosen = {self._tables.late: "FALSE" if row[0] == "complete" else of_range, self._tables.quarantine: "TRUE"}
+        for table, where in chosen.items():
+            if self._spark.catalog.tableExists(table):
+                self._delete(table, f"({where}) AND run_id <> '{_quoted(run_id)}'")
+
     def delete_rows(self, table: str, run_id: str) -> None:
         """Remove a run's rows from a side table."""
-        frame = self._spark.table(table)
-        if frame.where(F.col("run_id") == run_id).isEmpty():
-            return
-        safe = run_id.replace("\\", "\\\\").replace("'", "\\'")
-        self._write(lambda: self._spark.sql(f"DELETE FROM {table} WHERE run_id = '{safe}'"))
+        self._delete(table, f"run_id = '{_quoted(run_id)}'")
+
+    def _delete(self, table: str, where: str) -> None:
+        if not self._spark.table(table).where(where).isEmpty():
+            self._write(lambda: self._spark.sql(f"DELETE FROM {table} WHERE {where}"))
 
     def _write(self, action: Callable[[], Any]) -> None:
         """Runs write to `runs` at the same time: who comes second tries again."""
@@ -140,6 +155,10 @@ class Ledger:
                         raise
 
         guarded("cannot write", self._tables.runs, retried)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _is_conflict(text: str) -> bool:

@@ -53,8 +53,9 @@ AS_OF = t.MapType(t.IntegerType(), t.LongType())
 RUNS_SCHEMA = _struct(
     run_id=t.StringType(), pipeline=t.StringType(), output=t.StringType(), status=t.StringType(), kind=t.StringType(),
     definition_hash=t.StringType(), definition=t.StringType(), range_start=t.TimestampType(),
-    range_end=t.TimestampType(), whole=t.BooleanType(), as_of=AS_OF, processing_time_end=t.TimestampType(),
-    mode=t.StringType(), panes=t.StringType(), fidelity=t.StringType(), fidelity_reasons=t.ArrayType(t.StringType()),
+    range_end=t.TimestampType(), whole=t.BooleanType(), replaces=t.BooleanType(), as_of=AS_OF,
+    processing_time_end=t.TimestampType(), mode=t.StringType(), panes=t.StringType(),
+    fidelity=t.StringType(), fidelity_reasons=t.ArrayType(t.StringType()),
     records_read=t.LongType(), records_quarantined=t.LongType(), windows=t.LongType(), windows_open=t.LongType(),
     windows_all_late=t.LongType(), pairs_on_time=t.LongType(), pairs_late=t.LongType(), pairs_dropped=t.LongType(),
     records_late=t.LongType(), changes=t.MapType(t.StringType(), t.LongType()), reason=t.StringType(),
