@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs import __version__
 from spark_jobs.decision import Action, Decision, Policy, decide
@@ -62,10 +63,12 @@ from spark_jobs.run_store import (
     RunFolder,
     checked_run_id,
 )
-from spark_jobs.sources import quarantined
+from spark_jobs.sources import QUARANTINE_SCHEMA, quarantined
 
 Checks = Callable[[Evidence], Mapping[str, Any]]
 """What the gate is: evidence in, its document (`gate.json`) out."""
+
+_QUARANTINE = StructType([StructField("run_id", StringType()), *QUARANTINE_SCHEMA])
 
 Watcher = Callable[[Evidence], Mapping[str, Any]]
 """What gathers the report's facts: evidence in, `facts.json` out."""
@@ -202,6 +205,8 @@ def fail(job: Job, problem: Exception) -> None:
     """
     end(job, "failed", **problem_record(problem))
     with suppress(CatalogError):
+        if job.facts.head() is not None and job.result.run_id in job.facts.published_runs():
+            return  # behind its commit: what is left to do, the next run's `settle` does
         if not job.in_stages:
             for table in (job.result.tables.late, job.result.tables.quarantine):
                 if job.spark.catalog.tableExists(table):
@@ -300,12 +305,9 @@ def stage_late(job: Job, number: int, late: DataFrame) -> None:
 
 def stage_quarantine(job: Job, records: DataFrame) -> None:
     """Stage the records that cannot be used."""
-    rows = quarantined(records)
-    with job.stage("quarantine", f"{job.plan.quarantined} records"):
-        if job.plan.quarantined:
-            job.staging.write(0, rows, Part.QUARANTINE)
-        else:
-            job.staging.prepare(rows.schema, Part.QUARANTINE)
+    if job.plan.quarantined:
+        with job.stage("quarantine", f"{job.plan.quarantined} records"):
+            job.staging.write(0, quarantined(records), Part.QUARANTINE)
 
 
 def range_condition(span: Span, column: str = "window_start") -> str:
@@ -499,13 +501,18 @@ def publish(job: Job, staged: Staged, difference: Difference | None = None, reas
             _write_side_rows(job)
             save_state(job)
             more = {"reason": reason} if reason else {}
-            ledger.update(result.run_id, status="publishing", process=_process(job), **more, **_counts(result))
+            ledger.update(
+                result.run_id,
+                status="publishing",
+                process=_process(job),
+                replaces=staged.replaces,
+                **more,
+                **_counts(result),
+            )
             publication = publication_of(job, staged)
             result.changes = job.facts.publish(publication, staged.base, job.now(), difference)
         if staged.replaces:
-            if job.is_faithful:
-                _delete_superseded(job, tables.late, range_condition(job.plan.span, "range_start"))
-            _delete_superseded(job, tables.quarantine, "TRUE")
+            ledger.delete_superseded(result.run_id)
         job.staging.drop()  # before the last word in the ledger: of a run that has ended nobody looks for leftovers
         ledger.update(result.run_id, status="published", finished_at=job.now(), **_counts(result))
     end(job, "published" if result.changes else "unchanged", message=reason)
@@ -518,11 +525,16 @@ def _process(job: Job) -> str:
 def _write_side_rows(job: Job) -> None:
     """The late and the quarantined records, once each: what an attempt before this one wrote goes."""
     tables, run_id = job.result.tables, job.result.run_id
-    for part, table in ((Part.LATE, tables.late), (Part.QUARANTINE, tables.quarantine)):
-        if job.spark.catalog.tableExists(table):
+    for part, table, empty in (
+        (Part.LATE, tables.late, job.result.records_late == 0), (Part.QUARANTINE, tables.quarantine, False),
+    ):  # fmt: skip
+        there = job.spark.catalog.tableExists(table)
+        if there:
             job.ledger.delete_rows(table, run_id)
-        if job.staging.has(part):
+        if job.staging.has(part) and not (there and empty):
             _append(job, table, job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*"))
+        elif part is Part.QUARANTINE and not there:
+            guarded("cannot make", table, lambda: ensure_table(job.spark, tables.quarantine, _QUARANTINE))
 
 
 def _append(job: Job, table: str, rows: DataFrame) -> None:
@@ -533,15 +545,6 @@ def _append(job: Job, table: str, rows: DataFrame) -> None:
         aligned(job.spark, table, rows).writeTo(table).append()
 
     guarded("cannot write", table, append)
-
-
-def _delete_superseded(job: Job, table: str, where: str) -> None:
-    """Rows of earlier runs that this run's rows stand for."""
-    if not job.spark.catalog.tableExists(table):
-        return
-    replaced = f"({where}) AND run_id <> '{job.result.run_id}'"
-    if not job.spark.table(table).where(replaced).isEmpty():
-        guarded("cannot write", table, lambda: job.spark.sql(f"DELETE FROM {table} WHERE {replaced}"))
 
 
 def save_state(job: Job) -> None:

@@ -57,7 +57,10 @@ class Staging:
         """Remove the tables and their files; the windows last, so that `has` tells whether all is gone."""
         for part in reversed(Part):
             table = self._of(part)
-            guarded("cannot drop", table, lambda table=table: self._spark.sql(f"DROP TABLE IF EXISTS {table} PURGE"))
+            if self.has(part):
+                guarded(
+                    "cannot drop", table, lambda table=table: self._spark.sql(f"DROP TABLE IF EXISTS {table} PURGE")
+                )
 
     def _of(self, part: Part) -> str:
         return f"{self.table}{part.value}"

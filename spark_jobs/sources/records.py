@@ -22,6 +22,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 from pyspark.sql.types import BinaryType, DataType, DecimalType, IntegralType, NullType, StringType, StructType
 
 from spark_jobs.definition import Pipeline
@@ -70,8 +71,18 @@ def good(records: DataFrame) -> DataFrame:
     return records.where(F.col(REASON).isNull()).drop(REASON, RAW, RAW_BYTES)
 
 
+QUARANTINE_SCHEMA = t.StructType(
+    [
+        t.StructField("partition", t.IntegerType()), t.StructField("offset", t.LongType()),
+        t.StructField("arrival", t.TimestampType()), t.StructField("raw", t.StringType()),
+        t.StructField("reason", t.StringType()), t.StructField("raw_bytes", t.BinaryType()),
+    ]
+)  # fmt: skip
+"""The columns of quarantined records."""
+
+
 def quarantined(records: DataFrame) -> DataFrame:
-    """The rest: `partition` INT, `offset` BIGINT, `arrival` TIMESTAMP, `raw`, `reason`, `raw_bytes` BINARY."""
+    """The rest, in the columns of `QUARANTINE_SCHEMA`."""
     raw_bytes = F.col(RAW_BYTES) if RAW_BYTES in records.columns else F.lit(None).cast("binary")
     return records.where(F.col(REASON).isNotNull()).select(
         F.col(PARTITION).alias("partition"),

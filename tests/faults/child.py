@@ -6,25 +6,15 @@ commit has one before it and one after it. N 0 kills nothing, and prints the nam
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import sys
-from typing import Any
 
-from spark_jobs import reconcile_run, stages
+from spark_jobs import reconcile_run
 from spark_jobs.definition import load_pipeline
-from spark_jobs.lakehouse.facts import Facts
-from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.progress import NoProgress
 from spark_jobs.session import spark_session
-
-STEPS: list[tuple[Any, str]] = [
-    (Ledger, "begin"), (Ledger, "update"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
-    (stages, "_append"), (stages, "append_rows"), (stages, "_delete_superseded"),
-    (Facts, "prepare"), (Facts, "_write"), (Facts, "_append"), (Facts, "_share_last_append"), (Facts, "_move"),
-]  # fmt: skip
+from tests.faults.boundaries import watched_steps
 
 
 def main(path: str, kill_at: int) -> None:
@@ -38,19 +28,8 @@ def main(path: str, kill_at: int) -> None:
             os.kill(jvm, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def watched(function: Any, name: str) -> Any:
-        @functools.wraps(function)
-        def call(*arguments: Any, **named: Any) -> Any:
-            boundary(f"before {name}")
-            result = function(*arguments, **named)
-            boundary(f"after {name}")
-            return result
-
-        return call
-
-    for owner, name in STEPS:
-        setattr(owner, name, watched(getattr(owner, name), name.lstrip("_")))
-    reconcile_run.reconcile(spark, load_pipeline(path), NoProgress())
+    with watched_steps(boundary):
+        reconcile_run.reconcile(spark, load_pipeline(path), NoProgress())
     print("\n".join(passed))
     spark.stop()
 

@@ -90,7 +90,9 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_ru
     assert sorted(row[0] for row in refs) == ["main", "revisions"]
     ledger = Ledger(spark, Tables.of(defined)).runs().collect()
     statuses = {row["run_id"]: row["status"] for row in ledger}
-    assert set(statuses.values()) <= {"published", "abandoned"}
+    assert set(statuses.values()) <= {"published", "abandoned"}, [
+        (r["run_id"], r["status"], r["reason"]) for r in ledger
+    ]
     done = windows.published_runs()
     assert {run for run, status in statuses.items() if status == "published"} >= done
     assert all(status == "abandoned" for run, status in statuses.items() if run not in done), "runs tells the truth"
