@@ -27,7 +27,7 @@ from tests.test_reconcile_run import assert_history_is_whole, log_of, pipeline, 
 
 ROOT = Path(__file__).parents[2]
 ASKED = "REWINDOW_KILLS" in os.environ
-KILLS = int(os.environ.get("REWINDOW_KILLS", "6"))
+KILLS = int(os.environ.get("REWINDOW_KILLS", "4"))
 CASE = "tumbling, per event"
 
 

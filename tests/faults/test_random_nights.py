@@ -1,6 +1,6 @@
 """Any arrivals, cut into nights anywhere, runs that end in the middle among them: the tables of one full run.
 
-A few examples by default; REWINDOW_NIGHTS=50 .venv/bin/python -m pytest tests/faults/test_random_nights.py
+One example by default; REWINDOW_NIGHTS=50 .venv/bin/python -m pytest tests/faults/test_random_nights.py
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.faults.boundaries import Stopped, stopped_at
 from tests.faults.test_kills import child
 from tests.test_reconcile_run import CASES, T0, assert_history_is_whole, log_of, pipeline, tables_of, write
 
-EXAMPLES = int(os.environ.get("REWINDOW_NIGHTS", "2"))
+EXAMPLES = int(os.environ.get("REWINDOW_NIGHTS", "1"))
 BOUNDARIES = 50
 """About as many as a night has; a number beyond its last stops nothing."""
 WEEK = 7 * 24 * 3_600_000
