@@ -102,7 +102,7 @@ def run_demo(console: Console, errors: Console) -> None:
         backfill = trigger(console, airflow, "backfill__departures_kafka", {"chunks": 2, "reason": "the demo"})
         with progress.stage("new records", "a week more of departures arrives in the topic, some of them late"):
             load_flights(broker)
-        nightly = trigger(console, airflow, "reconcile__departures_kafka", {"reason": "the night after"})
+        nightly = night(console, airflow, "reconcile__departures_kafka")
         environ = {**os.environ, "REWINDOW_HOME": str(home), "REWINDOW_KAFKA": broker.servers}
         pipeline = load_pipeline(PIPELINE, environ)
     spark = spark_session("rewindow demo", home=home)
@@ -122,6 +122,19 @@ def trigger(console: Console, airflow: Airflow, dag_id: str, form: Mapping[str, 
     airflow.unpause(dag_id)
     run = airflow.trigger(dag_id, form)
     console.print(f"\n[bold]{dag_id}[/], triggered over the API as the UI does")
+    return _watch(console, airflow, run)
+
+
+def night(console: Console, airflow: Airflow, dag_id: str) -> DagRun:
+    """Let the scheduler have its way: it runs the latest night at once. Raises RewindowError if that fails."""
+    airflow.unpause(dag_id)
+    run = airflow.scheduled(dag_id)
+    console.print(f"\n[bold]{dag_id}[/], run by the scheduler")
+    return _watch(console, airflow, run)
+
+
+def _watch(console: Console, airflow: Airflow, run: DagRun) -> DagRun:
+    dag_id = run.dag_id
 
     def tell(task: dict[str, Any]) -> None:
         label = task.get("rendered_map_index") or ""

@@ -29,7 +29,7 @@ def up(
     ] = True,
 ) -> None:
     """Start an Airflow with the pipelines of this checkout and a Kafka broker with the flights, until Ctrl-C."""
-    from spark_jobs.demo import FIRST_NIGHT, sample_services, trigger
+    from spark_jobs.demo import FIRST_NIGHT, night, sample_services, trigger
     from spark_jobs.progress import progress_for
     from spark_jobs.services.kafka_sample import load_flights
     from spark_jobs.session import rewindow_home
@@ -50,7 +50,7 @@ def up(
             if first is not None:
                 trigger(console, airflow, "backfill__departures_kafka", {"reason": "all that had arrived by 25 March"})
                 load_flights(broker)
-                trigger(console, airflow, "reconcile__departures_kafka", {"reason": "the night after"})
+                night(console, airflow, "reconcile__departures_kafka")
                 console.print("\nBoth runs are in the UI, with their reports.")
             signal.pause()
         except KeyboardInterrupt:

@@ -146,6 +146,12 @@ class Airflow:
         body = {"logical_date": None, "conf": dict(conf or {}), **({"dag_run_id": run_id} if run_id else {})}
         return DagRun(dag_id, self.post(f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
 
+    def scheduled(self, dag_id: str) -> DagRun:
+        """The latest run of a DAG that the scheduler has made; it makes one as soon as the DAG is unpaused."""
+        path = f"/dags/{dag_id}/dagRuns?run_type=scheduled&order_by=-run_after&limit=1"
+        self._wait_until(lambda: bool(self.get(path)["dag_runs"]), START_SECONDS, f"no scheduled run of {dag_id}")
+        return DagRun(dag_id, self.get(path)["dag_runs"][0]["dag_run_id"])
+
     def state(self, run: DagRun) -> str:
         return self.get(f"/dags/{run.dag_id}/dagRuns/{quote(run.run_id)}")["state"]
 
