@@ -20,7 +20,7 @@ from spark_jobs.decision import Decision, Policy
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.errors import DefinitionError, HistoryError, RewindowError
-from spark_jobs.plan import make_plan, plan_from_json, read_planned
+from spark_jobs.plan import Plan, make_plan, plan_from_json, read_planned
 from spark_jobs.progress import LogProgress, Progress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.replay.engine import History
@@ -76,20 +76,25 @@ def pipeline_of(folder: RunFolder) -> Pipeline:
 
 def reopened(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> tuple[Job, Staged]:
     """A run that began in another process, as its documents tell it."""
-    request, text, staged = folder.read(REQUEST) or {}, folder.read_text(PLAN), folder.read(STAGED)
+    text, staged = folder.read_text(PLAN), folder.read(STAGED)
     if text is None or staged is None:
         raise DefinitionError(
             f"run {folder.run_id} has staged nothing", folder.address(REQUEST), "Repeat it from its plan."
         )
-    panes = request["asked"].get("panes")
-    job = job_of(
-        spark, pipeline, plan_from_json(text), progress, folder.run_id, request["kind"],
-        panes=Panes(panes) if panes else None, store=None, in_stages=True,
-    )  # fmt: skip
+    job = _job_of(spark, folder, pipeline, plan_from_json(text), progress)
     for name, value in (folder.read(CHANGES) or {}).items():
         if name in COUNTED:
             setattr(job.result, name, value)
     return job, Staged.from_dict(staged)
+
+
+def _job_of(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, plan: Plan, progress: Progress) -> Job:
+    request = folder.read(REQUEST) or {}
+    panes = request["asked"].get("panes")
+    return job_of(
+        spark, pipeline, plan, progress, folder.run_id, request["kind"], panes=Panes(panes) if panes else None,
+        in_stages=True,
+    )  # fmt: skip
 
 
 def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
@@ -113,14 +118,9 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
     if asked.get("dry_run") == "plan":
         folder.write(OUTCOME, {"run_id": folder.run_id, "status": "dry_run", "message": "a plan, and no more"})
         return
-    panes = asked.get("panes")
-    job = job_of(
-        spark, pipeline, plan, progress, folder.run_id, request["kind"], panes=Panes(panes) if panes else None,
-        in_stages=True,
-    )  # fmt: skip
-    history = History(good(read_planned(spark, pipeline, plan)), plan.event_times, plan.processing_time_end)
+    job = _job_of(spark, folder, pipeline, plan, progress)
     started = datetime.now(UTC)
-    if not prepare(job, history, started):
+    if not prepare(job, _history(job, read_planned(spark, pipeline, plan)), started):
         return
     folder.write(STAGED, Staged(job.facts.head(), plan.span, replaces=True).to_dict())
     begin(job, request["reason"], started)
@@ -203,7 +203,7 @@ def discard_staged(
     """Throw away what a run has staged. Raises DefinitionError for a run that is published."""
     folder = RunStore.configured().folder(run_id)
     pipeline = pipeline_of(folder)
-    if (folder.read(OUTCOME) or {}).get("status") in ("published", "unchanged"):
+    if folder.status() in ("published", "unchanged"):
         raise DefinitionError("the run is published already", run_id, "Publish another run to restate its windows.")
     job, _ = reopened(session_of(pipeline), folder, pipeline, progress)
     discard(job, status, why)
@@ -213,8 +213,8 @@ def run_stage(run_id: str, stage: str, chunk: int | None, why: str) -> int:
     """Carry out one stage; the exit code."""
     folder, progress = RunStore.configured().folder(run_id), LogProgress()
     try:
-        if (folder.read(OUTCOME) or {}).get("status") in ENDED:
-            print(f"nothing to do: the run is {folder.read(OUTCOME)['status']}", flush=True)
+        if folder.status() in ENDED:
+            print(f"nothing to do: the run is {folder.status()}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
         request = folder.read(REQUEST) or {}
@@ -246,14 +246,17 @@ def run_stage(run_id: str, stage: str, chunk: int | None, why: str) -> int:
             return 3
         return 0
     except RewindowError as problem:
-        record = {"run_id": run_id, "status": "failed", **problem_record(problem), "stage": stage}
-        folder.write(OUTCOME, {**(folder.read(OUTCOME) or {}), **record})
+        _tell_failure(folder, stage, problem)
         print(str(problem), file=sys.stderr, flush=True)
         return problem.exit_code
     except Exception as problem:
-        record = {"run_id": run_id, "status": "failed", **problem_record(problem), "stage": stage}
-        folder.write(OUTCOME, {**(folder.read(OUTCOME) or {}), **record})
+        _tell_failure(folder, stage, problem)
         raise
+
+
+def _tell_failure(folder: RunFolder, stage: str, problem: Exception) -> None:
+    record = {"run_id": folder.run_id, "status": "failed", **problem_record(problem), "stage": stage}
+    folder.write(OUTCOME, {**(folder.read(OUTCOME) or {}), **record})
 
 
 @contextmanager

@@ -50,13 +50,12 @@ from spark_jobs.stages import (
 class Manner:
     """How a run ends.
 
-    `policy` and `tolerance` (a share of the published windows) override the definition's. With `ends_as` (`dry_run` or
+    `policy` overrides the definition's. With `ends_as` (`dry_run` or
     `compared_only`) it tells what would change and throws what it staged away. `checks` is the gate.
     With `in_stages` another process publishes.
     """
 
     policy: Policy | None = None
-    tolerance: float | None = None
     ends_as: str = ""
     in_stages: bool = False
     checks: Checks | None = None
@@ -113,9 +112,10 @@ def execute(
 def end_run(job: Job, staged: Staged, records: DataFrame, timeline: Timeline | None, manner: Manner) -> None:
     """Verify what is staged, and let policy, gate and difference decide what becomes of it."""
     policy = manner.policy or job.pipeline.publish.policy
-    tolerance = job.pipeline.publish.share if manner.tolerance is None else manner.tolerance
     with verified(job, staged, records, timeline, manner.checks, manner.watcher) as difference:
-        job.result.decision = settle_staged(job, staged, policy, tolerance, difference, ends_as=manner.ends_as)
+        job.result.decision = settle_staged(
+            job, staged, policy, job.pipeline.publish.share, difference, ends_as=manner.ends_as
+        )
 
 
 def job_of(

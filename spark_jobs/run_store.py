@@ -83,6 +83,10 @@ class RunFolder:
         """Write a JSON document, whole or not at all."""
         self.write_bytes(document, json.dumps(content, indent=2, sort_keys=True, default=str).encode())
 
+    def status(self) -> str | None:
+        """Where the run stands, by its outcome; None where it has none yet."""
+        return (self.read(OUTCOME) or {}).get("status")
+
     def write_text(self, document: str, text: str) -> None:
         self.write_bytes(document, text.encode())
 

@@ -458,21 +458,20 @@ def settle_staged(
     if ends_as:
         discard(job, ends_as, "nothing was to be published")
         return Decision(Action.STOP, ends_as)
-    decision = decide(policy, tolerance, job.folder.read(CHANGES) or {}, job.folder.read(GATE))
     gate = job.folder.read(GATE)
+    decision = decide(policy, tolerance, job.folder.read(CHANGES) or {}, gate)
+    closed = gate is not None and gate["blocks"]
     if decision.action is Action.PUBLISH and not job.in_stages:
         publish(job, staged, difference)
-    elif decision.action is Action.STOP and not (gate and gate["blocks"]):
+    elif decision.action is Action.STOP and not closed:
         discard(job, "compared_only", decision.why)
     else:
-        wait(job, decision)
+        wait(job, decision, closed=closed)
     return decision
 
 
-def wait(job: Job, decision: Decision) -> None:
-    """Leave what is staged, for `publish` or `discard`; the ledger and the outcome say why."""
-    gate = job.folder.read(GATE)
-    closed = gate is not None and gate["blocks"]
+def wait(job: Job, decision: Decision, *, closed: bool) -> None:
+    """Leave what is staged, for `publish` or `discard`; the ledger and the outcome say why. `closed`: the gate is."""
     status = "staged" if decision.action is Action.PUBLISH else "awaiting_approval"
     run_id = job.result.run_id
     mend = f"Look with `rewindow report {run_id}`, then `rewindow publish {run_id} --reason ...` or `rewindow discard`."

@@ -8,10 +8,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.bench.data import BOUND, PARTITIONS, Dataset, dataset
+from spark_jobs.bench.data import PARTITIONS, dataset
+from spark_jobs.bench.definition import bench_pipeline
 from spark_jobs.bench.measure import Row, alternate
 from spark_jobs.bench.workload import MINUTE, Bench, replayed
-from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.evidence import Evidence
 from spark_jobs.plan import make_plan
@@ -24,28 +25,6 @@ KEYS = (10_000, 100)
 STAGED = "rewindow.bench.gate_staged"
 SUITES = Path(__file__).parents[2] / "expectations"
 
-_DEFINITION = """\
-name: bench_gate
-history:
-  kind: files
-  path: {path}/*.parquet
-  format: parquet
-  position: {{partition: partition, offset: offset, arrival: arrival, arrival_unit: ms}}
-value: {{format: columns}}
-keys: {{key: key_{keys}}}
-event_time: {{expression: event_time, unit: ms, missing: quarantine}}
-watermark:
-  generator: bounded_out_of_orderness
-  bound: {bound} ms
-  emission: per_event
-  partitions: {partitions}
-window: {{type: tumbling, size: {size} ms}}
-allowed_lateness: 0
-aggregates: {{events: count(*), total: sum(value), least: min(value), most: max(value)}}
-end_of_input: flush
-output: {{namespace: bench, table: gate_published}}
-"""
-
 
 def gate(bench: Bench) -> Iterator[Row]:
     """The common suites over the staged windows of a first run, nothing published before it."""
@@ -54,7 +33,7 @@ def gate(bench: Bench) -> Iterator[Row]:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.bench")
     for keys in KEYS:
         replayed(spark, data, keys, windows, _stage)
-        pipeline = load_pipeline(_definition(data, keys, bench.home / "bench"))
+        pipeline = bench_pipeline(data, keys, bench.home / "bench", "gate_published")
         evidence, suites = _evidence(bench, pipeline), load_suites(pipeline, SUITES)
         told = check(evidence, suites)
         count = evidence.staged.count()
@@ -117,11 +96,3 @@ def _plain(evidence: Evidence) -> None:
     staged.agg(F.count("*"), *(F.count_if(condition) for condition in wrong)).collect()
     staged.groupBy(*evidence.identity).count().where("count > 1").isEmpty()
     staged.groupBy(F.to_date("window_start")).agg(F.count("*"), F.sum(on_time), F.sum(late), F.sum(dropped)).collect()
-
-
-def _definition(data: Dataset, keys: int, folder: Path) -> Path:
-    path = folder / f"bench_gate_{keys}.yaml"
-    path.write_text(
-        _DEFINITION.format(keys=keys, path=data.path, bound=BOUND, size=MINUTE, partitions=list(range(PARTITIONS)))
-    )
-    return path

@@ -88,11 +88,12 @@ def instant(text: str | None, option: str) -> int | None:
 
 
 def as_of_vector(text: str | None) -> dict[int, int] | None:
+    from spark_jobs.definition.position import end_offsets
+
     if text is None:
         return None
     try:
-        pairs = [item.split("=") for item in text.split(",") if item.strip()]
-        return {int(partition): int(end) for partition, end in pairs}
+        return end_offsets(text)
     except ValueError:
         raise DefinitionError(
             f"--as-of: {text!r} is not a list of end offsets", mend="Write partition=offset pairs: 0=120,1=95."

@@ -9,6 +9,12 @@ from pydantic import Field, ValidationInfo, field_validator
 from spark_jobs.definition.fields import Expression, Refusal, Section
 
 
+def end_offsets(text: str) -> dict[int, int]:
+    """An as-of vector as people write it, `0=1200,1=950`. Raises ValueError for anything else."""
+    pairs = [item.split("=") for item in text.split(",") if item.strip()]
+    return {int(partition): int(end) for partition, end in pairs}
+
+
 class Position(Section):
     """The columns (or SQL expressions) that give a record's position `(arrival, partition, offset)`.
 

@@ -21,6 +21,7 @@ from spark_jobs.orchestration import settings
 from spark_jobs.orchestration.form import BY_DEFINITION, DRY_RUNS, MAX_REASON, backfill_params
 from spark_jobs.orchestration.notify import notified_approval, on_failure
 from spark_jobs.orchestration.operators import Approve, Plan, Publish, Reconcile, Report, SparkStage
+from spark_jobs.orchestration.run_ids import dag_id_of
 
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 """Nights before are nobody's; catchup is off, so nothing runs because of it."""
@@ -36,7 +37,7 @@ def pipeline_files(folder: Path) -> list[Path]:
 def dags_of(folder: Path) -> Iterator[DAG]:
     """The DAGs of all pipelines of a folder that can be read; `refused` tells of the others.
 
-    Where Airflow asks for one DAG (a task about to run), only its pipeline is read.
+    Where Airflow asks for one DAG (a task about to run), only that one is built.
     """
     asked = get_parsing_context().dag_id
     seen: set[str] = set()
@@ -49,8 +50,8 @@ def dags_of(folder: Path) -> Iterator[DAG]:
             continue
         seen.add(pipeline.name)
         for dag_id, make in (
-            (f"backfill__{pipeline.name}", backfill_dag),
-            (f"reconcile__{pipeline.name}", nightly_dag),
+            (dag_id_of("backfill", pipeline.name), backfill_dag),
+            (dag_id_of("reconcile", pipeline.name), nightly_dag),
         ):
             if asked in (None, dag_id):
                 yield make(dag_id, pipeline)

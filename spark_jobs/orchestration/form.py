@@ -13,6 +13,7 @@ from airflow.sdk import Param
 from spark_jobs.decision import Policy
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
+from spark_jobs.definition.position import end_offsets
 from spark_jobs.errors import DefinitionError
 
 MODES = ("both", "faithful", "complete")
@@ -117,8 +118,7 @@ def _as_of(text: Any) -> dict[str, int] | None:
     if text is None or not str(text).strip():
         return None
     try:
-        pairs = [item.split("=") for item in str(text).split(",") if item.strip()]
-        vector = {int(partition): int(end) for partition, end in pairs}
+        vector = end_offsets(str(text))
     except ValueError:
         vector = {}
     if not vector or any(p < 0 or end < 0 for p, end in vector.items()):

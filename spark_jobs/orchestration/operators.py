@@ -64,7 +64,7 @@ class SparkStage(SparkSubmitOperator):
             record = {"message": problem.what, "where": problem.where, "mend": problem.mend}
             folder.write(OUTCOME, {"run_id": folder.run_id, "status": "failed", "stage": self.stage, **record})
             raise AirflowFailException(str(problem)) from problem
-        if (folder.read(OUTCOME) or {}).get("status") in ENDED:
+        if folder.status() in ENDED:
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
         else:
             self._submit(folder, context, self.stage)
@@ -72,7 +72,7 @@ class SparkStage(SparkSubmitOperator):
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
         """What has to be there, or to be refused, before Spark starts."""
-        if (folder.read(OUTCOME) or {}).get("status") == "dry_run":
+        if folder.status() == "dry_run":
             raise AirflowSkipException("a dry run: there is nothing more to do")
 
     def _submit(self, folder: RunFolder, context: Context, stage: str, *more: str) -> None:
@@ -104,7 +104,7 @@ class Plan(SparkStage):
         write_request(folder, self.pipeline_file, "backfill", read_form(context["params"]), context)
 
     def _told(self, folder: RunFolder, context: Context) -> list[dict[str, Any]]:
-        status = (folder.read(OUTCOME) or {}).get("status")
+        status = folder.status()
         if status is not None and status != "failed":  # a dry run, or a run that was published before
             return []
         chunks = (folder.read(PLAN) or {})["chunks"]
@@ -133,7 +133,7 @@ class Publish(SparkStage):
     """Publish what is staged, or throw it away where a person has said no. The asset's event tells what changed."""
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
-        status = (folder.read(OUTCOME) or {}).get("status")
+        status = folder.status()
         if status in ("dry_run", "compared_only", "unchanged"):
             raise AirflowSkipException("there is nothing to publish")
 
@@ -225,7 +225,7 @@ def write_request(folder: RunFolder, file: str, kind: str, asked: dict[str, Any]
         folder.run_id, pipeline, kind, read_reason(context["params"]), datetime.now(UTC), asked,
         requested_by=str(getattr(run, "triggering_user_name", None) or run.run_type),
     )  # fmt: skip
-    if (folder.read(OUTCOME) or {}).get("status") == "published":
+    if folder.status() == "published":
         return
     folder.write(REQUEST, {**record, "dag_id": run.dag_id, "dag_run_id": run.run_id})
     folder.write_text(DEFINITION, pipeline.text or Path(file).read_text())
