@@ -95,7 +95,7 @@ def execute(
     if records is None:
         records = read_planned(spark, pipeline, plan)
     history = History(good(records), plan.event_times, plan.processing_time_end)
-    if not prepare(job, history, started):
+    if not prepare(job, history, started, is_new=run_id is None):
         return job.result
     staged = Staged(job.facts.head(), plan.span, replaces=True)
     begin(job, reason, started)
@@ -139,13 +139,13 @@ def job_of(
     return Job(spark, pipeline, plan, spec, kind, progress, result, folder, now, clock, in_stages)
 
 
-def prepare(job: Job, history: History, started: datetime) -> bool:
-    """Refuse what breaks a rule, and make the tables. False: the run has been published already."""
+def prepare(job: Job, history: History, started: datetime, *, is_new: bool = False) -> bool:
+    """Refuse what breaks a rule, and make the tables. False: the run has been published already (unless `is_new`)."""
     check_quarantine(job.pipeline, job.plan)
     refuse_missing_event_time(job.pipeline, job.plan, history)
     create_tables(job.spark, job.result.tables)
     job.ledger.settle(started)
-    if job.ledger.is_published(job.result.run_id):
+    if not is_new and job.ledger.is_published(job.result.run_id):
         job.result.note = "this run has been published already; nothing was done"
         return False
     return True

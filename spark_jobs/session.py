@@ -128,7 +128,9 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
         "spark.app.name": app_name,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
-        "spark.sql.dataFrameQueryContext.enabled": "false",  # the Python line of each column: our code, not the user's
+        # The Python line of each column would be our code, not the user's, and costs most of the calls to the JVM.
+        "spark.sql.dataFrameQueryContext.enabled": "false",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         "spark.ui.showConsoleProgress": "false",

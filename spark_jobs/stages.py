@@ -34,7 +34,6 @@ from spark_jobs.lakehouse.tables import (
     TIMELINE_STATE_SCHEMA,
     Tables,
     aligned,
-    append_rows,
     ensure_table,
     guarded,
 )
@@ -362,7 +361,7 @@ def publication_of(job: Job, staged: Staged) -> Publication:
         staged=job.staging.rows(),
         identity=identity_of(spec),
         in_scope=in_scope,
-        cause=cause_of_change(job.ledger.published(), job.plan),
+        cause=lambda: cause_of_change(job.ledger.published(), job.plan),
         as_of=job.plan.as_of,
     )
 
@@ -512,6 +511,7 @@ def publish(job: Job, staged: Staged, difference: Difference | None = None, reas
             result.changes = job.facts.publish(publication, staged.base, job.now(), difference)
         if staged.replaces:
             ledger.delete_superseded(result.run_id)
+        _drop_older_states(job)
         job.staging.drop()  # before the last word in the ledger: of a run that has ended nobody looks for leftovers
         ledger.update(result.run_id, status="published", finished_at=job.now(), **_counts(result))
     end(job, "published" if result.changes else "unchanged", message=reason)
@@ -528,26 +528,18 @@ def _write_side_rows(job: Job) -> None:
         (Part.LATE, tables.late, job.result.records_late == 0), (Part.QUARANTINE, tables.quarantine, False),
     ):  # fmt: skip
         there = job.spark.catalog.tableExists(table)
-        if there:
-            job.ledger.delete_rows(table, run_id)
         if job.staging.has(part) and not (there and empty):
-            _append(job, table, job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*"))
-        elif part is Part.QUARANTINE and not there:
+            rows = job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*")
+            guarded("cannot make", table, lambda table=table, rows=rows: ensure_table(job.spark, table, rows.schema))
+            job.ledger.put_rows(table, run_id, aligned(job.spark, table, rows))
+        elif there:
+            job.ledger.delete_rows(table, run_id)
+        elif part is Part.QUARANTINE:
             guarded("cannot make", table, lambda: ensure_table(job.spark, tables.quarantine, _QUARANTINE))
 
 
-def _append(job: Job, table: str, rows: DataFrame) -> None:
-    """Append to a side table, which is made or widened as the rows need it."""
-
-    def append() -> None:
-        ensure_table(job.spark, table, rows.schema)
-        aligned(job.spark, table, rows).writeTo(table).append()
-
-    guarded("cannot write", table, append)
-
-
 def save_state(job: Job) -> None:
-    """Keep what the watermark logic held at the end, and the timeline where it is small; once an as-of vector."""
+    """Keep what the watermark logic held at the end, and the timeline where it is small."""
     told = job.folder.read(TIMELINE)
     if told is None or not job.is_faithful:
         return
@@ -557,15 +549,22 @@ def save_state(job: Job) -> None:
         job.pipeline.name, plan.definition_hash, job.result.run_id, plan.as_of, _instant(plan.processing_time_end),
         told["watermark_below"], json.dumps(state), job.folder.read_bytes(STEPS), job.now(),
     )  # fmt: skip
+    job.ledger.put_rows(table, job.result.run_id, spark.createDataFrame([row], TIMELINE_STATE_SCHEMA))
+
+
+def _drop_older_states(job: Job) -> None:
+    """Once a run is published, its state stands for those of earlier runs at the same as-of vector."""
+    plan, table = job.plan, job.result.tables.timeline_state
     same = (
-        spark.table(table)
+        job.spark.table(table)
         .where((F.col("pipeline") == job.pipeline.name) & (F.col("definition_hash") == plan.definition_hash))
         .where(F.col("processing_time_end") == F.lit(_instant(plan.processing_time_end)))
     )
-    for earlier in same.select("run_id", "as_of").collect():
-        if earlier["as_of"] == plan.as_of:
-            job.ledger.delete_rows(table, earlier["run_id"])
-    append_rows(table, spark.createDataFrame([row], TIMELINE_STATE_SCHEMA))
+    states = [row for row in same.select("run_id", "as_of").collect() if row["as_of"] == plan.as_of]
+    if any(row["run_id"] == job.result.run_id for row in states):
+        for row in states:
+            if row["run_id"] != job.result.run_id:
+                job.ledger.delete_rows(table, row["run_id"])
 
 
 def topic_id_of(plan: Plan) -> str | None:

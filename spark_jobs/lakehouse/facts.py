@@ -56,7 +56,7 @@ class Publication:
     """What is to be published. `identity` names the columns that tell one window (or pane) from another.
 
     `in_scope` keeps of earlier windows those that the staged ones stand for: one of them that is not staged is
-    retracted. `cause` gives the cause of a change from the columns `old_run_id` (null: no window before) and
+    retracted. `cause()` gives the cause of a change from the columns `old_run_id` (null: no window before) and
     `rw_start` (the window's start).
     """
 
@@ -65,7 +65,7 @@ class Publication:
     staged: DataFrame
     identity: tuple[str, ...]
     in_scope: Callable[[DataFrame], DataFrame]
-    cause: Column
+    cause: Callable[[], Column]
     as_of: dict[int, int]
 
 
@@ -160,7 +160,7 @@ class Facts:
         )
         whole = [F.coalesce(f"`{c}`", f"old_{c}").alias(c) for c in identity]
         start = F.coalesce("window_start", "old_window_start")
-        cause = F.when(~there, F.lit(Cause.RETRACTION.value)).otherwise(publication.cause)
+        cause = F.when(~there, F.lit(Cause.RETRACTION.value)).otherwise(publication.cause())
         as_of = F.create_map(*(F.lit(v) for item in sorted(publication.as_of.items()) for v in item))
         return (
             joined.withColumn("rw_change", change)
@@ -309,8 +309,7 @@ class Facts:
             self._alter(f"DROP BRANCH IF EXISTS {branch}")
 
     def _refs(self) -> dict[str, int]:
-        rows = self._spark.sql(f"SELECT name, snapshot_id FROM {self.table}.refs").collect()
-        return {row[0]: row[1] for row in rows}
+        return {name: ref.snapshotId() for name, ref in self._java().refs().items()}
 
     def _java(self):
         """Iceberg's own handle of the table, as it is now."""

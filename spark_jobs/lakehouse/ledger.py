@@ -46,25 +46,56 @@ class Ledger:
 
         A run that begins again (its first stage was repeated) takes the place of what it wrote before.
         """
-        self.delete_rows(self._tables.runs, row["run_id"])
         values = tuple(
             {"status": "running", "output": self._tables.windows, "process": this_process(), **row}.get(name)
             for name in RUNS_SCHEMA.names
         )
         frame = self._spark.createDataFrame([values], RUNS_SCHEMA)
         _ACTIVE.add(row["run_id"])
-        self._write(lambda: frame.writeTo(self._tables.runs).append())
+        self.put_rows(self._tables.runs, row["run_id"], frame)
 
     def update(self, run_id: str, **values: Any) -> None:
         """Set columns of the run's row."""
-        row = self._spark.createDataFrame([tuple(values.values())], StructType([RUNS_SCHEMA[name] for name in values]))
-        row.withColumn("rw_run", F.lit(run_id)).createOrReplaceTempView("rw_ledger")
-        sets = ", ".join(f"{name} = s.{name}" for name in values)
-        merge = f"MERGE INTO {self._tables.runs} t USING rw_ledger s ON t.run_id = s.rw_run"
-        try:
-            self._write(lambda: self._spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET {sets}"))
-        finally:
-            self._spark.catalog.dropTempView("rw_ledger")
+        runs = self._tables.runs
+        new = self._spark.createDataFrame([tuple(values.values())], StructType([RUNS_SCHEMA[name] for name in values]))
+        before = self._spark.table(runs).where(F.col("run_id") == run_id).drop(*values)
+
+        def row_level() -> None:
+            new.withColumn("rw_run", F.lit(run_id)).createOrReplaceTempView("rw_ledger")
+            sets = ", ".join(f"{name} = s.{name}" for name in values)
+            merge = f"MERGE INTO {runs} t USING rw_ledger s ON t.run_id = s.rw_run"
+            try:
+                self._spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET {sets}")
+            finally:
+                self._spark.catalog.dropTempView("rw_ledger")
+
+        row = before.crossJoin(new).select(*self._spark.table(runs).columns)
+        self._overwrite(runs, run_id, row, row_level)
+
+    def put_rows(self, table: str, run_id: str, rows: DataFrame) -> None:
+        """Write a run's rows into a table with a column `run_id`, in the place of those that it has there."""
+
+        def row_level() -> None:
+            self._spark.sql(f"DELETE FROM {table} WHERE run_id = '{_quoted(run_id)}'")
+            rows.writeTo(table).append()
+
+        self._overwrite(table, run_id, rows, row_level)
+
+    def _overwrite(self, table: str, run_id: str, rows: DataFrame, row_level: Callable[[], Any]) -> None:
+        """Put `rows` in the place of the run's, in one commit.
+
+        A run's rows lie in files of their own until `maintain` puts files together; then they change `row_level`.
+        """
+
+        def overwrite() -> None:
+            try:
+                rows.writeTo(table).overwrite(F.col("run_id") == run_id)
+            except (PySparkException, Py4JJavaError) as problem:
+                if "some, but not all, rows match" not in str(problem):
+                    raise
+                row_level()
+
+        self._write(overwrite, table)
 
     def end(self, run_id: str) -> None:
         """This process has nothing more to do with the run."""
@@ -140,10 +171,10 @@ class Ledger:
 
     def _delete(self, table: str, where: str) -> None:
         if not self._spark.table(table).where(where).isEmpty():
-            self._write(lambda: self._spark.sql(f"DELETE FROM {table} WHERE {where}"))
+            self._write(lambda: self._spark.sql(f"DELETE FROM {table} WHERE {where}"), table)
 
-    def _write(self, action: Callable[[], Any]) -> None:
-        """Runs write to `runs` at the same time: who comes second tries again."""
+    def _write(self, action: Callable[[], Any], table: str) -> None:
+        """Runs write to the same tables at the same time: who comes second tries again."""
 
         def retried() -> None:
             for attempt in range(_TRIES):
@@ -154,7 +185,7 @@ class Ledger:
                     if attempt == _TRIES - 1 or not _is_conflict(str(problem)):
                         raise
 
-        guarded("cannot write", self._tables.runs, retried)
+        guarded("cannot write", table, retried)
 
 
 def _quoted(text: str) -> str:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from spark_jobs.lakehouse.tables import ensure_table, guarded
+from spark_jobs.lakehouse.tables import drop_table, ensure_table, guarded
 
 CHUNK = "rw_chunk"
 
@@ -56,11 +56,8 @@ class Staging:
     def drop(self) -> None:
         """Remove the tables and their files; the windows last, so that `has` tells whether all is gone."""
         for part in reversed(Part):
-            table = self._of(part)
             if self.has(part):
-                guarded(
-                    "cannot drop", table, lambda table=table: self._spark.sql(f"DROP TABLE IF EXISTS {table} PURGE")
-                )
+                drop_table(self._spark, self._of(part))
 
     def _of(self, part: Part) -> str:
         return f"{self.table}{part.value}"

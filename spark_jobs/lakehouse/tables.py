@@ -42,10 +42,12 @@ LAYOUT = 2
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
 _PROPERTIES = (
-    "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd', "
+    "'format-version'='2', 'write.parquet.compression-codec'='zstd', "
     "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
-    "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot')"
+    "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot'"
 )
+_BY_RUN = "'write.metadata.metrics.column.run_id'='full'"
+"""A file that holds one run's rows only is then known as such, and goes as a whole."""
 
 AS_OF = t.MapType(t.IntegerType(), t.LongType())
 """End offset (exclusive) of each partition."""
@@ -127,7 +129,8 @@ def ensure_table(spark: SparkSession, table: str, schema: t.StructType) -> None:
     """Make the table, or add the columns that it lacks. Raises CatalogError where a column has another type."""
     if not spark.catalog.tableExists(table):
         columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema)
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg {_PROPERTIES}")
+        properties = f"{_PROPERTIES}, {_BY_RUN}" if "run_id" in schema.names else _PROPERTIES
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
     known = {f.name: f.dataType for f in spark.table(table).schema}
     for field in schema:
         if field.name not in known:
@@ -140,6 +143,21 @@ def ensure_table(spark: SparkSession, table: str, schema: t.StructType) -> None:
             )  # fmt: skip
 
 
+def drop_table(spark: SparkSession, table: str) -> None:
+    """Drop a table of the catalog `rewindow` and its files.
+
+    Through Iceberg itself: Spark's `DROP TABLE ... PURGE` finds the files of the smallest table by Spark jobs.
+    """
+
+    def drop() -> None:
+        name, _, identifier = table.partition(".")
+        catalog = spark._jsparkSession.sessionState().catalogManager().catalog(name).icebergCatalog()
+        parse = spark._jvm.org.apache.iceberg.catalog.TableIdentifier.parse
+        catalog.dropTable(parse(identifier), True)
+
+    guarded("cannot drop", table, drop)
+
+
 def aligned(spark: SparkSession, table: str, rows: DataFrame) -> DataFrame:
     """The rows in the table's columns; what they lack is null."""
     given = set(rows.columns)
@@ -149,8 +167,3 @@ def aligned(spark: SparkSession, table: str, rows: DataFrame) -> DataFrame:
             for f in spark.table(table).schema
         )
     )
-
-
-def append_rows(table: str, rows: DataFrame) -> None:
-    """Append to a table whose columns the rows have."""
-    guarded("cannot write", table, lambda: rows.writeTo(table).append())

@@ -52,7 +52,8 @@ def staged_evidence(
         facts.prepare(staged.schema)
         publication = Publication(
             run_id="a-run", span=plan.span, staged=staged, identity=identity_of(spec),
-            in_scope=lambda windows: windows.where(range_condition(plan.span)), cause=F.lit(cause), as_of=plan.as_of,
+            in_scope=lambda windows: windows.where(range_condition(plan.span)),
+            cause=lambda: F.lit(cause), as_of=plan.as_of,
         )  # fmt: skip
         late = None
         if mode is not Mode.COMPLETE:
