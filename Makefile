@@ -32,8 +32,8 @@ demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; co
 up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C
 	$(BIN)/rewindow up
 
-test: $(STAMP) ## run all tests
-	$(BIN)/python -m pytest
+test: $(STAMP) ## run all tests, in two processes
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)
 	$(BIN)/rewindow bench

@@ -24,6 +24,17 @@ settings.register_profile("rewindow", deadline=None, suppress_health_check=[Heal
 settings.load_profile("rewindow")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """How the tests are shared out among processes: file by file, the long files first.
+
+    Those of a file marked `short` need nothing of each other and come last, one by one, to fill the gaps.
+    """
+    for item in items:
+        if item.get_closest_marker("short") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: (item.get_closest_marker("short") is not None, item.get_closest_marker("long") is None))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The home of every test that names no other, also in processes that a test starts; never the user's own."""
@@ -33,8 +44,9 @@ def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("REWINDOW_HOME", str(home))
         patch.setenv("REWINDOW_DRIVER_MEMORY", "1g")
-        # Many short jobs: the optimizing compiler would cost more than it gains.
-        patch.setenv("REWINDOW_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+        # Many short jobs: the optimizing compiler would cost more than it gains. Without it Java's room for compiled
+        # code is small, and full after a dozen runs.
+        patch.setenv("REWINDOW_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC")
         yield home
 
 

@@ -18,6 +18,8 @@ from tests.kafka import Sent, produce
 from tests.processes import start_python
 from tests.sources.conftest import BASE
 
+pytestmark = pytest.mark.long
+
 _NUMBERS = itertools.count()
 
 

@@ -16,6 +16,8 @@ from spark_jobs.bench.workload import MINUTE, plain, replayed
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.windows import TumblingWindows
 
+pytestmark = pytest.mark.long
+
 RECORDS = 100_000
 WINDOWS = TumblingWindows(MINUTE)
 

@@ -10,6 +10,8 @@ import pytest
 from spark_jobs import cli
 from tests.test_run import YAML, record, write
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def rewindow(spark, monkeypatch, capfd):

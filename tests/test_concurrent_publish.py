@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
@@ -19,6 +20,8 @@ from spark_jobs.progress import NoProgress
 from spark_jobs.run import execute
 from tests.processes import start_python
 from tests.test_reconcile_run import MINUTE, T0, assert_history_is_whole, log_of, pipeline, rows, write
+
+pytestmark = pytest.mark.long
 
 CASE = "tumbling, per event"
 STAMP = 1_000_000

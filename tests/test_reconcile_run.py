@@ -18,6 +18,8 @@ from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
 from spark_jobs.window_history import window_history
 
+pytestmark = pytest.mark.long
+
 MINUTE = 60_000
 T0 = 1_600_000_020_000
 

@@ -20,6 +20,8 @@ from spark_jobs.replay.spec import Mode
 from spark_jobs.run import execute
 from spark_jobs.stages import RunResult
 
+pytestmark = pytest.mark.long
+
 MINUTE = 60_000
 T0 = 1_600_000_020_000  # on a minute
 

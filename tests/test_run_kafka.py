@@ -20,6 +20,8 @@ from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.sources import open_history
 from tests.kafka import Sent, produce
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "tests" / "data" / "flights"
 OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")

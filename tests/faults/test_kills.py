@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.lakehouse.facts import Facts
@@ -24,6 +25,8 @@ from spark_jobs.progress import NoProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
 from tests.test_reconcile_run import assert_history_is_whole, log_of, pipeline, tables_of, write
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 ASKED = "REWINDOW_KILLS" in os.environ

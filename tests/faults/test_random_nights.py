@@ -22,6 +22,8 @@ from tests.faults.boundaries import Stopped, stopped_at
 from tests.faults.test_kills import child
 from tests.test_reconcile_run import CASES, T0, assert_history_is_whole, log_of, pipeline, tables_of, write
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = int(os.environ.get("REWINDOW_NIGHTS", "1"))
 BOUNDARIES = 50
 """About as many as a night has; a number beyond its last stops nothing."""

@@ -19,6 +19,8 @@ from spark_jobs.run_store import APPROVAL, GATE, OUTCOME, PAGE, PLAN
 from spark_jobs.services.airflow import Airflow, DagRun
 from tests.orchestration.project import START, folder_of, make_project, rows
 
+pytestmark = pytest.mark.long
+
 CLOSED = {
     "name": "closed",
     "expectations": [

@@ -16,6 +16,8 @@ from spark_jobs.services.spark_cluster import SparkCluster
 from spark_jobs.submit.package import packaged
 from tests.orchestration.project import folder_of, make_project, rows
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.skipif("REWINDOW_LONG" not in os.environ, reason="takes minutes more: set REWINDOW_LONG=1")
 @pytest.mark.timeout(1200)

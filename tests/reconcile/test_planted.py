@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests.reconcile.live_jobs import LIVE, UNEXPLAINED, compared, definition, loaded
 
+pytestmark = pytest.mark.long
+
 RUN, JOB = "solo-periodic-p1-1", "periodic-p1"
 SIZE = 10_000_000  # a window, in µs of the files' timestamps
 

@@ -15,6 +15,8 @@ from spark_jobs.progress import LogProgress
 from spark_jobs.replay.spec import Panes
 from spark_jobs.run import execute
 
+pytestmark = pytest.mark.long
+
 SAMPLE = Path("tests/data/flights").resolve()
 RUNS = ["hourly", "hourly_refining", "sliding", "sessions", "periodic"]
 

@@ -35,6 +35,8 @@ PLAIN_DAG = """
 from airflow.sdk import DAG
 from airflow.providers.standard.operators.empty import EmptyOperator
 
+pytestmark = pytest.mark.long
+
 with DAG("somebody_elses", schedule=None):
     EmptyOperator(task_id="nothing")
 """
