@@ -24,6 +24,7 @@ settings.register_profile("rewindow", deadline=None, suppress_health_check=[Heal
 settings.load_profile("rewindow")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """How the tests are shared out among processes: file by file, the long files first.
 

@@ -15,7 +15,7 @@ from spark_jobs.run_store import RunFolder
 
 STEPS: list[tuple[Any, str]] = [
     (Ledger, "begin"), (Ledger, "update"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
-    (stages, "_append"), (stages, "append_rows"), (Ledger, "delete_superseded"), (RunFolder, "write"),
+    (Ledger, "put_rows"), (Ledger, "delete_superseded"), (stages, "_drop_older_states"), (RunFolder, "write"),
     (Facts, "prepare"), (Facts, "_write"), (Facts, "_append"), (Facts, "_share_last_append"), (Facts, "_move"),
 ]  # fmt: skip
 
