@@ -33,7 +33,7 @@ up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C
 	$(BIN)/rewindow up
 
 test: $(STAMP) ## run all tests, in two processes
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)
 	$(BIN)/rewindow bench

@@ -117,12 +117,17 @@ def run_demo(console: Console, errors: Console) -> None:
     )  # fmt: skip
 
 
-def trigger(console: Console, airflow: Airflow, dag_id: str, form: Mapping[str, Any]) -> DagRun:
-    """Trigger a DAG as the UI does and wait for its end, telling of each task. Raises RewindowError if it fails."""
+def trigger(
+    console: Console, airflow: Airflow, dag_id: str, form: Mapping[str, Any], *, ends_as: str = "success"
+) -> DagRun:
+    """Trigger a DAG as the UI does and wait for its end, telling of each task.
+
+    Raises RewindowError if it does not end as it should.
+    """
     airflow.unpause(dag_id)
     run = airflow.trigger(dag_id, form)
     console.print(f"\n[bold]{dag_id}[/], triggered over the API as the UI does")
-    return _watch(console, airflow, run)
+    return _watch(console, airflow, run, ends_as)
 
 
 def night(console: Console, airflow: Airflow, dag_id: str) -> DagRun:
@@ -133,7 +138,7 @@ def night(console: Console, airflow: Airflow, dag_id: str) -> DagRun:
     return _watch(console, airflow, run)
 
 
-def _watch(console: Console, airflow: Airflow, run: DagRun) -> DagRun:
+def _watch(console: Console, airflow: Airflow, run: DagRun, ends_as: str = "success") -> DagRun:
     dag_id = run.dag_id
 
     def tell(task: dict[str, Any]) -> None:
@@ -145,7 +150,7 @@ def _watch(console: Console, airflow: Airflow, run: DagRun) -> DagRun:
         console.print(f"  {mark} {task['task_id']:<10} {seconds}  [dim]{label}[/]", highlight=False)
 
     state = airflow.wait(run, _RUN_SECONDS, on_end=tell)
-    if state != "success":
+    if state != ends_as:
         console.print(airflow.failures(run), markup=False)
         raise RewindowError(f"the run ended as {state}", dag_id, f"Airflow's log is {airflow.log}.")
     return run

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,16 +26,24 @@ settings.register_profile("rewindow", deadline=None, suppress_health_check=[Heal
 settings.load_profile("rewindow")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """How the tests are shared out among processes: file by file, the long files first.
+SHORT = "tests/conformance/"
+"""Here each test is quick and needs nothing of another one."""
 
-    Those of a file marked `short` need nothing of each other and come last, one by one, to fill the gaps.
-    """
-    for item in items:
-        if item.get_closest_marker("short") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    items.sort(key=lambda item: (item.get_closest_marker("short") is not None, item.get_closest_marker("long") is None))
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long files come first, and last what can fill any gap: so two processes end at about the same time."""
+    items.sort(key=lambda item: (item.nodeid.startswith(SHORT), item.get_closest_marker("long") is None))
+
+
+class ByFile(LoadScopeScheduling):
+    """Shares the tests out among processes file by file, the short ones one by one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if nodeid.startswith(SHORT) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,8 +16,10 @@ from spark_jobs.plan import make_plan, plan_from_json, planned_records
 from spark_jobs.progress import NoProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
+from spark_jobs.run_store import DEFINITION, PLAN, RunStore
 from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.sources import open_history
+from tests.conftest import KAFKA_PASSWORD
 from tests.kafka import Sent, produce
 
 pytestmark = pytest.mark.long
@@ -137,3 +139,37 @@ def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: Ka
     produce(spark, kafka.servers, "nights", early)
     with pytest.raises(HistoryError, match="the topic has been made again"):
         reconcile(spark, nightly, NoProgress())
+
+
+def test_a_password_is_in_no_table_no_document_and_no_log(
+    spark, kafka: KafkaBroker, rewindow_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    monkeypatch.setenv("KAFKA_JAAS", f'{module} required username="alice" password="{KAFKA_PASSWORD}";')
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "behind_a_login",
+            "history": {
+                "kind": "kafka", "servers": kafka.sasl_servers, "topic": "flights", "end": {0: 50, 1: 50, 2: 50},
+                "options": {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},
+                "secrets": {"sasl.jaas.config": "KAFKA_JAAS"},
+            },
+            "value": {"format": "json", "schema": "sched_dep STRING"},
+            "event_time": {"expression": "sched_dep", "unit": "iso"},
+            "watermark": {"generator": "ascending"},
+            "window": {"type": "tumbling", "size": "1 h"},
+            "aggregates": {"n": "count(*)"},
+            "output": {"namespace": "behind_a_login"},
+        }
+    )  # fmt: skip
+    with planned_records(spark, pipeline) as (plan, records):
+        result = execute(spark, pipeline, plan, NoProgress(), records=records)
+    assert result.pairs_on_time + result.pairs_dropped == 150
+    folder = RunStore.configured().folder(result.run_id)
+    assert folder.read_text(PLAN) and folder.read_text(DEFINITION) is not None
+    for name in spark.sql("SHOW TABLES IN rewindow.behind_a_login").collect():
+        rows = spark.table(f"rewindow.behind_a_login.{name['tableName']}").collect()
+        assert KAFKA_PASSWORD not in repr(rows)
+    files = [file for file in rewindow_home.rglob("*") if file.is_file()]
+    assert any(file.suffix == ".log" for file in files) and any(result.run_id in str(file) for file in files)
+    assert [file for file in files if KAFKA_PASSWORD.encode() in file.read_bytes()] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from airflow.sdk import BaseOperatorLink
 
@@ -13,8 +13,11 @@ from spark_jobs.run_store import APPLICATION, REQUEST, RunStore
 
 
 def report_path(run_id: str) -> str:
-    """Where the Airflow server shows a run's report."""
-    return f"/rewindow/runs/{quote(run_id, safe='')}"
+    """Where the Airflow server shows a run's report; below the path of `[api] base_url`, if it has one."""
+    from airflow.configuration import conf
+
+    below = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+    return f"{below}/rewindow/runs/{quote(run_id, safe='')}"
 
 
 class _Link(BaseOperatorLink):

@@ -13,8 +13,6 @@ from spark_jobs.conformance.runner import run_cases
 from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.errors import DefinitionError
 
-pytestmark = pytest.mark.short
-
 GOLDEN = Path("tests/golden")
 CASES = [*load_cases(GOLDEN / "flink"), *load_cases(GOLDEN / "generators")]
 

@@ -11,8 +11,6 @@ from spark_jobs.conformance.compare import first_difference
 from spark_jobs.conformance.spark import run_spark
 from spark_jobs.eventtime.strategy import GeneratorKind
 
-pytestmark = pytest.mark.short
-
 GOLDEN = Path("tests/golden")
 CASES = [*load_cases(GOLDEN / "flink"), *load_cases(GOLDEN / "generators")]
 

@@ -1,7 +1,8 @@
 """Killed anywhere, and run again: the tables are those of a run that nobody disturbed.
 
-Each kill starts a JVM, so the suite has a few. With REWINDOW_KILLS=120 it goes through all boundaries repeatedly, and
-kills at any moment too: REWINDOW_KILLS=120 .venv/bin/python -m pytest tests/faults
+Each SIGKILL costs the start of a JVM, so the suite has a few, and ends runs at every boundary in its own process
+besides. With REWINDOW_KILLS=120 it kills at all boundaries repeatedly, and at any moment too:
+REWINDOW_KILLS=120 .venv/bin/python -m pytest tests/faults
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
@@ -24,6 +26,7 @@ from spark_jobs.plan import make_plan
 from spark_jobs.progress import NoProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
+from tests.faults.boundaries import Stopped, stopped_at
 from tests.test_reconcile_run import assert_history_is_whole, log_of, pipeline, tables_of, write
 
 pytestmark = pytest.mark.long
@@ -84,11 +87,46 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_ru
 
     night()
     reconcile(spark, defined, NoProgress())
-    full = pipeline(tmp_path, "undisturbed_nights", CASE)
+    assert_as_if_undisturbed(spark, tmp_path, defined)
+
+
+def test_ended_at_every_boundary_in_turn_the_tables_are_those_of_an_undisturbed_run(spark, tmp_path) -> None:
+    """Each run finds new records, and what all those before it have left behind."""
+    records = log_of(12, count=12 * 80)
+    defined = pipeline(tmp_path, "ended_nights", CASE)
+    windows = Facts(spark, Tables.of(defined).windows)
+    batch = iter(range(0, len(records), 12))
+
+    def night() -> None:
+        start = next(batch)
+        write(tmp_path / "data", records[start : start + 12], f"part-{start:06}.json")
+        reconcile(spark, defined, NoProgress())
+
+    night()
+    with stopped_at() as boundaries:
+        night()
+    ended = 0
+    for number in range(1, len(boundaries) + 1):
+        try:
+            with stopped_at(number):
+                night()
+        except Stopped:
+            ended += 1
+        if number % 5 == 0:
+            assert windows.current().select("k", "window_start").distinct().count() == windows.current().count()
+    assert ended >= 50 and ended > len(boundaries) * 3 // 4
+    night()
+    assert_as_if_undisturbed(spark, tmp_path, defined)
+
+
+def assert_as_if_undisturbed(spark: SparkSession, folder: Path, defined: Pipeline) -> None:
+    """The tables are those of one full run, nothing is left behind, and the ledger tells the truth."""
+    windows = Facts(spark, Tables.of(defined).windows)
+    full = pipeline(folder, f"undisturbed_{defined.name}", CASE)
     execute(spark, full, make_plan(spark, full), NoProgress())
     assert tables_of(spark, defined) == tables_of(spark, full)
     assert_history_is_whole(spark, defined)
-    assert not spark.sql("SHOW TABLES IN rewindow.nightly_tests LIKE 'killed_nights__staging*'").collect()
+    assert not spark.sql(f"SHOW TABLES IN rewindow.nightly_tests LIKE '{defined.name}__staging*'").collect()
     refs = spark.sql(f"SELECT name FROM {Tables.of(defined).windows}.refs").collect()
     assert sorted(row[0] for row in refs) == ["main", "revisions"]
     ledger = Ledger(spark, Tables.of(defined)).runs().collect()

@@ -35,6 +35,24 @@ PIPELINES = {
     "rivals": "always",
 }  # fmt: skip
 
+NOTIFIER = """
+from pathlib import Path
+
+from airflow.sdk import BaseNotifier
+
+
+class ToFile(BaseNotifier):
+    template_fields = ("text",)
+
+    def __init__(self, path, text):
+        super().__init__()
+        self.path, self.text = path, text
+
+    def notify(self, context):
+        with Path(self.path).open("a") as file:
+            file.write(self.text + "\\n")
+"""
+
 LONG = pytest.mark.skipif("REWINDOW_LONG" not in os.environ, reason="takes minutes more: set REWINDOW_LONG=1")
 
 
@@ -43,18 +61,23 @@ def project(tmp_path_factory: pytest.TempPathFactory, rewindow_home: Path) -> Pa
     """A project folder of its own: DAG files, plugins, pipelines, expectations, four days of records."""
     root = make_project(tmp_path_factory.mktemp("airflow") / "project", PIPELINES, days=4)
     (root / "expectations/closed.json").write_text(json.dumps(CLOSED))
+    (root / "plugins/to_file.py").write_text(NOTIFIER)
     return root
 
 
 @pytest.fixture(scope="module")
 def airflow(project: Path, rewindow_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    text = "{{ rewindow.event }} | {{ rewindow.run_id }} | {{ rewindow.message }} | {{ rewindow.report }}"
+    notifier = {"class": "to_file.ToFile", "arguments": {"path": str(project / "notes.txt"), "text": text}}
     environ = {
         "REWINDOW_DRIVER_MEMORY": "512m", "REWINDOW_SPARK_CONF": "spark.ui.enabled=false",
-        "REWINDOW_EXPECTATIONS": str(project / "expectations"),
+        "REWINDOW_EXPECTATIONS": str(project / "expectations"), "REWINDOW_POOL": "replays",
+        "REWINDOW_NOTIFIERS": json.dumps([notifier | {"on": ["refused", "gate_failed", "approval"]}]),
     }  # fmt: skip
     spark = {"conn_type": "spark", "host": "local[1]"}
     folder = tmp_path_factory.mktemp("airflow")
     with Airflow(folder, project=project, slots=2, spark=spark, environ=environ) as service:
+        service.post("/pools", {"name": "replays", "slots": 2})
         for name in PIPELINES:
             service.unpause(f"backfill__{name}")
         yield service
@@ -69,6 +92,13 @@ def states(airflow: Airflow, run: DagRun) -> dict[str, set[str]]:
 
 def waits(tasks: list[dict[str, Any]]) -> bool:
     return any(task["task_id"] == "approve" and task["state"] in ("awaiting_input", "deferred") for task in tasks)
+
+
+def notes(project: Path, run: DagRun) -> list[list[str]]:
+    """What the notifiers were told of a run: event, message, path of its report."""
+    lines = (project / "notes.txt").read_text().splitlines()
+    told = [line.split(" | ") for line in lines]
+    return [[event, message, report] for event, run_id, message, report in told if run_id == folder_of(run).run_id]
 
 
 def kill_one_replay(run: DagRun) -> None:
@@ -86,7 +116,9 @@ def kill_one_replay(run: DagRun) -> None:
 
 
 @pytest.mark.timeout(1500)
-def test_a_backfill_of_four_chunks_is_published_and_tells_of_itself(airflow: Airflow, spark: SparkSession) -> None:
+def test_a_backfill_of_four_chunks_is_published_and_tells_of_itself(
+    airflow: Airflow, project: Path, spark: SparkSession
+) -> None:
     run = airflow.trigger("backfill__plain", {"chunks": 4, "reason": "a test"})
     refused = airflow.trigger("backfill__plain", {"from": "the day before yesterday"})
     assert airflow.wait(refused, 300) == "failed"
@@ -95,6 +127,9 @@ def test_a_backfill_of_four_chunks_is_published_and_tells_of_itself(airflow: Air
     assert plan["try_number"] == 1  # nothing that a second try would mend
     assert "From: " in airflow.task_log(refused, "plan")
     assert states(airflow, refused)["report"] == {"success"}
+    assert {task["pool"] for task in airflow.tasks(refused)} == {"replays", "default_pool"}  # Spark's, and the others
+    [[event, message, report]] = notes(project, refused)
+    assert event == "refused" and "From: " in message and folder_of(refused).run_id in report
 
     assert airflow.wait(run, 900) == "success"
     assert states(airflow, run) == {
@@ -130,12 +165,16 @@ def test_a_backfill_of_four_chunks_is_published_and_tells_of_itself(airflow: Air
 
 
 @pytest.mark.timeout(900)
-def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(airflow: Airflow, spark) -> None:
+def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
+    airflow: Airflow, project: Path, spark
+) -> None:
     run = airflow.trigger("backfill__closed")
     assert airflow.wait(run, 600) == "failed"
     found = states(airflow, run)
     assert (found["verify"], found["publish"], found["report"]) == ({"failed"}, {"upstream_failed"}, {"success"})
     assert "the gate is closed: 1 critical" in airflow.task_log(run, "verify")
+    [[event, message, _]] = notes(project, run)
+    assert event == "gate_failed" and "the gate is closed: 1 critical" in message
     assert rows(spark, "closed") == []
     folder = folder_of(run)
     assert folder.read(OUTCOME)["status"] == "gate_failed"
@@ -144,12 +183,15 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(air
 
 
 @pytest.mark.timeout(1200)
-def test_a_person_approves_one_restatement_and_refuses_another(airflow: Airflow, spark: SparkSession) -> None:
+def test_a_person_approves_one_restatement_and_refuses_another(
+    airflow: Airflow, project: Path, spark: SparkSession
+) -> None:
     yes = airflow.trigger("backfill__asked", {"to": "2026-01-02T00:00:00Z"})
     no = airflow.trigger("backfill__asked", {"from": "2026-01-03T00:00:00Z"})
     for run in (yes, no):
         airflow.wait(run, 600, until=waits)
         assert states(airflow, run)["approve"] <= {"awaiting_input", "deferred"}
+        assert [event for event, *_ in notes(project, run)] == ["approval"]
     assert rows(spark, "asked") == [] if spark.catalog.tableExists("rewindow.airflow.asked") else True
     detail = airflow.get(f"/dags/{yes.dag_id}/dagRuns/{yes.run_id}/taskInstances/approve/-1/hitlDetails")
     assert "| inserted |" in detail["body"]
