@@ -1,0 +1,86 @@
+"""The gate over real nights: what is recomputed is held to the reviewed suites before it is published."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.application import publish_staged
+from spark_jobs.decision import Action
+from spark_jobs.errors import CatalogError
+from spark_jobs.plan import make_plan
+from spark_jobs.progress import NoProgress
+from spark_jobs.reconcile_run import reconcile
+from spark_jobs.run import Manner, execute
+from spark_jobs.run_store import GATE, OUTCOME, RunStore
+from spark_jobs.stages import RunResult
+from spark_jobs.verification import gate_of
+from tests.test_reconcile_run import CASES, log_of, pipeline, tables_of, write
+
+CASE = next(iter(CASES))
+
+
+def at_most(count: int) -> str:
+    """A suite of one's own: no window holds more records."""
+    expectation = {
+        "type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "max_value": count},
+        "severity": "critical", "description": "Few records a window", "meta": {"name": "few"},
+    }  # fmt: skip
+    return json.dumps({"name": "gated_nights", "meta": {"data": "windows"}, "expectations": [expectation]})
+
+
+def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
+    spark: SparkSession, tmp_path, suites_folder
+) -> None:
+    records = [record | {"k": record["k"] or "c"} for record in log_of(31, count=300)]
+    defined = pipeline(tmp_path, "gated_nights", CASE)
+
+    def night(batch: list[dict]) -> RunResult:
+        write(tmp_path / "data", batch, f"part-{batch[0]['v']:06}.json")
+        return reconcile(spark, defined, NoProgress(), manner=Manner(checks=gate_of(defined)))
+
+    def folder(run: RunResult):
+        return RunStore.configured().folder(run.run_id)
+
+    suites_folder("gated_nights.json", at_most(1000))
+    for batch in (records[:120], records[120:180]):
+        passed = night(batch)
+        gate = folder(passed).read(GATE)
+        assert (gate["blocks"], folder(passed).status()) == (False, "published"), gate
+        assert {suite["data"] for suite in gate["suites"]} == {"input", "windows", "reconciliation"}
+        assert all(result["error"] is None for result in gate["results"])
+    before = tables_of(spark, defined)
+
+    suites_folder("gated_nights.json", at_most(0))
+    closed = night(records[180:240])
+    assert closed.decision is not None and closed.decision.action is not Action.PUBLISH
+    assert folder(closed).status() == "gate_failed"
+    assert "rewindow publish" in folder(closed).read(OUTCOME)["mend"]
+    assert tables_of(spark, defined) == before
+
+    # The night after it takes both nights' records; then there is nothing left that the closed one could publish.
+    suites_folder("gated_nights.json", at_most(1000))
+    assert folder(night(records[240:])).status() == "published"
+    with pytest.raises(CatalogError, match="has published windows of the same range meanwhile"):
+        publish_staged(lambda _: spark, closed.run_id, NoProgress(), "too late")
+    full = pipeline(tmp_path, "gated_nights_full", CASE)
+    execute(spark, full, make_plan(spark, full), NoProgress())
+    assert tables_of(spark, defined) == tables_of(spark, full)
+
+
+def test_what_a_closed_gate_kept_back_can_be_published_with_a_reason(spark, tmp_path, suites_folder) -> None:
+    records = [record | {"k": record["k"] or "c"} for record in log_of(32, count=160)]
+    defined = pipeline(tmp_path, "kept_back", CASE)
+    write(tmp_path / "data", records[:100], "part-0.json")
+    reconcile(spark, defined, NoProgress())
+    write(tmp_path / "data", records[100:], "part-1.json")
+    suites_folder("kept_back.json", at_most(0).replace("gated_nights", "kept_back"))
+    closed = reconcile(spark, defined, NoProgress(), manner=Manner(checks=gate_of(defined)))
+    publish_staged(lambda _: spark, closed.run_id, NoProgress(), "seen, and right")
+    row = spark.table(closed.tables.runs).where(f"run_id = '{closed.run_id}'").select("status", "reason").head()
+    assert tuple(row) == ("published", "seen, and right")
+    full = pipeline(tmp_path, "kept_back_full", CASE)
+    execute(spark, full, make_plan(spark, full), NoProgress())
+    assert tables_of(spark, defined) == tables_of(spark, full)
