@@ -35,7 +35,6 @@ from spark_jobs.run import (
     stage_chunk,
 )
 from spark_jobs.run_store import (
-    APPLICATION,
     CHANGES,
     DEFINITION,
     ENDED,
@@ -45,6 +44,7 @@ from spark_jobs.run_store import (
     STAGED,
     RunFolder,
     RunStore,
+    application_document,
 )
 from spark_jobs.session import spark_session
 from spark_jobs.sources import good
@@ -124,6 +124,36 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
         return
     folder.write(STAGED, Staged(job.facts.head(), plan.span, replaces=True).to_dict())
     begin(job, request["reason"], started)
+
+
+TOGETHER = 1_000_000
+"""Up to so many records `plan` goes on with the timeline, and with the only chunk: a JVM's start would cost more."""
+
+
+def go_on(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
+    """Carry out the stages that follow the plan of a small run."""
+    text = folder.read_text(PLAN)
+    if text is None or folder.status() is not None:
+        return
+    plan = plan_from_json(text)
+    if plan.records <= TOGETHER:
+        carry_out(spark, folder, pipeline, progress, "timeline")
+        if len(plan.chunks) == 1:
+            carry_out(spark, folder, pipeline, progress, "replay", 1)
+
+
+def carry_out(
+    spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress, stage: str, chunk: int | None = None
+) -> None:
+    """One of the stages between plan and publish."""
+    job, staged = reopened(spark, folder, pipeline, progress)
+    with told(folder, stage, chunk, spark, job), job.watched():
+        if stage == "timeline":
+            timeline_stage(job)
+        elif stage == "replay":
+            replay_stage(job, chunk or 1)
+        else:
+            verify_stage(job, staged, (folder.read(REQUEST) or {})["asked"])
 
 
 def timeline_stage(job: Job) -> None:
@@ -217,7 +247,6 @@ def run_stage(run_id: str, stage: str, chunk: int | None, why: str) -> int:
             print(f"nothing to do: the run is {folder.status()}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
-        request = folder.read(REQUEST) or {}
         name = f"rewindow {stage} {pipeline.name}"
         session_of = lambda p: spark_session(name, metastore=getattr(p.history, "metastore", None))  # noqa: E731
         if stage == "publish":
@@ -230,16 +259,10 @@ def run_stage(run_id: str, stage: str, chunk: int | None, why: str) -> int:
             spark = session_of(pipeline)
             with told(folder, stage, chunk, spark):
                 (plan_stage if stage == "plan" else reconcile_stage)(spark, folder, pipeline, progress)
+            if stage == "plan":
+                go_on(spark, folder, pipeline, progress)
         else:
-            spark = session_of(pipeline)
-            job, staged = reopened(spark, folder, pipeline, progress)
-            with told(folder, stage, chunk, spark, job), job.watched():
-                if stage == "timeline":
-                    timeline_stage(job)
-                elif stage == "replay":
-                    replay_stage(job, chunk or 1)
-                else:
-                    verify_stage(job, staged, request["asked"])
+            carry_out(session_of(pipeline), folder, pipeline, progress, stage, chunk)
         outcome = folder.read(OUTCOME) or {}
         if outcome.get("status") == "gate_failed":
             print(f"{outcome['message']}. {outcome['mend']}", flush=True)
@@ -265,7 +288,7 @@ def told(
 ) -> Iterator[None]:
     """Keep the application's id and its seconds with the run."""
     began = time.monotonic()
-    document = f"{APPLICATION}{stage}{f'-{chunk:04}' if chunk else ''}.json"
+    document = application_document(stage, chunk)
     record = {"stage": stage, "chunk": chunk, "application_id": spark.sparkContext.applicationId, "timings": {}}
     folder.write(document, {**record, "ui": spark.sparkContext.uiWebUrl, "seconds": None})
     yield

@@ -14,7 +14,7 @@ The folder `<store>/<run id>/` holds, as the run goes on:
 | `gate.json` | verify | what the expectations said |
 | `facts.json` | verify | what the report's pictures show |
 | `approval.json` | approve | who decided what |
-| `application-*.json` | each Spark application | its id, seconds by stage |
+| `application-*.json` | each stage | the Spark application that did it, seconds |
 | `outcome.json` | publish, or the stage that ended the run | status, counts, timings |
 | `report.json`, `report.html` | report | for machines, for people |
 
@@ -59,6 +59,11 @@ ENDED = ("published", "unchanged", "discarded", "rejected")
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
 _DOCUMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,60}\.(json|html|arrow|xml|yaml)")
+
+
+def application_document(stage: str, chunk: int | None = None) -> str:
+    """What the application says of a stage that it has carried out; its `seconds` are null until the stage is done."""
+    return f"{APPLICATION}{stage}{f'-{chunk:04}' if chunk else ''}.json"
 
 
 def checked_run_id(run_id: str) -> str:

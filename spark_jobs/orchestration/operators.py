@@ -24,7 +24,17 @@ from spark_jobs.orchestration.links import LINKS
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.settings import spark_submit_settings
 from spark_jobs.orchestration.summary import approval_body
-from spark_jobs.run_store import APPROVAL, DEFINITION, ENDED, OUTCOME, PLAN, REQUEST, RunFolder, RunStore
+from spark_jobs.run_store import (
+    APPROVAL,
+    DEFINITION,
+    ENDED,
+    OUTCOME,
+    PLAN,
+    REQUEST,
+    RunFolder,
+    RunStore,
+    application_document,
+)
 from spark_jobs.submit.package import ENTRY
 
 LASTING = frozenset({2, 3, 5, 6})
@@ -66,6 +76,8 @@ class SparkStage(SparkSubmitOperator):
             raise AirflowFailException(str(problem)) from problem
         if folder.status() in ENDED:
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
+        elif context["ti"].try_number == 1 and self._is_done(folder):
+            self.log.info("done already: in the application of the plan, because the history is small")
         else:
             self._submit(folder, context, self.stage)
         return self._told(folder, context)
@@ -74,6 +86,13 @@ class SparkStage(SparkSubmitOperator):
         """What has to be there, or to be refused, before Spark starts."""
         if folder.status() == "dry_run":
             raise AirflowSkipException("a dry run: there is nothing more to do")
+
+    def _is_done(self, folder: RunFolder) -> bool:
+        """Whether another task's application has carried out this stage. A task that is cleared does it again."""
+        if self.stage not in ("timeline", "replay"):
+            return False
+        told = folder.read(application_document(self.stage, self.chunk["number"] if self.chunk else None))
+        return told is not None and told["seconds"] is not None
 
     def _submit(self, folder: RunFolder, context: Context, stage: str, *more: str) -> None:
         arguments = ["--run", folder.run_id, "--stage", stage, *more]

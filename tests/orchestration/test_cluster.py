@@ -43,9 +43,8 @@ def test_a_backfill_runs_on_a_standalone_cluster(tmp_path: Path, spark: SparkSes
     outcome = folder_of(run).read(OUTCOME)
     assert outcome["status"] == "published"
     names = sorted(application["name"] for application in seen)
-    assert names == sorted(
-        f"rewindow {stage} clustered" for stage in ("plan", "timeline", "replay", "replay", "verify", "publish")
-    )
+    stages = ("plan", "replay", "replay", "verify", "publish")  # the plan of a small history makes the timeline too
+    assert names == sorted(f"rewindow {stage} clustered" for stage in stages)
     assert len(rows(spark, "clustered")) > 50
 
 
