@@ -34,7 +34,7 @@ def test_the_flights_in_a_topic_give_what_flink_emitted(spark, kafka: KafkaBroke
     with planned_records(spark, pipeline) as (plan, records):
         result = execute(spark, pipeline, plan, NoProgress(), records=records)
     assert (plan.fidelity, plan.fidelity_reasons, plan.warnings) == ("log_order", (), ())
-    assert compare(faithful_windows(spark, result), emitted_by_flink(spark, SAMPLE)).equal
+    assert compare(faithful_windows(spark, result.tables), emitted_by_flink(spark, SAMPLE)).equal
     late = spark.read.parquet(str(SAMPLE / "late_hourly.parquet")).select("partition", "offset")
     assert compare(spark.table(result.tables.late).select("partition", "offset"), late).equal
 
