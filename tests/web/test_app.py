@@ -31,11 +31,11 @@ ADDRESSES = (
     "/rewindow/api/runs/departures_hourly-tab-1", "/rewindow/openapi.json", "/rewindow/runs/no-such-run",
 )  # fmt: skip
 
+pytestmark = pytest.mark.long
+
 PLAIN_DAG = """
 from airflow.sdk import DAG
 from airflow.providers.standard.operators.empty import EmptyOperator
-
-pytestmark = pytest.mark.long
 
 with DAG("somebody_elses", schedule=None):
     EmptyOperator(task_id="nothing")
