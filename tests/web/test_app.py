@@ -25,10 +25,12 @@ from tests.report.documents import outcome, request, written
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{6007*7}}\x00\ud800"
+HOURLY, KAFKA = "departures_hourly-backfill-tab-1", "departures_kafka-backfill-tab-1"
+NIGHT = "departures_hourly-reconcile-night-1"
 ADDRESSES = (
-    "/rewindow/", "/rewindow/?pipeline=departures_hourly", "/rewindow/runs/departures_hourly-tab-1",
+    "/rewindow/", "/rewindow/?pipeline=departures_hourly", f"/rewindow/runs/{HOURLY}",
     "/rewindow/tab?dag_id=backfill__departures_hourly&run_id=tab-1", "/rewindow/api/runs",
-    "/rewindow/api/runs/departures_hourly-tab-1", "/rewindow/openapi.json", "/rewindow/runs/no-such-run",
+    f"/rewindow/api/runs/{HOURLY}", "/rewindow/openapi.json", "/rewindow/runs/no-such-run",
 )  # fmt: skip
 
 pytestmark = pytest.mark.long
@@ -182,15 +184,15 @@ def test_the_cookie_of_the_ui_is_a_login(server: Server) -> None:
 
 def test_a_viewer_sees_the_runs_of_all_dags(server: Server) -> None:
     assert server.ids(user="viewer") == server.ids(user="admin")
-    assert {"departures_kafka-tab-1", "departures_hourly-night-1"} <= set(server.ids(user="viewer"))
+    assert {KAFKA, NIGHT} <= set(server.ids(user="viewer"))
 
 
 def test_a_person_without_access_to_a_dag_learns_nothing_of_its_runs(server: Server) -> None:
     seen = server.ids(user="outsider")
-    assert "departures_hourly-tab-1" in seen
-    assert not {"departures_kafka-tab-1", "departures_hourly-night-1"} & set(seen)
+    assert HOURLY in seen
+    assert not {KAFKA, NIGHT} & set(seen)
     assert "kafka" not in server.get("/rewindow/", "outsider").text
-    for run_id in ("departures_kafka-tab-1", "departures_hourly-night-1"):
+    for run_id in (KAFKA, NIGHT):
         for address in (f"/rewindow/runs/{run_id}", f"/rewindow/api/runs/{run_id}"):
             denied, unknown = server.get(address, "outsider"), server.get(address + "-not-there", "outsider")
             assert (denied.status_code, denied.text) == (unknown.status_code, unknown.text)
@@ -236,8 +238,8 @@ def test_every_answer_carries_the_headers_that_bind_a_browser(server: Server, ad
     "path",
     [
         "..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "%2Fetc%2Fpasswd", "//etc/passwd",
-        "departures_hourly-tab-1%00", "%00", "departures_hourly-tab-1%2f..%2fdepartures_kafka-tab-1", "a" * 5_000,
-        "..%5c..%5c", "%252e%252e", "departures_hourly-tab-1/report.json", "file:%2f%2f%2fetc%2fpasswd", "%c0%ae%c0%ae",
+        f"{HOURLY}%00", "%00", f"{HOURLY}%2f..%2f{KAFKA}", "a" * 5_000,
+        "..%5c..%5c", "%252e%252e", f"{HOURLY}/report.json", "file:%2f%2f%2fetc%2fpasswd", "%c0%ae%c0%ae",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("before", ["/rewindow/runs/", "/rewindow/api/runs/"])
@@ -268,10 +270,10 @@ def test_the_way_to_the_login_leads_to_airflow_and_back(server: Server) -> None:
 
 
 def test_filters_narrow_the_list(server: Server) -> None:
-    assert server.ids("&pipeline=departures_kafka") == ["departures_kafka-tab-1"]
-    assert server.ids("&status=unchanged") == ["departures_hourly-night-1"]
-    assert server.ids("&status=running") == ["departures_hourly-early-1"]
-    assert server.ids("&from=2026-11-02&to=2026-11-03") == ["departures_kafka-tab-1", "departures_hourly-tab-1"]
+    assert server.ids("&pipeline=departures_kafka") == [KAFKA]
+    assert server.ids("&status=unchanged") == [NIGHT]
+    assert server.ids("&status=running") == ["departures_hourly-backfill-early-1"]
+    assert server.ids("&from=2026-11-02&to=2026-11-03") == [KAFKA, HOURLY]
     assert server.ids("&pipeline=departures_kafka&status=published") == []
     assert server.get("/rewindow/api/runs?from=2026-02-31").status_code == 422
 
@@ -288,8 +290,8 @@ def test_the_list_is_paged_and_its_pages_keep_the_filter(server: Server) -> None
 
 
 def test_the_api_gives_the_report_and_describes_itself(server: Server) -> None:
-    report = server.get("/rewindow/api/runs/departures_hourly-tab-1").json()
-    assert report == server.store.folder("departures_hourly-tab-1").read(REPORT)
+    report = server.get(f"/rewindow/api/runs/{HOURLY}").json()
+    assert report == server.store.folder(HOURLY).read(REPORT)
     described = server.get("/rewindow/openapi.json").json()
     assert {"/api/runs", "/api/runs/{run_id}"} == set(described["paths"])
     assert described["servers"] == [{"url": "/rewindow"}]
