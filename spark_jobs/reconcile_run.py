@@ -132,11 +132,11 @@ def _incremental(
     history = History(good(records), plan.event_times, plan.processing_time_end)
     refuse_missing_event_time(job.pipeline, plan, replace(history, records=good(new)))
     base = job.facts.head()
-    begin(job, reason, started)
     held = Held()
     with ExitStack() as stack:
         stack.enter_context(job.watched())
         stack.callback(held.release)
+        begin(job, reason, started)
         earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
         replay = stack.enter_context(Replay(history, spec, **earlier))
         stack.enter_context(reading(plan.pipeline))
