@@ -206,10 +206,10 @@ def fail(job: Job, problem: Exception) -> None:
     with suppress(CatalogError):
         if job.facts.head() is not None and job.result.run_id in job.facts.published_runs():
             return  # behind its commit: what is left to do, the next run's `settle` does
+        for table in (job.result.tables.late, job.result.tables.quarantine):
+            if job.spark.catalog.tableExists(table):
+                job.ledger.delete_rows(table, job.result.run_id)
         if not job.in_stages:
-            for table in (job.result.tables.late, job.result.tables.quarantine):
-                if job.spark.catalog.tableExists(table):
-                    job.ledger.delete_rows(table, job.result.run_id)
             job.staging.drop()
         job.ledger.update(job.result.run_id, status="failed", reason=str(problem)[:1000], finished_at=job.now())
 
