@@ -16,9 +16,13 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.definition import load_pipeline
+from spark_jobs.plan import make_plan
+from spark_jobs.progress import NoProgress
+from spark_jobs.run import execute
 from spark_jobs.run_store import APPROVAL, GATE, OUTCOME, PAGE, PLAN
 from spark_jobs.services.airflow import Airflow, DagRun
-from tests.orchestration.project import START, folder_of, make_project, rows
+from tests.orchestration.project import DEFINITION, START, folder_of, make_project, rows
 
 pytestmark = pytest.mark.long
 
@@ -82,6 +86,17 @@ def airflow(project: Path, rewindow_home: Path, tmp_path_factory: pytest.TempPat
         for name in PIPELINES:
             service.unpause(f"backfill__{name}")
         yield service
+
+
+@pytest.fixture(scope="module")
+def undisturbed(project: Path, spark: SparkSession) -> list[tuple]:
+    """The windows of one run over all records, in this process."""
+    file = project / "undisturbed.yaml"
+    text = DEFINITION.format(name="undisturbed", publish="always")
+    file.write_text(text.replace("data/*.json", str(project / "data/*.json")))
+    defined = load_pipeline(file)
+    execute(spark, defined, make_plan(spark, defined), NoProgress())
+    return rows(spark, "undisturbed")
 
 
 def states(airflow: Airflow, run: DagRun) -> dict[str, set[str]]:
@@ -215,27 +230,33 @@ def test_a_person_approves_one_restatement_and_refuses_another(
 
 @LONG
 @pytest.mark.timeout(1200)
-def test_a_killed_task_is_repeated_and_the_tables_come_out_right(airflow: Airflow, spark: SparkSession) -> None:
+def test_a_killed_task_is_repeated_and_the_tables_come_out_right(
+    airflow: Airflow, spark: SparkSession, undisturbed
+) -> None:
     run = airflow.trigger("backfill__killed", {"chunks": 2})
     kill_one_replay(run)
     assert airflow.wait(run, 900) == "success", airflow.failures(run)
     assert max(task["try_number"] for task in airflow.tasks(run) if task["task_id"] == "replay") > 1
-    assert rows(spark, "killed") == rows(spark, "plain")
+    assert rows(spark, "killed") == undisturbed
 
 
 @LONG
 @pytest.mark.timeout(1500)
-def test_two_backfills_at_once_over_one_table_end_as_one_after_the_other(airflow: Airflow, spark) -> None:
+def test_two_backfills_at_once_over_one_table_end_as_one_after_the_other(
+    airflow: Airflow, spark: SparkSession, undisturbed
+) -> None:
     first = airflow.trigger("backfill__rivals", {"to": "2026-01-03T00:00:00Z"})
     second = airflow.trigger("backfill__rivals", {"from": "2026-01-03T00:00:00Z"})
     assert airflow.wait(first, 900) == "success"
     assert airflow.wait(second, 900) == "success"
-    assert rows(spark, "rivals") == rows(spark, "plain")
+    assert rows(spark, "rivals") == undisturbed
 
 
 @LONG
 @pytest.mark.timeout(1500)
-def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(airflow: Airflow, spark) -> None:
+def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(
+    airflow: Airflow, spark: SparkSession, undisturbed
+) -> None:
     dag_id = "reconcile__nights"
     airflow.post(
         "/backfills",
@@ -259,7 +280,7 @@ def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(airflow:
         plan = folder_of(DagRun(dag_id, run["dag_run_id"])).read(PLAN)
         assert plan["processing_time_end"] < end.timestamp() * 1000  # what arrived before the night's end, and no more
         assert folder_of(DagRun(dag_id, run["dag_run_id"])).read(OUTCOME)["status"] == "published"
-    assert rows(spark, "nights") == rows(spark, "plain")
+    assert rows(spark, "nights") == undisturbed
 
     # A night that is older than what is published compares only.
     airflow.unpause(dag_id)
@@ -267,4 +288,4 @@ def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(airflow:
     assert airflow.wait(old, 300) == "success"
     assert folder_of(old).read(OUTCOME)["status"] == "compared_only"
     assert states(airflow, old)["publish"] == {"skipped"}
-    assert rows(spark, "nights") == rows(spark, "plain")
+    assert rows(spark, "nights") == undisturbed
