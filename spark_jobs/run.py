@@ -101,17 +101,13 @@ def execute(
     with job.watched():
         begin(job, reason, started)
         job.folder.write(STAGED, staged.to_dict())
-        _carry_out(job, staged, records, history, manner)
+        with opened_replay(job, history) as replay:
+            make_timeline(job, replay)
+            stage_quarantine(job, records)
+            for number in range(1, len(plan.chunks) + 1):
+                stage_chunk(job, replay, number)
+            end_run(job, staged, history.records, replay.timeline if job.is_faithful else None, manner)
     return job.result
-
-
-def _carry_out(job: Job, staged: Staged, records: DataFrame, history: History, manner: Manner) -> None:
-    with opened_replay(job, history) as replay:
-        make_timeline(job, replay)
-        stage_quarantine(job, records)
-        for number in range(1, len(job.plan.chunks) + 1):
-            stage_chunk(job, replay, number)
-        end_run(job, staged, history.records, replay.timeline if job.is_faithful else None, manner)
 
 
 def end_run(job: Job, staged: Staged, records: DataFrame, timeline: Timeline | None, manner: Manner) -> None:

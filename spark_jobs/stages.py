@@ -560,11 +560,10 @@ def _drop_older_states(job: Job) -> None:
         .where((F.col("pipeline") == job.pipeline.name) & (F.col("definition_hash") == plan.definition_hash))
         .where(F.col("processing_time_end") == F.lit(_instant(plan.processing_time_end)))
     )
-    states = [row for row in same.select("run_id", "as_of").collect() if row["as_of"] == plan.as_of]
-    if any(row["run_id"] == job.result.run_id for row in states):
-        for row in states:
-            if row["run_id"] != job.result.run_id:
-                job.ledger.delete_rows(table, row["run_id"])
+    runs = {row["run_id"] for row in same.select("run_id", "as_of").collect() if row["as_of"] == plan.as_of}
+    if job.result.run_id in runs:
+        for earlier in sorted(runs - {job.result.run_id}):
+            job.ledger.delete_rows(table, earlier)
 
 
 def topic_id_of(plan: Plan) -> str | None:

@@ -57,8 +57,9 @@ class Ledger:
     def update(self, run_id: str, **values: Any) -> None:
         """Set columns of the run's row."""
         runs = self._tables.runs
+        table = self._spark.table(runs)
         new = self._spark.createDataFrame([tuple(values.values())], StructType([RUNS_SCHEMA[name] for name in values]))
-        before = self._spark.table(runs).where(F.col("run_id") == run_id).drop(*values)
+        before = table.where(F.col("run_id") == run_id).drop(*values)
 
         def row_level() -> None:
             new.withColumn("rw_run", F.lit(run_id)).createOrReplaceTempView("rw_ledger")
@@ -69,7 +70,7 @@ class Ledger:
             finally:
                 self._spark.catalog.dropTempView("rw_ledger")
 
-        row = before.crossJoin(new).select(*self._spark.table(runs).columns)
+        row = before.crossJoin(new).select(*table.columns)
         self._overwrite(runs, run_id, row, row_level)
 
     def put_rows(self, table: str, run_id: str, rows: DataFrame) -> None:
