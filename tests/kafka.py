@@ -35,15 +35,21 @@ class Producer:
             self.client.initTransactions()
 
     def send(self, topic: str, records: Iterable[Sent]) -> None:
-        """Send the records, each partition's in their order, and wait until the broker has them."""
+        """Send the records, each partition's in their order, and wait until the broker has said of each that it has it.
+
+        Raises py4j's error with Kafka's reason where it refused one: `flush` alone would pass over it.
+        """
+        answers = []
         for sent in records:
             record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(
                 topic, sent.partition, sent.timestamp, _bytes(sent.key), _bytes(sent.value)
             )
             for name, text in sent.headers.items():
                 record.headers().add(name, text.encode())
-            self.client.send(record)
+            answers.append(self.client.send(record))
         self.client.flush()
+        for answer in answers:
+            answer.get()
 
     def close(self) -> None:
         self.client.close()
