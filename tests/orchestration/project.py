@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from spark_jobs.run_store import RunFolder, RunStore
 from spark_jobs.services.airflow import DagRun
 
 ROOT = Path(__file__).parents[2]
-START = datetime(2026, 1, 1, tzinfo=UTC)
-DEFINITION = """\
+_THIS_MONTH = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+START = (_THIS_MONTH - timedelta(days=1)).replace(day=1)
+"""The records begin with last month: their nights are over, and a year passes until the schedule's next one."""
+_DEFINITION = """\
 name: {name}
 history:
   kind: files
@@ -34,8 +36,18 @@ aggregates: {{n: count(*), total: sum(v)}}
 end_of_input: flush
 output: {{namespace: airflow, table: {name}}}
 publish: {publish}
-schedule: "@daily"
+schedule: "{schedule}"
 """
+
+
+def definition(name: str, publish: str) -> str:
+    """A pipeline as YAML; its nights end on the second to the fifth of the month of `START`."""
+    return _DEFINITION.format(name=name, publish=publish, schedule=f"0 0 2-5 {START.month} *")
+
+
+def day(number: int) -> str:
+    """When the records' day `number`, from 0 on, begins."""
+    return f"{START + timedelta(days=number):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def records(days: int) -> list[dict[str, Any]]:
@@ -63,7 +75,7 @@ def make_project(root: Path, pipelines: Mapping[str, str], days: int) -> Path:
         file.writelines(json.dumps(record) + "\n" for record in records(days))
     (root / "dags/pipelines").mkdir(exist_ok=True)
     for name, publish in pipelines.items():
-        (root / f"dags/pipelines/{name}.yaml").write_text(DEFINITION.format(name=name, publish=publish))
+        (root / f"dags/pipelines/{name}.yaml").write_text(definition(name, publish))
     return root
 
 

@@ -19,7 +19,6 @@ from tests.orchestration.project import folder_of, make_project, rows
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.skipif("REWINDOW_LONG" not in os.environ, reason="takes minutes more: set REWINDOW_LONG=1")
 @pytest.mark.timeout(1200)
 def test_a_backfill_runs_on_a_standalone_cluster(tmp_path: Path, spark: SparkSession, monkeypatch) -> None:
     project = make_project(tmp_path / "project", {"clustered": "always"}, days=1)
