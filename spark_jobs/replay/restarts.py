@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, NEVER, Held
+from spark_jobs.replay.idleness import joined
 from spark_jobs.replay.timeline import Timeline
 
 MakeTimeline = Callable[[DataFrame, int], Timeline]
@@ -33,10 +34,12 @@ def restarted_timeline(
     rows: DataFrame | None = None
     passed = MIN_TIMESTAMP
     timeline: Timeline | None = None
+    idle = []
     for begin, end in itertools.pairwise(edges):
         life = records if begin is None else records.where(F.col(ARRIVAL) >= F.lit(begin))
         life = life if end is None else life.where(F.col(ARRIVAL) < F.lit(end))
         timeline = make(life, processing_time_end if end is None else end - 1)
+        idle.append(timeline.idle)
         # What an earlier life closed, this one cannot close again.
         own = timeline.rows.withColumn("x_from", F.greatest("x_from", F.lit(passed)))
         if end is not None:
@@ -44,4 +47,5 @@ def restarted_timeline(
             passed = max(passed, MIN_TIMESTAMP if never is None else never)
             own = own.where((F.col("arrival") < F.lit(NEVER)) & (F.col("x_from") < F.lit(passed)))
         rows = own if rows is None else rows.unionByName(own)
-    return replace(timeline, rows=held.keep(rows), in_memory=None, note=f"{len(edges) - 2} restarts of the live job")
+    note = f"{len(edges) - 2} restarts of the live job"
+    return replace(timeline, rows=held.keep(rows), in_memory=None, note=note, idle=joined(idle))

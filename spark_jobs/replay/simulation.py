@@ -21,6 +21,7 @@ from spark_jobs.eventtime.source import Signal, Source, WatermarkEmitted
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, Held, record_position
+from spark_jobs.replay.idleness import IdleSpans
 from spark_jobs.replay.steps import SCHEMA
 from spark_jobs.replay.timeline import Thresholds, Timeline
 
@@ -54,6 +55,7 @@ def simulate(
     run = partial(_run, strategy=strategy, processing_time_end=processing_time_end, state=saved)
     output = held.keep(steps.mapInArrow(run, f"{SCHEMA}, state STRING"))
     final = json.loads(output.where("state IS NOT NULL").select("state").collect()[0][0])
+    idle = final.pop("idle")
     return Timeline(
         output.select("x_from", "arrival", "major", "minor"),
         thresholds,
@@ -61,6 +63,7 @@ def simulate(
         state={"kind": "simulation", **final},
         watermark_below=final["source"]["valve"]["last_watermark"],
         note="watermark simulated in one task, in position order",
+        idle=None if strategy.idleness is None else idle,
     )
 
 
@@ -113,6 +116,7 @@ def _run(
     source = Source(strategy)
     if state is not None:
         source.restore(state)
+    idle = IdleSpans()
     rows: list[tuple[int, int, int, int]] = []
     next_x = MIN_TIMESTAMP if source.watermark == MIN_TIMESTAMP else source.watermark + 1
     if state is not None:
@@ -120,6 +124,7 @@ def _run(
 
     def note(signals: list[Signal], arrival: int, major: int, minor: int) -> None:
         nonlocal next_x
+        idle.note(signals, arrival)
         for signal in signals:
             if isinstance(signal, WatermarkEmitted):
                 rows.append((next_x, arrival, major, minor))
@@ -139,7 +144,10 @@ def _run(
     for now, signals in source.ticks(processing_time_end):
         note(signals, now, -1, -1)
     rows.append((min(next_x, MAX_TIMESTAMP), NEVER, NEVER, NEVER))
-    final = {"source": source.snapshot(), "processing_time_end": processing_time_end, "last": last}
+    final = {
+        "source": source.snapshot(), "processing_time_end": processing_time_end, "last": last,
+        "idle": idle.ended(processing_time_end),
+    }  # fmt: skip
     yield _batch(rows, state=json.dumps(final))
 
 

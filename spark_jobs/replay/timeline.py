@@ -85,7 +85,8 @@ class Timeline:
 
     `flushes` says whether the end of input reaches the windows: a stream that is idle then is not flushed
     (golden rule 15). `state` is what a later run needs to go on from here, JSON-able; the watermark then
-    has passed no threshold above `watermark_below`. `note` says how it was made, for people.
+    has passed no threshold above `watermark_below`. `note` says how it was made, for people. `idle` says when partitions
+    were idle, see `spark_jobs.replay.idleness`; None where the definition knows no idleness.
     """
 
     rows: DataFrame
@@ -94,12 +95,14 @@ class Timeline:
     state: dict
     watermark_below: int
     note: str = ""
+    idle: dict | None = None
     in_memory: Steps | None = None
 
     def told(self) -> dict:
         """All but the rows, JSON-able; `restored` takes it."""
         return {
             "flushes": self.flushes, "state": self.state, "watermark_below": self.watermark_below, "note": self.note,
+            "idle": self.idle,
         }  # fmt: skip
 
     @classmethod

@@ -51,8 +51,14 @@ def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
     return _spec(chart, width, 110)
 
 
-def watermark_map(view: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Processing time across, event time up: the line of the watermark, window closes on it, sampled records."""
+Spans = Sequence[Sequence[int]]
+
+
+def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict[str, Any]:
+    """Processing time across, event time up: the line of the watermark, window closes on it, sampled records.
+
+    `idle`: [partition, from, to], shaded.
+    """
     x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
     x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
     y = alt.Y(
@@ -67,11 +73,15 @@ def watermark_map(view: Mapping[str, Any], width: int) -> dict[str, Any]:
     closes = alt.Chart(_pairs(view["closes"])).mark_point(
         shape="diamond", size=34, stroke="var(--watermark)", fill="var(--paper)", strokeWidth=1.5, opacity=1
     ).encode(x=x, y=y)  # fmt: skip
-    return _spec(alt.layer(_points(view, x, y, lambda t, v: v), line, closes), width, 380 if width > 500 else 300)
+    layers = [*_shaded(view, idle, x), _points(view, x, y, lambda t, v: v), line, closes]
+    return _spec(alt.layer(*layers), width, 380 if width > 500 else 300)
 
 
-def watermark_lag(view: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Processing time across; up, how far records and watermark lag behind it; the watermark as a band."""
+def watermark_lag(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict[str, Any]:
+    """Processing time across; up, how far records and watermark lag behind it; the watermark as a band.
+
+    `idle`: [partition, from, to], shaded.
+    """
     x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
     x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
     delays = [d for cell in view["lag"] for d in cell[2:]] + [t - v for kind in _KINDS for t, v in view[kind]]
@@ -85,7 +95,7 @@ def watermark_lag(view: Mapping[str, Any], width: int) -> dict[str, Any]:
         .mark_rect(fill="var(--watermark)", fillOpacity=0.3, clip=True)
         .encode(x=x, x2="end:T", y=y, y2="most:Q")
     )
-    return _spec(alt.layer(band, _points(view, x, y, lambda t, v: t - v)), width, 300)
+    return _spec(alt.layer(*_shaded(view, idle, x), band, _points(view, x, y, lambda t, v: t - v)), width, 300)
 
 
 def missed_by(edges: Sequence[int], bins: Sequence[int], width: int) -> dict[str, Any]:
@@ -199,6 +209,18 @@ def _points(view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Char
             opacity=alt.Opacity("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[0.6, 0.9, 0.9])),
         )
     )  # fmt: skip
+
+
+def _shaded(view: Mapping[str, Any], idle: Spans, x: alt.X) -> list[alt.Chart]:
+    """Stretches of processing time over the whole height; darker where several partitions were idle."""
+    rows = [
+        {"t": max(start, view["from"]), "end": min(end, view["to"])}
+        for _, start, end in idle
+        if start < view["to"] and end > view["from"]
+    ]
+    if not rows:
+        return []
+    return [alt.Chart(alt.Data(values=rows)).mark_rect(fill="var(--muted)", fillOpacity=0.16).encode(x=x, x2="end:T")]
 
 
 def _pairs(pairs: Sequence[Sequence[int]]) -> alt.Data:

@@ -152,6 +152,7 @@ def _watermark(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "overview": view(picture["overview"]),
         "zoom": view(picture["zoom"]),
         "standstills": picture["standstills"],
+        "idle": picture.get("idle"),
     }
 
 

@@ -63,23 +63,24 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
     picture = facts.get("watermark")
     if picture and picture["overview"]["line"]:
         overview, zoom = picture["overview"], picture["zoom"]
+        idle = (picture.get("idle") or {}).get("longest", [])
         across = (
             f"from {words.moment(overview['from'], seconds=False)} to {words.moment(overview['to'], seconds=False)}"
         )
         if zoom is None:
-            add("watermark", "Watermark and records", _told_map(across), lambda w: watermark_map(overview, w))
+            add("watermark", "Watermark and records", _told_map(across), lambda w: watermark_map(overview, w, idle))
         else:
             add(
                 "lag", "Delay of watermark and records over the whole range",
                 f"Processing time {across} UTC; up, how far the watermark, a band, and sampled records lag behind it.",
-                lambda w: watermark_lag(overview, w),
+                lambda w: watermark_lag(overview, w, idle),
             )  # fmt: skip
             across = f"from {words.moment(zoom['from'])} to {words.moment(zoom['to'])}"
             add(
                 "zoom",
                 "Watermark and records where most were late",
                 _told_map(across),
-                lambda w: watermark_map(zoom, w),
+                lambda w: watermark_map(zoom, w, idle),
             )
     late = report["late"]
     if late and late["records"]:

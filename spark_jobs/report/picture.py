@@ -40,7 +40,8 @@ def watermark_facts(
     Each holds `line` [arrival, watermark], `lag` (see `lag_of`), `closes` [arrival, window end] and the sampled records
     `on_time`, `behind` (behind the watermark, window still open) and `late` (dropped), each [arrival, event time].
 
-    `standstills`: the longest times during which the watermark stood still.
+    `standstills`: the longest times during which the watermark stood still. `idle`: how often a partition was idle
+    (`count`), and the longest of these times (`longest`, [partition, from, to]); null where the definition knows none.
     """
     steps = basis.steps
     whole = Span(judged.arrivals.start, judged.arrivals.end + 1)
@@ -49,6 +50,7 @@ def watermark_facts(
         "overview": _view(evidence, basis, whole, judged.overview, late_points(late)),
         "zoom": None if zoom is None else _view(evidence, basis, zoom, judged.zoomed, late_points(late, zoom)),
         "standstills": _standstills(steps, whole),
+        "idle": evidence.timeline.idle,
     }
 
 

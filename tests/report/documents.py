@@ -160,6 +160,7 @@ def facts(**changed: Any) -> dict[str, Any]:
         },
         "watermark": {
             "resolution": MINUTE, "overview": view, "zoom": None,
+            "idle": {"count": 2, "longest": [[1, T0 + HOUR, T0 + 3 * HOUR], [0, T0 + 5 * HOUR, T0 + 6 * HOUR]]},
             "standstills": [{"from": T0 + HOUR, "to": T0 + 3 * HOUR + 17_250, "watermark": T0 - 1}],
         },
         "advisor": {

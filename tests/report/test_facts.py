@@ -173,6 +173,31 @@ BOUNDED = "generator: bounded_out_of_orderness, bound: 10 s"
 TICKS = "emission: periodic, interval: 5 s, timer_start: 2020-09-13T12:26:40Z"
 
 
+def idle_by_hand(lines: list[dict]) -> dict:
+    """Ticks each 5 s ask after records since the one before. The second in vain and 20 s more: idle, until one is not.
+
+    The generator speaks at ticks only, so it is a tick that brings a partition back.
+    """
+    spans = []
+    end = max(line["a"] for line in lines)
+    for partition in (0, 1):
+        arrivals = [line["a"] for line in lines if line["p"] == partition]
+        in_vain = since = None
+        for tick in range(1_600_000_005_000, end + 1, 5_000):
+            if any(tick - 5_000 <= a < tick for a in arrivals):
+                if since is not None:
+                    spans.append([partition, since, tick])
+                in_vain = since = None
+            elif in_vain is None:
+                in_vain = tick
+            elif since is None and tick - in_vain > 20_000:
+                since = tick
+        if since is not None:
+            spans.append([partition, since, end])
+    assert len(spans) >= 3
+    return {"count": len(spans), "longest": sorted(spans, key=lambda s: (s[2] - s[1], s), reverse=True)}
+
+
 @pytest.mark.parametrize(
     ("watermark", "window", "lateness"),
     [
@@ -208,8 +233,10 @@ def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(
         basis = find_basis(evidence, held)
         judged = judge_records(evidence, basis, None)
         dropped = evidence.late.where("side_output").count()
+        idle = evidence.timeline.idle
     held.release()
     assert basis.exact and judged.records == 1_500
     assert judged.closed[basis.tolerances.index(basis.dropped_at)] == dropped > 20
     assert judged.closed == sorted(judged.closed, reverse=True)
     assert sum(p.dropped for p in judged.overview.points) == dropped
+    assert idle == (idle_by_hand(lines) if "idleness" in watermark else None)

@@ -104,6 +104,8 @@ def test_numbers_stand_where_they_belong(published, opened) -> None:
     ]  # fmt: skip
     told = "420 were behind the watermark; for 223 of these the window was still open, so they were on time."
     assert page.get_by_text(told).is_visible()
+    idle = page.get_by_role("region", name="Longest idle times of partitions").locator("tbody tr")
+    assert [row.split("\t")[0] + row.split("\t")[3] for row in idle.all_inner_texts()] == ["12 h", "01 h"]
     assert "allowed_lateness: 3 h 30 min" in settings.nth(2).inner_text()
     page.get_by_text("1 expectation that did not apply to this run").click()
     assert page.get_by_text("keys (windows): this run has no column carrier").is_visible()
