@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.kafka import KafkaHistory
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.lakehouse.ledger import Ledger
@@ -48,6 +49,9 @@ from spark_jobs.stages import (
     stage_quarantine,
     stage_windows,
 )
+
+_MOST_BETWEEN = 16
+"""So many partitions may be missing between those that are known, for old records to be skipped."""
 
 
 def reconcile(
@@ -220,11 +224,35 @@ def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, befor
     """Canonical records, of a topic only those behind the as-of vector: a broker seeks, it does not filter."""
     topic = opened.topic
     if topic is None or not isinstance(pipeline.history, KafkaHistory):
-        return canonical(opened.frame, pipeline)
+        return canonical(_perhaps_new(opened.frame, pipeline, before), pipeline)
     seen = before.as_of
     ranges = (replace(r, start=max(r.start, min(seen.get(r.partition, r.start), r.end))) for r in topic.ranges)
     behind = replace(topic, ranges=tuple(ranges))
     return canonical(open_history(spark, pipeline, topic=behind).frame, pipeline)
+
+
+def _perhaps_new(frame: DataFrame, pipeline: Pipeline, before: Before) -> DataFrame:
+    """Without most of the old records: a condition on the history's own columns, by which Parquet and ORC skip them.
+
+    All that `arrived_since` lets pass is among the rest. The running maximum of arrivals needs the whole log.
+    """
+    position = pipeline.history.position
+    if isinstance(pipeline.history, StitchedHistory) or position.going_back == "running_maximum" or not before.as_of:
+        return frame
+    if position.partition is None or position.offset is None:
+        return frame
+    partition, offset = F.expr(position.partition), F.expr(position.offset)
+    if not all(isinstance(field.dataType, IntegralType) for field in frame.select(partition, offset).schema):
+        return frame
+    first, last = min(before.as_of), max(before.as_of)
+    unknown = sorted(set(range(first, last)) - before.as_of.keys())
+    if len(unknown) > _MOST_BETWEEN:
+        return frame
+    # Plain comparisons: of NOT IN the bounds that a file keeps of its columns say nothing.
+    is_unknown = (partition < F.lit(first)) | (partition > F.lit(last))
+    for between in unknown:
+        is_unknown = is_unknown | (partition == F.lit(between))
+    return frame.where(is_unknown | (offset >= F.lit(min(before.as_of.values()))))
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:

@@ -85,8 +85,8 @@ class Timeline:
 
     `flushes` says whether the end of input reaches the windows: a stream that is idle then is not flushed
     (golden rule 15). `state` is what a later run needs to go on from here, JSON-able; the watermark then
-    has passed no threshold above `watermark_below`. `note` says how it was made, for people. `idle` says when partitions
-    were idle, see `spark_jobs.replay.idleness`; None where the definition knows no idleness.
+    has passed no threshold above `watermark_below`. `note` says how it was made, for people. `idle` says when
+    partitions were idle, see `spark_jobs.replay.idleness`; None where the definition knows no idleness.
     """
 
     rows: DataFrame

@@ -1,6 +1,6 @@
 """What a history holds, and whether its log keeps its order: one narrow pass over the records.
 
-The pass reads five numbers a record. Each task returns, for each partition, runs of records in which the offset grows
+The pass reads four numbers a record. Each task returns, for each partition, runs of records in which the offset grows
 and the arrival does not go back; where the tasks' runs cannot simply be put one behind the other, that partition alone
 is sorted by Spark. What comes to the driver grows with tasks and partitions, never with records.
 """
@@ -24,7 +24,19 @@ from spark_jobs.sources.failures import reading
 from spark_jobs.sources.history import OpenHistory
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import canonical, cut_at
-from spark_jobs.sources.scan import DISORDER, FIELDS, GOOD, OUTPUT, RANGE, RUN, TOTALS, WHOLE_LOG, Range, Row, scan_task
+from spark_jobs.sources.scan import (
+    DISORDER,
+    FIELDS,
+    OUTPUT,
+    RANGE,
+    RUN,
+    TOTALS,
+    WHOLE_LOG,
+    Range,
+    Row,
+    scan_task,
+    scanned,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +92,10 @@ def inspect_history(
             return _inspect_topic(records, pipeline, opened, opened.topic)
     position = pipeline.history.position
     has_arrival = position.arrival is not None
-    columns = [PARTITION, OFFSET, ARRIVAL, EVENT_TIME, F.col(REASON).isNull().alias(GOOD)]
-    if position.sequence is not None:
-        columns.append(SEQUENCE)
+    has_sequence = position.sequence is not None
     with reading(opened.description):
-        told = (
-            records.select(*columns).mapInArrow(scan_task(has_arrival, position.sequence is not None), OUTPUT).toArrow()
-        )
+        chosen = scanned(records, has_arrival, has_sequence)
+        told = chosen.mapInArrow(scan_task(has_arrival, has_sequence), OUTPUT).toArrow()
         rows = [Row(*values) for values in zip(*(told.column(name).to_pylist() for name in FIELDS), strict=True)]
         suspects = _suspects(rows)
         for partition in sorted(suspects):

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from spark_jobs.errors import HistoryError
 from spark_jobs.replay.assign import Span
 from spark_jobs.sources import PartitionRange, canonical, good, inspect_history, open_history
+from spark_jobs.sources.scan import RUN, scan_task
 from tests.sources.conftest import BASE, MakePipeline, make_pipeline, payload, position, records, write_log
 
 
@@ -113,6 +117,26 @@ def test_a_log_that_breaks_its_order_is_refused(spark, tmp_path: Path, pipeline:
     for number, part in enumerate(files):
         write_log(tmp_path / f"{number}.parquet", records(*part))
     assert refusal(spark, pipeline(tmp_path)) == message
+
+
+def runs_of_a_task(*offsets: range) -> list[tuple[int, int]]:
+    """The runs that a task tells of partition 0, of records that arrive in the order of their offsets."""
+    log = np.concatenate([np.array(part, dtype=np.int64) for part in offsets])
+    batch = pa.record_batch({"rw_partition": np.zeros_like(log), "rw_offset": log, "rw_arrival": log, "time": log})
+    batches = [batch.slice(start, 700) for start in range(0, len(log), 700)]
+    [told] = scan_task(has_arrival=True, has_sequence=False)(batches)
+    return [(row["first"], row["last"]) for row in told.to_pylist() if row["kind"] == RUN]
+
+
+def test_a_task_tells_of_the_files_of_others_between_its_own() -> None:
+    assert runs_of_a_task(range(1_000), range(2_000, 3_000), range(1_500, 1_600)) == [
+        (0, 999), (2_000, 2_999), (1_500, 1_599),
+    ]  # fmt: skip
+    # Where all offsets are holes, the files are still told apart.
+    assert (9_998, 50_000) in itertools.pairwise(
+        bound for run in runs_of_a_task(range(0, 10_000, 2), range(50_000, 60_000, 2)) for bound in run
+    )
+    assert len(runs_of_a_task(range(0, 100_000, 3))) <= 64
 
 
 def test_the_refusal_is_the_same_for_shuffled_files(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
