@@ -71,7 +71,10 @@ class Publication:
 
 @dataclass(frozen=True)
 class Difference:
-    """`changes` of a publication, cached, and the snapshots of the branches that they were made against."""
+    """`changes` of a publication, and the snapshots of the branches that they were made against.
+
+    They are cached where they cost a join.
+    """
 
     changes: DataFrame
     heads: dict[str, int]
@@ -103,6 +106,10 @@ class Facts:
                     f"the table has no column {', '.join(sorted(missing))}: an earlier version or another tool made it",
                     table, "Name another table under `output`, or drop this one; a run makes it again.",
                 )  # fmt: skip
+        if not spark.catalog.tableExists(table):
+            ensure_table(spark, table, StructType([*staged, *_FACTS]))
+            # In time's order within a file: who asks for a few windows, as each night does, reads a few row groups.
+            self._alter("WRITE LOCALLY ORDERED BY window_start")
         ensure_table(spark, table, StructType([*staged, *_FACTS]))
         if not self._refs():
             spark.table(table).limit(0).writeTo(table).append()  # a branch needs a snapshot to start from
@@ -139,10 +146,26 @@ class Facts:
 
     def changes(self, publication: Publication, at: datetime) -> DataFrame:
         """What publishing would change: new revisions with `rw_change`: inserted, updated or retracted."""
-        staged, identity = publication.staged, list(publication.identity)
+        return self._inserted(publication, at) if self._is_new(publication.span) else self._compared(publication, at)
+
+    def _inserted(self, publication: Publication, at: datetime) -> DataFrame:
+        """The changes where there is nothing to compare with: every staged window."""
+        identity, values = self._columns(publication)
+        staged = aligned(self._spark, self.table, publication.staged)
+        placed = staged.withColumns({"rw_start": F.col("window_start"), "old_run_id": F.lit(None).cast("string")})
+        told = _told(F.lit(1), publication.cause(), publication, at)
+        return placed.select(F.lit("inserted").alias("rw_change"), *_quoted([*identity, *values]), *told)
+
+    def _columns(self, publication: Publication) -> tuple[list[str], list[str]]:
+        """The columns that tell one window from another, and those of its values."""
+        identity = list(publication.identity)
         columns = self._spark.table(self.table).columns
-        values = [c for c in columns if c not in _KEPT_COLUMNS and c not in identity]
-        new = aligned(self._spark, self.table, staged).select(*_quoted(identity), _packed(values, "rw_new"))
+        return identity, [c for c in columns if c not in _KEPT_COLUMNS and c not in identity]
+
+    def _compared(self, publication: Publication, at: datetime) -> DataFrame:
+        """The changes against what is published."""
+        identity, values = self._columns(publication)
+        new = aligned(self._spark, self.table, publication.staged).select(*_quoted(identity), _packed(values, "rw_new"))
         before = publication.in_scope(self.revisions().where("valid_to IS NULL"))
         old = before.select(
             *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity), _packed(values, "rw_old"),
@@ -161,23 +184,29 @@ class Facts:
         whole = [F.coalesce(f"`{c}`", f"old_{c}").alias(c) for c in identity]
         start = F.coalesce("window_start", "old_window_start")
         cause = F.when(~there, F.lit(Cause.RETRACTION.value)).otherwise(publication.cause())
-        as_of = F.create_map(*(F.lit(v) for item in sorted(publication.as_of.items()) for v in item))
+        revision = F.coalesce("old_revision", F.lit(0)) + 1
         return (
             joined.withColumn("rw_change", change)
             .where("rw_change IS NOT NULL")
             .withColumn("rw_start", start)
             .select(
                 "rw_change", *whole, *(F.col(f"rw_new.`{c}`").alias(c) for c in values),
-                (F.coalesce("old_revision", F.lit(0)) + 1).alias("revision"), cause.alias("cause"),
-                F.lit(publication.run_id).alias("run_id"), as_of.cast("map<int,bigint>").alias("as_of"),
-                F.lit(at).cast("timestamp").alias("valid_from"), F.lit(None).cast("timestamp").alias("valid_to"),
+                *_told(revision, cause, publication, at),
             )
         )  # fmt: skip
+
+    def _is_new(self, span: Span) -> bool:
+        """Whether no window with a start in `span` has ever been published; the table's metadata mostly knows."""
+        low, high = format_instant(span.start), format_instant(span.end)
+        within = f"window_start >= TIMESTAMP '{low}' AND window_start < TIMESTAMP '{high}'"
+        return self.revisions().where(within).isEmpty()
 
     def difference(self, publication: Publication, at: datetime) -> Difference:
         """`changes`, kept to be read more than once; release it."""
         heads = self._refs()
-        return Difference(self.changes(publication, at).persist(StorageLevel.MEMORY_AND_DISK), heads)
+        if self._is_new(publication.span):  # staged rows and constants: cheaper to read again than to keep
+            return Difference(self._inserted(publication, at), heads)
+        return Difference(self._compared(publication, at).persist(StorageLevel.MEMORY_AND_DISK), heads)
 
     def publish(
         self, publication: Publication, base: int | None, at: datetime, made: Difference | None = None
@@ -338,6 +367,16 @@ def _unless_others_commit(change: Callable[[], object]) -> None:
 def _branches(run_id: str) -> tuple[str, str]:
     plain = "".join(c if c.isalnum() else "_" for c in run_id)
     return f"publishing_{plain}", f"publishing_{plain}_revisions"
+
+
+def _told(revision: Column, cause: Column, publication: Publication, at: datetime) -> list[Column]:
+    """What a revision says of itself: the columns of `_FACTS`."""
+    as_of = F.create_map(*(F.lit(v) for item in sorted(publication.as_of.items()) for v in item))
+    return [
+        revision.cast("int").alias("revision"), cause.alias("cause"), F.lit(publication.run_id).alias("run_id"),
+        as_of.cast("map<int,bigint>").alias("as_of"), F.lit(at).cast("timestamp").alias("valid_from"),
+        F.lit(None).cast("timestamp").alias("valid_to"),
+    ]  # fmt: skip
 
 
 def _summary(publication: Publication) -> dict[str, str]:

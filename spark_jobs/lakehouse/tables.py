@@ -43,9 +43,12 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded|database or dis
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
 _PROPERTIES = (
     "'format-version'='2', 'write.parquet.compression-codec'='zstd', "
+    "'write.parquet.row-group-size-bytes'='16777216', 'read.split.target-size'='33554432', "
     "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
     "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot'"
 )
+"""Row groups are small, so that who asks for few windows reads little; splits too, so that a task's rows are sorted in
+memory."""
 _BY_RUN = "'write.metadata.metrics.column.run_id'='full'"
 """A file that holds one run's rows only is then known as such, and goes as a whole."""
 

@@ -91,11 +91,11 @@ class Touched:
 
     def in_scope(self, windows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         """Of published windows those that are recomputed."""
-        start = F.unix_millis("window_start")
-        recent = windows.where(start >= F.lit(self.recent.start))
+        start, recent_start = F.col("window_start"), F.timestamp_millis(F.lit(self.recent.start))
+        recent = windows.where(start >= recent_start)
         if self.older is None:
             return recent
-        older = windows.where((start >= F.lit(self.older.start)) & (start < F.lit(self.recent.start)))
+        older = windows.where((start >= F.timestamp_millis(F.lit(self.older.start))) & (start < recent_start))
         wanted = self.pairs.select(
             *(F.col(f"`{c}`").alias(f"rw_only_{c}") for c in keys),
             F.timestamp_millis(START).alias("rw_only_start"), F.timestamp_millis(END).alias("rw_only_end"),
