@@ -66,6 +66,15 @@ def peak_memory_mib(spark: SparkSession) -> float | None:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
+def input_read(spark: SparkSession) -> tuple[int, int]:
+    """Bytes and rows that all stages so far have read from files and tables."""
+    store = spark._jsc.sc().statusStore()
+    doubles = spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
+    stages = store.stageList(None, False, False, doubles, None)
+    told = [stages.apply(i) for i in range(stages.length())]
+    return sum(stage.inputBytes() for stage in told), sum(stage.inputRecords() for stage in told)
+
+
 def machine(spark: SparkSession) -> str:
     """The machine in one line: cores, memory, heap, Spark and Java."""
     gib = 1 << 30

@@ -1,7 +1,7 @@
 """Killed anywhere, and run again: the tables are those of a run that nobody disturbed.
 
-Each SIGKILL costs the start of a JVM, so the suite has a few, and ends runs at every boundary in its own process
-besides. With REWINDOW_KILLS=120 it kills at all boundaries repeatedly, and at any moment too:
+A SIGKILL of driver and JVM costs the start of a JVM, so the suite has a few of them; the driver's Python alone is
+killed at every boundary in turn, and at any moment. With REWINDOW_KILLS=120 so many JVMs are killed:
 REWINDOW_KILLS=120 .venv/bin/python -m pytest tests/faults
 """
 
@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ from spark_jobs.plan import make_plan
 from spark_jobs.progress import NoProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
-from tests.faults.boundaries import Stopped, stopped_at
+from tests.faults.boundaries import watched_steps
+from tests.faults.forked import forked, kill_this_process
 from tests.test_reconcile_run import assert_history_is_whole, log_of, pipeline, tables_of, write
 
 pytestmark = pytest.mark.long
@@ -34,6 +36,8 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 ASKED = "REWINDOW_KILLS" in os.environ
 KILLS = int(os.environ.get("REWINDOW_KILLS", "4"))
+MOMENTS = 58
+"""Kills of the driver's Python, those at the boundaries among them."""
 CASE = "tumbling, per event"
 
 
@@ -90,31 +94,48 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_ru
     assert_as_if_undisturbed(spark, tmp_path, defined)
 
 
-def test_ended_at_every_boundary_in_turn_the_tables_are_those_of_an_undisturbed_run(spark, tmp_path) -> None:
-    """Each run finds new records, and what all those before it have left behind. By default every second boundary."""
+def test_killed_at_every_boundary_the_tables_are_those_of_an_undisturbed_run(spark, tmp_path) -> None:
+    """And at any moment. Each run finds what all before it have left behind, and mostly new records."""
     records = log_of(12, count=12 * 80)
     defined = pipeline(tmp_path, "ended_nights", CASE)
     windows = Facts(spark, Tables.of(defined).windows)
     batch = iter(range(0, len(records), 12))
+    draw = random.Random(21)
 
-    def night() -> None:
+    def arrive() -> None:
         start = next(batch)
         write(tmp_path / "data", records[start : start + 12], f"part-{start:06}.json")
-        reconcile(spark, defined, NoProgress())
 
+    def night(kill_at: int = 0) -> list[str]:
+        passed: list[str] = []
+
+        def boundary(name: str) -> None:
+            passed.append(name)
+            if len(passed) == kill_at:
+                kill_this_process()
+
+        with watched_steps(boundary):
+            reconcile(spark, defined, NoProgress())
+        return passed
+
+    arrive()
     night()
-    with stopped_at() as boundaries:
-        night()
-    ended, step = 0, 1 if ASKED else 2
-    for number in range(1, len(boundaries) + 1, step):
-        try:
-            with stopped_at(number):
-                night()
-        except Stopped:
-            ended += 1
-        if ended % 4 == 0:
-            assert windows.current().select("k", "window_start").distinct().count() == windows.current().count()
-    assert ended > len(boundaries) // step * 3 // 4 > 12
+    arrive()
+    began = time.monotonic()
+    boundaries = len(night())
+    took = time.monotonic() - began
+    ended = []
+    for number in range(1, boundaries + 1):
+        if number % 5:  # now and then two kills in a row find the same new records
+            arrive()
+        ended.append(forked(spark, partial(night, number)))
+    assert ended.count(-signal.SIGKILL) > boundaries * 9 // 10  # a night that has less to clear up has fewer boundaries
+    while len(ended) < MOMENTS:
+        arrive()
+        ended.append(forked(spark, partial(night), draw.uniform(0, took)))
+        assert windows.current().select("k", "window_start").distinct().count() == windows.current().count()
+    assert ended.count(-signal.SIGKILL) > MOMENTS * 9 // 10
+    arrive()
     night()
     assert_as_if_undisturbed(spark, tmp_path, defined)
 

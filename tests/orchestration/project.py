@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 _THIS_MONTH = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 START = (_THIS_MONTH - timedelta(days=1)).replace(day=1)
 """The records begin with last month: their nights are over, and a year passes until the schedule's next one."""
+SPACING = 225_000
+"""From one record to the next, in ms."""
 _DEFINITION = """\
 name: {name}
 history:
@@ -55,7 +57,7 @@ def records(days: int) -> list[dict[str, Any]]:
     start, found = int(START.timestamp() * 1000), []
     offsets = [0, 0]
     for number in range(days * 96 * 4):
-        arrival = start + number * 225_000
+        arrival = start + number * SPACING
         late = 5 * 3_600_000 if number % 9 == 8 else 0
         partition = number % 2
         found.append(

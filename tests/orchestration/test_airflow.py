@@ -21,7 +21,7 @@ from spark_jobs.progress import NoProgress
 from spark_jobs.run import execute
 from spark_jobs.run_store import APPROVAL, GATE, OUTCOME, PAGE, PLAN
 from spark_jobs.services.airflow import Airflow, DagRun
-from tests.orchestration.project import START, day, definition, folder_of, make_project, rows
+from tests.orchestration.project import SPACING, START, day, definition, folder_of, make_project, rows
 
 pytestmark = pytest.mark.long
 
@@ -266,7 +266,8 @@ def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(
         assert airflow.wait(run, 600) == "success", airflow.failures(run)
         plan = folder_of(run).read(PLAN)
         end = START + timedelta(days=number)
-        assert plan["processing_time_end"] == end.timestamp() * 1000 - 1  # what arrived before the night's end
+        last = end - timedelta(milliseconds=SPACING)  # what arrived before the night's end
+        assert plan["processing_time_end"] == last.timestamp() * 1000
         assert folder_of(run).read(OUTCOME)["status"] == "published"
     assert rows(spark, "nights") == undisturbed
 
