@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -72,6 +72,20 @@ class KafkaBroker:
     def servers(self) -> str:
         """`bootstrap.servers` for clients."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def voters(self) -> str:
+        """`controller.quorum.voters`, by which a second broker joins this one: see `joining`."""
+        return f"1@127.0.0.1:{self._controller_port}"
+
+    def joining(self, directory: Path) -> KafkaBroker:
+        """Another broker of the same cluster, number 2, not started yet. This one stays the only controller."""
+        port = free_port()
+        settings = {
+            "process.roles": "broker", "node.id": "2", "controller.quorum.voters": self.voters,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        }  # fmt: skip
+        return KafkaBroker(directory, port=port, heap=self._heap, settings=settings)
 
     @property
     def sasl_servers(self) -> str:
@@ -159,15 +173,20 @@ class KafkaBroker:
             self._admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
         return self._admin
 
-    def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic, one replica; `settings` are its own, as `retention.ms`. It keeps all records by default."""
+    def create_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, brokers: Sequence[int] = (1,)
+    ) -> None:
+        """Create a topic, one replica; `settings` are its own, as `retention.ms`. It keeps all records by default.
+
+        Its partitions lie on `brokers` in turn.
+        """
         jvm = self._running().jvm
         java_settings = jvm.java.util.HashMap()
         for key, value in {"retention.ms": "-1", **(settings or {})}.items():
             java_settings.put(key, value)
         replicas = jvm.java.util.HashMap()
         for partition in range(partitions):
-            replicas.put(partition, jvm.java.util.List.of(1))
+            replicas.put(partition, jvm.java.util.List.of(brokers[partition % len(brokers)]))
         topic = jvm.org.apache.kafka.clients.admin.NewTopic(name, replicas)
         self.admin.createTopics(jvm.java.util.List.of(topic.configs(java_settings))).all().get()
 
@@ -272,7 +291,7 @@ class KafkaBroker:
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "controller.quorum.voters": self.voters,
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -352,3 +353,33 @@ def test_secrets_come_from_the_environment_and_go_nowhere(
     with pytest.raises(SourceError, match="the brokers do not let us in") as refused:
         make_plan(spark, pipeline)
     assert "wrong" not in str(refused.value)
+
+
+def test_a_partition_whose_broker_is_gone_is_refused_or_left_out_by_an_option(spark, tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "one") as kafka:
+        with kafka.joining(tmp_path / "two"):
+            kafka.create_topic("halves", partitions=2, settings=APPEND_TIME, brokers=(1, 2))
+            produce(spark, kafka.servers, "halves", events(3) + events(2, partition=1))
+            whole = of_topic(kafka.servers, "halves")
+            planned = make_plan(spark, whole)
+            assert offsets(read_planned(spark, whole, planned)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+        deadline = time.monotonic() + 60
+        while "partition 1 has no leader" not in (told := why_refused(spark, whole)) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert "partition 1 has no leader: what it holds cannot be read" in told
+        assert "unreachable_partitions" in told
+        with pytest.raises(HistoryError, match="partition 1 of the plan cannot be read"):
+            read_planned(spark, whole, planned)
+        half = of_topic(kafka.servers, "halves", history={"accept": ["unreachable_partitions"]})
+        plan = make_plan(spark, half)
+        assert offsets(read_planned(spark, half, plan)) == [(0, 0), (0, 1), (0, 2)]
+        assert any("partition 1 has no leader" in reason for reason in plan.fidelity_reasons)
+
+
+def why_refused(spark, pipeline: Pipeline) -> str:
+    """What is refused when a plan is made; empty: nothing is."""
+    try:
+        make_plan(spark, pipeline)
+    except RewindowError as refused:
+        return f"{refused.what} | {refused.mend}"
+    return ""
