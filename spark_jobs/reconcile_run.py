@@ -245,9 +245,9 @@ def _perhaps_new(frame: DataFrame, pipeline: Pipeline, before: Before) -> DataFr
     if not all(isinstance(field.dataType, IntegralType) for field in frame.select(partition, offset).schema):
         return frame
     first, last = min(before.as_of), max(before.as_of)
-    unknown = sorted(set(range(first, last)) - before.as_of.keys())
-    if len(unknown) > _MOST_BETWEEN:
+    if last - first + 1 - len(before.as_of) > _MOST_BETWEEN:
         return frame
+    unknown = sorted(set(range(first, last)) - before.as_of.keys())
     # Plain comparisons: of NOT IN the bounds that a file keeps of its columns say nothing.
     is_unknown = (partition < F.lit(first)) | (partition > F.lit(last))
     for between in unknown:
