@@ -94,6 +94,7 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_ru
     assert_as_if_undisturbed(spark, tmp_path, defined)
 
 
+@pytest.mark.timeout(1800)
 def test_killed_at_every_boundary_the_tables_are_those_of_an_undisturbed_run(spark, tmp_path) -> None:
     """And at any moment. Each run finds what all before it have left behind, and mostly new records."""
     records = log_of(12, count=12 * 80)

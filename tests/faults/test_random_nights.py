@@ -1,6 +1,6 @@
-"""Any arrivals, cut into nights anywhere, runs that end in the middle among them: the tables of one full run.
+"""Any arrivals, cut into nights anywhere, runs that are killed in the middle among them: the tables of one full run.
 
-One example by default; REWINDOW_NIGHTS=50 .venv/bin/python -m pytest tests/faults/test_random_nights.py
+One example for each case by default; REWINDOW_NIGHTS=50 .venv/bin/python -m pytest tests/faults/test_random_nights.py
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from spark_jobs.plan import make_plan
 from spark_jobs.progress import NoProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
-from tests.faults.boundaries import Stopped, stopped_at
-from tests.faults.test_kills import child
+from tests.faults.boundaries import Stopped, stopped_at, watched_steps
+from tests.faults.forked import forked, kill_this_process
 from tests.test_reconcile_run import CASES, T0, assert_history_is_whole, log_of, pipeline, tables_of, write
 
 pytestmark = pytest.mark.long
 
-EXAMPLES = int(os.environ.get("REWINDOW_NIGHTS", "1"))
 BOUNDARIES = 50
 """About as many as a night has; a number beyond its last stops nothing."""
 WEEK = 7 * 24 * 3_600_000
 CASE_NAMES = tuple(CASES)
+EXAMPLES = int(os.environ.get("REWINDOW_NIGHTS", len(CASE_NAMES)))
 
 
 def arrivals(draw: random.Random) -> list[dict]:
@@ -65,7 +65,7 @@ def test_nights_end_in_the_tables_of_one_full_run(spark, tmp_path: Path, seed: i
         done = cut
         if draw.random() < 0.6 or (number == len(cuts) - 1 and not stops):
             stops += 1
-            told.append(f"night {number} until {until}, ended at {_ended(spark, nightly, tmp_path, draw, seed, until)}")
+            told.append(f"night {number} until {until}, {_killed(spark, nightly, draw, until)}")
             if draw.random() < 0.4 and number < len(cuts) - 1:
                 continue  # nobody runs it again; the next night does
         result = reconcile(spark, nightly, NoProgress(), until=until)
@@ -78,19 +78,21 @@ def test_nights_end_in_the_tables_of_one_full_run(spark, tmp_path: Path, seed: i
     assert_all_is_settled(spark, nightly)
 
 
-def _ended(spark, nightly: Pipeline, folder: Path, draw: random.Random, seed: int, until: int | None) -> str:
-    """A reconciliation that ends at a random boundary: by SIGKILL in a process of its own, or in this one."""
+def _killed(spark, nightly: Pipeline, draw: random.Random, until: int | None) -> str:
+    """A reconciliation in a process of its own, killed at a random boundary."""
     at = draw.randrange(1, BOUNDARIES)
-    if seed % 2 == 0 and until is None:
-        process = child(folder / f"{nightly.name}.yaml", at)
-        process.communicate()
-        return f"boundary {at}, exit code {process.returncode}"
-    with stopped_at(at) as passed:
-        try:
+    passed: list[str] = []
+
+    def boundary(name: str) -> None:
+        passed.append(name)
+        if len(passed) == at:
+            kill_this_process()
+
+    def night() -> None:
+        with watched_steps(boundary):
             reconcile(spark, nightly, NoProgress(), until=until)
-        except Stopped:
-            return f"{passed[-1]} ({at})"
-    return "its own end"
+
+    return f"killed at boundary {at}, exit code {forked(spark, night)}"
 
 
 def assert_all_is_settled(spark, defined: Pipeline) -> None:
