@@ -42,7 +42,8 @@ def decide(policy: Policy, tolerance: float, changes: Mapping[str, Any], gate: M
     """
     if gate is not None and gate["blocks"]:
         failed = [r for r in gate["results"] if not r["success"] and r["severity"] == "critical"]
-        return Decision(Action.STOP, f"the gate is closed: {len(failed)} critical expectations failed")
+        noun = "expectation" if len(failed) == 1 else "expectations"
+        return Decision(Action.STOP, f"the gate is closed: {len(failed)} critical {noun} failed")
     counts, before = changes["counts"], changes["windows_before"]
     restated = counts.get("updated", 0) + counts.get("retracted", 0)
     share = restated / before if before else 0.0

@@ -242,7 +242,7 @@ def write_request(folder: RunFolder, file: str, kind: str, asked: dict[str, Any]
     run = context["dag_run"]
     record = request_record(
         folder.run_id, pipeline, kind, read_reason(context["params"]), datetime.now(UTC), asked,
-        requested_by=str(getattr(run, "triggering_user_name", None) or run.run_type),
+        requested_by=str(getattr(run, "triggering_user_name", None) or getattr(run.run_type, "value", run.run_type)),
     )  # fmt: skip
     if folder.status() == "published":
         return
