@@ -99,18 +99,17 @@ class Facts:
 
     def _prepare(self, staged: StructType) -> None:
         spark, table = self._spark, self.table
-        if spark.catalog.tableExists(table):
+        is_there = spark.catalog.tableExists(table)
+        if is_there:
             missing = _KEPT_COLUMNS - set(spark.table(table).columns)
             if missing:
                 raise CatalogError(
                     f"the table has no column {', '.join(sorted(missing))}: an earlier version or another tool made it",
                     table, "Name another table under `output`, or drop this one; a run makes it again.",
                 )  # fmt: skip
-        if not spark.catalog.tableExists(table):
-            ensure_table(spark, table, StructType([*staged, *_FACTS]))
-            # In time's order within a file: who asks for a few windows, as each night does, reads a few row groups.
-            self._alter("WRITE LOCALLY ORDERED BY window_start")
         ensure_table(spark, table, StructType([*staged, *_FACTS]))
+        if not is_there:  # in time's order within a file: who asks for few windows, as each night does, reads little
+            self._alter("WRITE LOCALLY ORDERED BY window_start")
         if not self._refs():
             spark.table(table).limit(0).writeTo(table).append()  # a branch needs a snapshot to start from
         if REVISIONS not in self._refs():
