@@ -277,3 +277,14 @@ def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(
     assert folder_of(old).read(OUTCOME)["status"] == "compared_only"
     assert states(airflow, old)["publish"] == {"skipped"}
     assert rows(spark, "nights") == undisturbed
+
+    # Once more from the latest night back, all that have ended: what is published stays.
+    asked = {"reprocess_behavior": "completed", "run_backwards": True, "max_active_runs": 1, "dag_run_conf": {}}
+    again = airflow.post("/backfills", {"dag_id": dag_id, "from_date": day(1), "to_date": day(3), **asked})
+    deadline = time.monotonic() + 900
+    while airflow.get(f"/backfills/{again['id']}")["completed_at"] is None and time.monotonic() < deadline:
+        time.sleep(2)
+    for run in runs:
+        assert airflow.state(run) == "success", airflow.failures(run)
+        assert [task["try_number"] for task in airflow.tasks(run) if task["task_id"] == "reconcile"] == [2]
+    assert rows(spark, "nights") == undisturbed
