@@ -68,18 +68,22 @@ def end_all(mark: str, session: int) -> None:
 
 
 def main() -> None:
-    """Run the command of the arguments until standard input closes."""
+    """Run the command of the arguments until it ends or standard input closes; then end all that it has started."""
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+
+    def end() -> None:
+        end_all(os.environ[_MARK], os.getsid(0))
 
     def watch() -> None:
         with suppress(OSError):
             sys.stdin.buffer.read()
-        end_all(os.environ[_MARK], os.getsid(0))
-        os._exit(0)
+        end()
 
     threading.Thread(target=watch, daemon=True).start()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # only the pipe ends it: a group's SIGTERM must not orphan the rest
-    sys.exit(child.wait())
+    status = child.wait()
+    end()  # here too: the watcher ends with this thread, and the command may be the first that it has ended
+    sys.exit(status)
 
 
 if __name__ == "__main__":

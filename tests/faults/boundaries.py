@@ -24,6 +24,10 @@ class Stopped(BaseException):
     """The process would have ended here: of what a run does for errors, it does nothing."""
 
 
+def _stop() -> None:
+    raise Stopped
+
+
 @contextmanager
 def watched_steps(boundary: Callable[[str], None]) -> Iterator[None]:
     """Call `boundary` with the name of each boundary that is passed."""
@@ -49,14 +53,14 @@ def watched_steps(boundary: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def stopped_at(number: int = 0, name: str = "") -> Iterator[list[str]]:
-    """Stop at the boundary of that number (from 1), or at the first of that name; yields the names passed."""
+def stopped_at(number: int = 0, name: str = "", stop: Callable[[], None] = _stop) -> Iterator[list[str]]:
+    """`stop` at the boundary of that number (from 1), or at those of that name; yields the names passed."""
     passed: list[str] = []
 
     def boundary(reached: str) -> None:
         passed.append(reached)
         if len(passed) == number or reached == name:
-            raise Stopped
+            stop()
 
     with watched_steps(boundary):
         yield passed

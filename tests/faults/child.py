@@ -14,21 +14,18 @@ from spark_jobs import reconcile_run
 from spark_jobs.definition import load_pipeline
 from spark_jobs.progress import NoProgress
 from spark_jobs.session import spark_session
-from tests.faults.boundaries import watched_steps
+from tests.faults.boundaries import stopped_at
 
 
 def main(path: str, kill_at: int) -> None:
     spark = spark_session("faults", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
-    passed: list[str] = []
 
-    def boundary(name: str) -> None:
-        passed.append(name)
-        if len(passed) == kill_at:
-            os.kill(jvm, signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
+    def kill() -> None:
+        os.kill(jvm, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    with watched_steps(boundary):
+    with stopped_at(kill_at, stop=kill) as passed:
         reconcile_run.reconcile(spark, load_pipeline(path), NoProgress())
     print("\n".join(passed))
     spark.stop()

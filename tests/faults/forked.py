@@ -16,7 +16,7 @@ def forked(spark: SparkSession, action: Callable[[], object], kill_after: float 
     """Carry out `action` in a forked process; its exit code, or the negative number of the signal that ended it.
 
     `kill_after` seconds it is killed, if it has not ended. The JVM lives on; what it was doing for the process comes to
-    its end before this returns.
+    its end before this returns, and what it keeps in memory is dropped, as it were with a JVM of the process's own.
     """
     process = os.fork()
     if process == 0:
@@ -54,3 +54,4 @@ def _let_end(spark: SparkSession) -> None:
     while quiet < 3 and time.monotonic() < deadline:
         quiet = 0 if tracker.getActiveJobsIds() else quiet + 1
         time.sleep(0.1)
+    spark.catalog.clearCache()

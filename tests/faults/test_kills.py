@@ -27,7 +27,7 @@ from spark_jobs.plan import make_plan
 from spark_jobs.progress import NoProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
-from tests.faults.boundaries import watched_steps
+from tests.faults.boundaries import stopped_at
 from tests.faults.forked import forked, kill_this_process
 from tests.test_reconcile_run import assert_history_is_whole, log_of, pipeline, tables_of, write
 
@@ -108,14 +108,7 @@ def test_killed_at_every_boundary_the_tables_are_those_of_an_undisturbed_run(spa
         write(tmp_path / "data", records[start : start + 12], f"part-{start:06}.json")
 
     def night(kill_at: int = 0) -> list[str]:
-        passed: list[str] = []
-
-        def boundary(name: str) -> None:
-            passed.append(name)
-            if len(passed) == kill_at:
-                kill_this_process()
-
-        with watched_steps(boundary):
+        with stopped_at(kill_at, stop=kill_this_process) as passed:
             reconcile(spark, defined, NoProgress())
         return passed
 

@@ -18,7 +18,7 @@ from spark_jobs.plan import make_plan
 from spark_jobs.progress import NoProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
-from tests.faults.boundaries import Stopped, stopped_at, watched_steps
+from tests.faults.boundaries import Stopped, stopped_at
 from tests.faults.forked import forked, kill_this_process
 from tests.test_reconcile_run import CASES, T0, assert_history_is_whole, log_of, pipeline, tables_of, write
 
@@ -81,15 +81,9 @@ def test_nights_end_in_the_tables_of_one_full_run(spark, tmp_path: Path, seed: i
 def _killed(spark, nightly: Pipeline, draw: random.Random, until: int | None) -> str:
     """A reconciliation in a process of its own, killed at a random boundary."""
     at = draw.randrange(1, BOUNDARIES)
-    passed: list[str] = []
-
-    def boundary(name: str) -> None:
-        passed.append(name)
-        if len(passed) == at:
-            kill_this_process()
 
     def night() -> None:
-        with watched_steps(boundary):
+        with stopped_at(at, stop=kill_this_process):
             reconcile(spark, nightly, NoProgress(), until=until)
 
     return f"killed at boundary {at}, exit code {forked(spark, night)}"

@@ -11,17 +11,20 @@ import psutil
 
 
 def test_what_a_service_has_started_ends_with_its_owner(tmp_path: Path) -> None:
-    code = """
+    code = '''
 import os, sys, time
 from pathlib import Path
 from spark_jobs.services.supervised import Supervised
-log = open(os.devnull, "ab")
-child = "import subprocess, time; subprocess.Popen(['sleep', '612.5'], start_new_session=True); time.sleep(600)"
-process = Supervised([sys.executable, "-c", child], environ=os.environ, log=log, folder=Path.cwd())
-time.sleep(2)
-print("ready", flush=True)
+child = """
+import subprocess, time
+for _ in range(40):
+    subprocess.Popen(['sleep', '612.5'], start_new_session=True)
+print('ready', flush=True)
 time.sleep(600)
 """
+process = Supervised([sys.executable, "-c", child], environ=os.environ, log=sys.stdout.buffer, folder=Path.cwd())
+time.sleep(600)
+'''
     owner = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -31,7 +34,7 @@ time.sleep(600)
     def sleepers() -> list[int]:
         return [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "612.5"]]
 
-    assert sleepers()
+    assert len(sleepers()) == 40
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     deadline = time.monotonic() + 30
