@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from spark_jobs.report.words import plural
+
 
 class Policy(StrEnum):
     """Who says that a run is published."""
@@ -42,8 +44,7 @@ def decide(policy: Policy, tolerance: float, changes: Mapping[str, Any], gate: M
     """
     if gate is not None and gate["blocks"]:
         failed = [r for r in gate["results"] if not r["success"] and r["severity"] == "critical"]
-        noun = "expectation" if len(failed) == 1 else "expectations"
-        return Decision(Action.STOP, f"the gate is closed: {len(failed)} critical {noun} failed")
+        return Decision(Action.STOP, f"the gate is closed: {plural(len(failed), 'critical expectation')} failed")
     counts, before = changes["counts"], changes["windows_before"]
     restated = counts.get("updated", 0) + counts.get("retracted", 0)
     share = restated / before if before else 0.0

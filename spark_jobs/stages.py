@@ -36,6 +36,7 @@ from spark_jobs.lakehouse.tables import (
     aligned,
     ensure_table,
     guarded,
+    starts_within,
 )
 from spark_jobs.plan import Plan
 from spark_jobs.progress import Progress
@@ -309,10 +310,6 @@ def stage_quarantine(job: Job, records: DataFrame) -> None:
             job.staging.write(0, quarantined(records), Part.QUARANTINE)
 
 
-def range_condition(span: Span, column: str = "window_start") -> str:
-    return f"{column} >= TIMESTAMP '{format_instant(span.start)}' AND {column} < TIMESTAMP '{format_instant(span.end)}'"
-
-
 def published_windows(windows: DataFrame) -> DataFrame:
     """The engine's windows in the published table's columns: timestamps in UTC, the close as `closed_at`."""
     fired = [c for c in FIRED_COLUMNS if c in windows.columns]
@@ -350,7 +347,7 @@ def publication_of(job: Job, staged: Staged) -> Publication:
     """What is to be published, from what is staged."""
     spec = job.spec
     if staged.recent is None:
-        in_scope = lambda windows: windows.where(range_condition(staged.reach))  # noqa: E731
+        in_scope = lambda windows: windows.where(starts_within(staged.reach))  # noqa: E731
     else:
         pairs = job.staging.rows(Part.TOUCHED) if staged.older else None
         touched = Touched(staged.recent, staged.older, pairs)
@@ -409,7 +406,7 @@ def verified(
                 "counts": counts,
                 "causes": causes,
                 **staged_windows,
-                "windows_before": job.facts.current().where(range_condition(staged.reach)).count(),
+                "windows_before": job.facts.current().where(starts_within(staged.reach)).count(),
             },
         )
         if checks is not None:

@@ -21,7 +21,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType, 
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
-from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded
+from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
 from spark_jobs.replay.assign import Span
 
 REVISIONS = "revisions"
@@ -196,9 +196,7 @@ class Facts:
 
     def _is_new(self, span: Span) -> bool:
         """Whether no window with a start in `span` has ever been published; the table's metadata mostly knows."""
-        low, high = format_instant(span.start), format_instant(span.end)
-        within = f"window_start >= TIMESTAMP '{low}' AND window_start < TIMESTAMP '{high}'"
-        return self.revisions().where(within).isEmpty()
+        return self.revisions().where(starts_within(span)).isEmpty()
 
     def difference(self, publication: Publication, at: datetime) -> Difference:
         """`changes`, kept to be read more than once; release it."""

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
@@ -27,6 +27,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
 from spark_jobs.java import java_reason
 from spark_jobs.lakehouse.catalog import CATALOG
+from spark_jobs.replay.assign import Span
 from spark_jobs.sources.failures import read_error
 
 T = TypeVar("T")
@@ -94,6 +95,12 @@ class Tables:
     def staging(self, run_id: str) -> str:
         """The staging table of a run."""
         return f"{self.windows}__staging_{re.sub(r'[^A-Za-z0-9_]', '_', run_id)}"
+
+
+def starts_within(span: Span) -> Column:
+    """Windows with a start in the span; a plain comparison, which file formats can prune by."""
+    start = F.col("window_start")
+    return (start >= F.timestamp_millis(F.lit(span.start))) & (start < F.timestamp_millis(F.lit(span.end)))
 
 
 def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bool = False) -> T:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.replay.assign import END, START, Span, longest
 from spark_jobs.replay.columns import OFFSET, PARTITION, Held
 from spark_jobs.replay.engine import EarlierSteps
@@ -70,7 +70,7 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
 
 
 def arrived_since(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
-    """Records at or above the end offset of their partition; plain comparisons, which file formats can prune by."""
+    """Records at or above the end offset of their partition, and those of partitions that are not in the vector."""
     partition, offset = F.col(PARTITION), F.col(OFFSET)
     new = ~partition.isin(*as_of) if as_of else F.lit(True)
     for known, end in sorted(as_of.items()):
@@ -91,11 +91,10 @@ class Touched:
 
     def in_scope(self, windows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         """Of published windows those that are recomputed."""
-        start, recent_start = F.col("window_start"), F.timestamp_millis(F.lit(self.recent.start))
-        recent = windows.where(start >= recent_start)
+        recent = windows.where(F.col("window_start") >= F.timestamp_millis(F.lit(self.recent.start)))
         if self.older is None:
             return recent
-        older = windows.where((start >= F.timestamp_millis(F.lit(self.older.start))) & (start < recent_start))
+        older = windows.where(starts_within(Span(self.older.start, self.recent.start)))
         wanted = self.pairs.select(
             *(F.col(f"`{c}`").alias(f"rw_only_{c}") for c in keys),
             F.timestamp_millis(START).alias("rw_only_start"), F.timestamp_millis(END).alias("rw_only_end"),

@@ -12,6 +12,9 @@ import altair as alt
 
 from spark_jobs.report.words import length
 
+Spans = Sequence[Sequence[int]]
+"""[partition, from, to] each."""
+
 WIDE, HALF, NARROW = 880, 430, 340
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -49,9 +52,6 @@ def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
         )
     )
     return _spec(chart, width, 110)
-
-
-Spans = Sequence[Sequence[int]]
 
 
 def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict[str, Any]:

@@ -66,8 +66,7 @@ class _Log:
         if goes_back.any() or (cuts := _largest_cuts(steps)) is None:
             self._give_up()
             return
-        starts = [0, *(cuts + 1).tolist()]
-        for start, end in zip(starts, [*starts[1:], len(offsets)], strict=True):
+        for start, end in _between(cuts, len(offsets)):
             self._append(int(offsets[start]), int(offsets[end - 1]), int(arrivals[start]), int(arrivals[end - 1]))
             if self.disorder:
                 return
@@ -92,11 +91,9 @@ class _Log:
         if cuts is None:
             self._give_up()
             return
-        starts = [0, *(cuts + 1).tolist()]
-        ends = [*starts[1:], len(self.runs)]
         self.runs = [
             (self.runs[start][0], self.runs[end - 1][1], self.runs[start][2], self.runs[end - 1][3])
-            for start, end in zip(starts, ends, strict=True)
+            for start, end in _between(cuts, len(self.runs))
         ]
 
     def _give_up(self) -> None:
@@ -119,9 +116,10 @@ def _largest_cuts(steps: np.ndarray) -> np.ndarray | None:
     cuts = np.flatnonzero(steps != 1)
     if len(cuts) < _MOST_RUNS:
         return cuts
-    sizes = np.where(steps[cuts] <= 0, np.iinfo(np.int64).max, steps[cuts])
-    if (steps[cuts] <= 0).sum() >= _MOST_RUNS:
+    goes_back = steps[cuts] <= 0
+    if goes_back.sum() >= _MOST_RUNS:
         return None
+    sizes = np.where(goes_back, np.iinfo(np.int64).max, steps[cuts])
     return np.sort(cuts[np.argpartition(sizes, len(cuts) - _MOST_RUNS + 1)[len(cuts) - _MOST_RUNS + 1 :]])
 
 
@@ -237,6 +235,10 @@ def _grouped(partitions: np.ndarray) -> Iterator[tuple[int, slice | np.ndarray]]
     narrow = partitions.astype(np.int16) if partitions.min() >= 0 and partitions.max() < 1 << 15 else partitions
     order = np.argsort(narrow, kind="stable")
     ranked = partitions[order]
-    starts = [0, *(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1).tolist()]
-    for start, end in zip(starts, [*starts[1:], len(ranked)], strict=True):
+    for start, end in _between(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked)):
         yield int(ranked[start]), order[start:end]
+
+
+def _between(cuts: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
+    """The parts `[start, end)` of so many places; one ends with each place that `cuts` names."""
+    return itertools.pairwise([0, *(cuts + 1).tolist(), count])

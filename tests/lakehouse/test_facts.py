@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.lakehouse.facts import Facts, Publication
+from spark_jobs.lakehouse.tables import starts_within
 from spark_jobs.replay.assign import Span
 
 HOUR = 3_600_000
@@ -49,9 +50,7 @@ def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
     def publication(run_id: str, span: Span) -> Publication:
-        within = (F.col("window_start") >= F.timestamp_millis(F.lit(span.start))) & (
-            F.col("window_start") < F.timestamp_millis(F.lit(span.end))
-        )
+        within = starts_within(span)
         cause = F.when(F.col("old_run_id").isNull() & (F.col("rw_start") >= F.lit(at)), "live").otherwise("backfill")
         return Publication(
             run_id, span, hours.where(within), ("k", "window_start", "window_end"), lambda rows: rows.where(within),

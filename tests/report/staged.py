@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.evidence import Evidence
 from spark_jobs.lakehouse.facts import Facts, Publication
-from spark_jobs.lakehouse.tables import Tables, create_tables
+from spark_jobs.lakehouse.tables import Tables, create_tables, starts_within
 from spark_jobs.plan import make_plan, read_planned
 from spark_jobs.replay.assign import longest
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, Held
@@ -20,7 +20,7 @@ from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode
 from spark_jobs.sources import good
-from spark_jobs.stages import identity_of, published_windows, range_condition
+from spark_jobs.stages import identity_of, published_windows
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ def staged_evidence(
         facts.prepare(staged.schema)
         publication = Publication(
             run_id="a-run", span=plan.span, staged=staged, identity=identity_of(spec),
-            in_scope=lambda windows: windows.where(range_condition(plan.span)),
+            in_scope=lambda windows: windows.where(starts_within(plan.span)),
             cause=lambda: F.lit(cause), as_of=plan.as_of,
         )  # fmt: skip
         late = None
