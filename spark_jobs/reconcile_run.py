@@ -21,7 +21,7 @@ from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.plan import chunks_of, make_plan
 from spark_jobs.progress import Progress
-from spark_jobs.reconcile.nightly import Before, Touched, arrived_since, merged, run_before, touched_windows
+from spark_jobs.reconcile.nightly import Before, Touched, merged, run_before, touched_windows
 from spark_jobs.replay.assign import Span
 from spark_jobs.replay.columns import ARRIVAL, Held, record_position
 from spark_jobs.replay.engine import History, Replay
@@ -38,7 +38,16 @@ from spark_jobs.run import (
     refuse_missing_event_time,
 )
 from spark_jobs.run_store import OUTCOME, STAGED, RunStore
-from spark_jobs.sources import OpenHistory, canonical, cut_at, good, inspect_history, open_history, reading
+from spark_jobs.sources import (
+    OpenHistory,
+    arrived_since,
+    canonical,
+    cut_at,
+    good,
+    inspect_history,
+    open_history,
+    reading,
+)
 from spark_jobs.stages import (
     Job,
     RunResult,

@@ -19,14 +19,14 @@ from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.plan import Plan, read_planned
 from spark_jobs.progress import Progress
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, record_position
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, record_position
 from spark_jobs.replay.engine import History, Replay, SavedTimeline
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.run_store import STAGED, RunStore
-from spark_jobs.sources import good, reading
+from spark_jobs.sources import arrived_since, good, reading
 from spark_jobs.stages import (
     Checks,
     Job,
@@ -238,8 +238,7 @@ def carried_state(
         earlier = all(p in plan.as_of and end <= plan.as_of[p] for p, end in row["as_of"].items())
         if not earlier or row["until"] > plan.processing_time_end:
             continue
-        limits = " ".join(f"WHEN {int(p)} THEN {OFFSET} >= {int(end)}" for p, end in row["as_of"].items())
-        rest = records.where(F.expr(f"CASE {PARTITION} {limits} ELSE TRUE END"))
+        rest = arrived_since(records, row["as_of"])
         state = json.loads(row["state"])
         if state.get("topic_id") != topic_id_of(plan):  # a topic that was made again: another log
             continue

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -36,6 +36,7 @@ from spark_jobs.lakehouse.tables import (
     aligned,
     ensure_table,
     guarded,
+    row_frame,
     starts_within,
 )
 from spark_jobs.plan import Plan
@@ -358,7 +359,7 @@ def publication_of(job: Job, staged: Staged) -> Publication:
         staged=job.staging.rows(),
         identity=identity_of(spec),
         in_scope=in_scope,
-        cause=lambda: cause_of_change(job.ledger.published(), job.plan),
+        cause=cache(lambda: cause_of_change(job.ledger.published(), job.plan)),
         as_of=job.plan.as_of,
     )
 
@@ -382,16 +383,15 @@ def verified(
         count_staged(job)
         difference = job.facts.difference(publication, job.now())
         try:
-            found = difference.changes.groupBy("rw_change", "cause").count().collect()
+            found = difference.causes
         except BaseException:
             difference.release()
             raise
     try:
         before = publication.in_scope(job.facts.current())
-        counts: dict[str, int] = {}
+        counts = difference.counts
         causes: dict[str, int] = {}
-        for change, cause, count in found:
-            counts[change] = counts.get(change, 0) + count
+        for (_, cause), count in found.items():
             causes[cause] = causes.get(cause, 0) + count
         job.result.changes = counts
         evidence = Evidence(
@@ -546,7 +546,7 @@ def save_state(job: Job) -> None:
         job.pipeline.name, plan.definition_hash, job.result.run_id, plan.as_of, _instant(plan.processing_time_end),
         told["watermark_below"], json.dumps(state), job.folder.read_bytes(STEPS), job.now(),
     )  # fmt: skip
-    job.ledger.put_rows(table, job.result.run_id, spark.createDataFrame([row], TIMELINE_STATE_SCHEMA))
+    job.ledger.put_rows(table, job.result.run_id, row_frame(spark, row, TIMELINE_STATE_SCHEMA))
 
 
 def _drop_older_states(job: Job) -> None:

@@ -7,11 +7,13 @@ A row of either is one revision of one window: `revision` 1, 2, ...; `cause`; `r
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -21,7 +23,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType, 
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
-from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
+from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, starts_within
 from spark_jobs.replay.assign import Span
 
 REVISIONS = "revisions"
@@ -32,12 +34,14 @@ RANGE = "rewindow.range"
 _FACTS = StructType(
     [
         StructField("revision", IntegerType()), StructField("cause", StringType()), StructField("run_id", StringType()),
-        StructField("as_of", AS_OF), StructField("valid_from", TimestampType()),
+        StructField("as_of", StringType()), StructField("valid_from", TimestampType()),
         StructField("valid_to", TimestampType()),
     ]
 )  # fmt: skip
 _ATTEMPTS = 5
 _KEPT_COLUMNS = frozenset(_FACTS.names)
+_MOST_SENT = 100_000
+"""Windows that go to every task as they are."""
 
 
 class Cause(StrEnum):
@@ -73,14 +77,30 @@ class Publication:
 class Difference:
     """`changes` of a publication, and the snapshots of the branches that they were made against.
 
-    They are cached where they cost a join.
+    `kept` is the part of them that costs a join, cached.
     """
 
     changes: DataFrame
     heads: dict[str, int]
+    kept: DataFrame | None = None
+
+    @cached_property
+    def causes(self) -> dict[tuple[str, str], int]:
+        """How many windows change, by `rw_change` and cause."""
+        rows = self.changes.groupBy("rw_change", "cause").count().collect()
+        return {(row[0], row[1]): row[2] for row in rows}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many windows are inserted, updated, retracted; none of a kind: the kind is left out."""
+        counts: dict[str, int] = {}
+        for (change, _), count in self.causes.items():
+            counts[change] = counts.get(change, 0) + count
+        return counts
 
     def release(self) -> None:
-        self.changes.unpersist()
+        if self.kept is not None:
+            self.kept.unpersist()
 
 
 class Facts:
@@ -101,10 +121,11 @@ class Facts:
         spark, table = self._spark, self.table
         is_there = spark.catalog.tableExists(table)
         if is_there:
-            missing = _KEPT_COLUMNS - set(spark.table(table).columns)
-            if missing:
+            there = {f"{field.name} {field.dataType.simpleString()}" for field in spark.table(table).schema}
+            lacks = sorted({f"{field.name} {field.dataType.simpleString()}" for field in _FACTS} - there)
+            if lacks:
                 raise CatalogError(
-                    f"the table has no column {', '.join(sorted(missing))}: an earlier version or another tool made it",
+                    f"the table has no column {', '.join(lacks)}: an earlier version or another tool made it",
                     table, "Name another table under `output`, or drop this one; a run makes it again.",
                 )  # fmt: skip
         ensure_table(spark, table, StructType([*staged, *_FACTS]))
@@ -145,12 +166,29 @@ class Facts:
 
     def changes(self, publication: Publication, at: datetime) -> DataFrame:
         """What publishing would change: new revisions with `rw_change`: inserted, updated or retracted."""
-        return self._inserted(publication, at) if self._is_new(publication.span) else self._compared(publication, at)
+        return self._changes(publication, at)[0]
 
-    def _inserted(self, publication: Publication, at: datetime) -> DataFrame:
+    def _changes(self, publication: Publication, at: datetime) -> tuple[DataFrame, DataFrame | None]:
+        """The changes, and the part of them that costs a join; None: no part does.
+
+        Behind the last published window there is nothing to compare with.
+        """
+        last = self._last_start(publication.span)
+        if last is None:
+            return self._inserted(publication, publication.staged, at), None
+        staged = publication.staged
+        is_behind = F.col("window_start") > F.timestamp_millis(F.lit(last))
+        last_staged = _last_start_of(staged)
+        if last_staged is None or last_staged <= last:
+            compared = self._compared(publication, staged, at)
+            return compared, compared
+        compared = self._compared(publication, staged.where(~is_behind), at)
+        return compared.unionByName(self._inserted(publication, staged.where(is_behind), at)), compared
+
+    def _inserted(self, publication: Publication, staged: DataFrame, at: datetime) -> DataFrame:
         """The changes where there is nothing to compare with: every staged window."""
         identity, values = self._columns(publication)
-        staged = aligned(self._spark, self.table, publication.staged)
+        staged = aligned(self._spark, self.table, staged)
         placed = staged.withColumns({"rw_start": F.col("window_start"), "old_run_id": F.lit(None).cast("string")})
         told = _told(F.lit(1), publication.cause(), publication, at)
         return placed.select(F.lit("inserted").alias("rw_change"), *_quoted([*identity, *values]), *told)
@@ -161,10 +199,10 @@ class Facts:
         columns = self._spark.table(self.table).columns
         return identity, [c for c in columns if c not in _KEPT_COLUMNS and c not in identity]
 
-    def _compared(self, publication: Publication, at: datetime) -> DataFrame:
+    def _compared(self, publication: Publication, staged: DataFrame, at: datetime) -> DataFrame:
         """The changes against what is published."""
         identity, values = self._columns(publication)
-        new = aligned(self._spark, self.table, publication.staged).select(*_quoted(identity), _packed(values, "rw_new"))
+        new = aligned(self._spark, self.table, staged).select(*_quoted(identity), _packed(values, "rw_new"))
         before = publication.in_scope(self.revisions().where("valid_to IS NULL"))
         old = before.select(
             *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity), _packed(values, "rw_old"),
@@ -194,16 +232,16 @@ class Facts:
             )
         )  # fmt: skip
 
-    def _is_new(self, span: Span) -> bool:
-        """Whether no window with a start in `span` has ever been published; the table's metadata mostly knows."""
-        return self.revisions().where(starts_within(span)).isEmpty()
+    def _last_start(self, span: Span) -> int | None:
+        """The last start in `span` of which a window has ever been published; the table's metadata mostly knows."""
+        return _last_start_of(self.revisions().where(starts_within(span)))
 
     def difference(self, publication: Publication, at: datetime) -> Difference:
         """`changes`, kept to be read more than once; release it."""
         heads = self._refs()
-        if self._is_new(publication.span):  # staged rows and constants: cheaper to read again than to keep
-            return Difference(self._inserted(publication, at), heads)
-        return Difference(self._compared(publication, at).persist(StorageLevel.MEMORY_AND_DISK), heads)
+        changes, compared = self._changes(publication, at)
+        # The rest is staged rows and constants: cheaper to read again than to keep.
+        return Difference(changes, heads, compared and compared.persist(StorageLevel.MEMORY_AND_DISK))
 
     def publish(
         self, publication: Publication, base: int | None, at: datetime, made: Difference | None = None
@@ -226,7 +264,7 @@ class Facts:
             difference = made if usable else self.difference(publication, at)
             changes = difference.changes
             try:
-                counts = {r[0]: r[1] for r in changes.groupBy("rw_change").count().collect()}
+                counts = difference.counts
                 if not counts:
                     return counts
                 self._write(publication, changes, counts, heads)
@@ -259,13 +297,9 @@ class Facts:
             self._alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
         changed = [c for c in changes.columns if c != "rw_change"]
         if counts.keys() & {"updated", "retracted"}:
-            superseded = changes.where("rw_change <> 'inserted' OR revision > 1")
+            superseded, low, high = self._superseded(publication, changes)
             superseded.createOrReplaceTempView("rw_superseded")
             same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.identity)
-            reach = superseded.agg(F.min("window_start"), F.max("window_start")).select(
-                *(F.unix_millis(c) for c in ("min(window_start)", "max(window_start)"))
-            )
-            low, high = reach.collect()[0]
             within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
             merge = f"USING rw_superseded s ON {within} AND {same}"
             spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE")
@@ -281,6 +315,18 @@ class Facts:
         if counts.get("retracted"):
             retracted = changes.where("rw_change = 'retracted'").select(*_quoted(changed))
             self._append(aligned(spark, table, retracted), history, publication)
+
+    def _superseded(self, publication: Publication, changes: DataFrame) -> tuple[DataFrame, int, int]:
+        """The windows whose last revision ends, and their first and last start (epoch ms).
+
+        A few are told to every task, in the plan; more are joined as Spark sees fit.
+        """
+        rows = changes.where("rw_change <> 'inserted' OR revision > 1")
+        rows = rows.select(*_quoted(publication.identity), "valid_from")
+        few = rows.limit(_MOST_SENT + 1).toArrow()
+        if few.num_rows <= _MOST_SENT:
+            rows = self._spark.createDataFrame(few)
+        return rows, *rows.agg(*(F.unix_millis(f("window_start")) for f in (F.min, F.max))).collect()[0]
 
     def _append(self, rows: DataFrame, branch: str, publication: Publication) -> None:
         writer = rows.writeTo(f"{self.table}.branch_{branch}")
@@ -368,12 +414,17 @@ def _branches(run_id: str) -> tuple[str, str]:
 
 def _told(revision: Column, cause: Column, publication: Publication, at: datetime) -> list[Column]:
     """What a revision says of itself: the columns of `_FACTS`."""
-    as_of = F.create_map(*(F.lit(v) for item in sorted(publication.as_of.items()) for v in item))
+    as_of = json.dumps(dict(sorted(publication.as_of.items())), separators=(",", ":"))
     return [
         revision.cast("int").alias("revision"), cause.alias("cause"), F.lit(publication.run_id).alias("run_id"),
-        as_of.cast("map<int,bigint>").alias("as_of"), F.lit(at).cast("timestamp").alias("valid_from"),
+        F.lit(as_of).alias("as_of"), F.lit(at).cast("timestamp").alias("valid_from"),
         F.lit(None).cast("timestamp").alias("valid_to"),
     ]  # fmt: skip
+
+
+def _last_start_of(windows: DataFrame) -> int | None:
+    """Epoch ms; None: there are no windows."""
+    return windows.agg(F.unix_millis(F.max("window_start"))).collect()[0][0]
 
 
 def _summary(publication: Publication) -> dict[str, str]:

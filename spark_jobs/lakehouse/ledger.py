@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.staging import Staging
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded, row_frame
 
 _TRIES = 6
 _ACTIVE: set[str] = set()
@@ -50,7 +50,7 @@ class Ledger:
             {"status": "running", "output": self._tables.windows, "process": this_process(), **row}.get(name)
             for name in RUNS_SCHEMA.names
         )
-        frame = self._spark.createDataFrame([values], RUNS_SCHEMA)
+        frame = row_frame(self._spark, values, RUNS_SCHEMA)
         _ACTIVE.add(row["run_id"])
         self.put_rows(self._tables.runs, row["run_id"], frame)
 
@@ -58,7 +58,8 @@ class Ledger:
         """Set columns of the run's row."""
         runs = self._tables.runs
         table = self._spark.table(runs)
-        new = self._spark.createDataFrame([tuple(values.values())], StructType([RUNS_SCHEMA[name] for name in values]))
+        schema = StructType([RUNS_SCHEMA[name] for name in values])
+        new = row_frame(self._spark, tuple(values.values()), schema)
         before = table.where(F.col("run_id") == run_id).drop(*values)
 
         def row_level() -> None:
@@ -108,7 +109,8 @@ class Ledger:
 
     def published(self) -> list[Any]:
         """The published runs, latest first."""
-        return self.runs().where("status = 'published'").orderBy(F.desc("finished_at")).collect()
+        rows = self.runs().where("status = 'published'").collect()
+        return sorted(rows, key=lambda row: (row["finished_at"] is not None, row["finished_at"]), reverse=True)
 
     def status(self, run_id: str) -> str | None:
         """What the ledger says of a run; None: nothing."""

@@ -13,15 +13,18 @@ and for all pipelines of a namespace `runs` (`ledger`) and `timeline_state`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
@@ -37,14 +40,15 @@ def _struct(**columns: t.DataType) -> t.StructType:
     return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
 
 
-LAYOUT = 2
+LAYOUT = 3
 """The version of these tables' columns; every run records it."""
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
 _PROPERTIES = (
     "'format-version'='2', 'write.parquet.compression-codec'='zstd', "
-    "'write.parquet.row-group-size-bytes'='16777216', 'read.split.target-size'='33554432', "
+    "'write.parquet.row-group-size-bytes'='8388608', 'read.split.target-size'='33554432', "
+    "'write.distribution-mode'='none', "
     "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
     "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot'"
 )
@@ -95,6 +99,26 @@ class Tables:
     def staging(self, run_id: str) -> str:
         """The staging table of a run."""
         return f"{self.windows}__staging_{re.sub(r'[^A-Za-z0-9_]', '_', run_id)}"
+
+
+def row_frame(spark: SparkSession, values: Sequence[Any], schema: t.StructType) -> DataFrame:
+    """One row of plain Python values. It travels in the plan; from Python's own rows Spark would ask a Python worker.
+
+    A time without a zone is local time, as Spark gives it.
+    """
+
+    def plain(value: Any) -> Any:
+        match value:
+            case datetime():
+                return value.astimezone(UTC)
+            case Mapping():
+                return list(value.items())
+            case _:
+                return value
+
+    kinds = to_arrow_schema(schema)
+    columns = [pa.array([plain(value)], kind.type) for value, kind in zip(values, kinds, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=kinds))
 
 
 def starts_within(span: Span) -> Column:

@@ -9,7 +9,6 @@ the new records, and of the old ones only those of touched windows.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.replay.assign import END, START, Span, longest
-from spark_jobs.replay.columns import OFFSET, PARTITION, Held
+from spark_jobs.replay.columns import Held
 from spark_jobs.replay.engine import EarlierSteps
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.steps import Steps
@@ -67,15 +66,6 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
     row = rows[0]
     earlier = EarlierSteps(Steps.from_bytes(bytes(row["steps"])), row["watermark_below"] + 1)
     return Before(row["run_id"], dict(row["as_of"]), row["until"], json.loads(row["state"]), earlier), ""
-
-
-def arrived_since(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
-    """Records at or above the end offset of their partition, and those of partitions that are not in the vector."""
-    partition, offset = F.col(PARTITION), F.col(OFFSET)
-    new = ~partition.isin(*as_of) if as_of else F.lit(True)
-    for known, end in sorted(as_of.items()):
-        new = new | ((partition == known) & (offset >= F.lit(end)))
-    return records.where(new)
 
 
 @dataclass(frozen=True)

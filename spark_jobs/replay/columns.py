@@ -71,6 +71,18 @@ def record_position(records: DataFrame) -> PositionColumns:
     return PositionColumns(F.col(ARRIVAL), F.col(PARTITION).cast("long"), F.col(OFFSET))
 
 
+def end_offset(as_of: Mapping[int, int]) -> Column:
+    """The end offset (exclusive) of each record's partition; null for a partition that is not in the vector.
+
+    One look-up: a condition for each partition would say the partition's expression as often, and make code that is too
+    long to be compiled.
+    """
+    if not as_of:
+        return F.lit(None).cast("bigint")
+    ends = [F.lit(v) for partition, end in sorted(as_of.items()) for v in (partition, F.lit(end).cast("bigint"))]
+    return F.create_map(*ends)[F.col(PARTITION)]
+
+
 def identity_columns(records: DataFrame) -> list[str]:
     """The columns that say which record this is, as far as the history has them."""
     return [c for c in (PARTITION, OFFSET, ARRIVAL, SEQUENCE, EVENT_TIME) if c in records.columns]

@@ -7,7 +7,7 @@ from spark_jobs.sources.files import PinnedFile
 from spark_jobs.sources.history import OpenHistory, open_history, partition_columns, reachable
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
-from spark_jobs.sources.records import QUARANTINE_SCHEMA, canonical, cut_at, good, quarantined
+from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.spool import spooled
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "PartitionRange",
     "PinnedFile",
     "PinnedTopic",
+    "arrived_since",
     "canonical",
     "check_expressions",
     "cut_at",

@@ -27,7 +27,7 @@ from pyspark.sql.types import BinaryType, DataType, DecimalType, IntegralType, N
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, OFFSET, PARTITION, SEQUENCE, STREAM
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, OFFSET, PARTITION, SEQUENCE, STREAM, end_offset
 from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON, decode, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro
 from spark_jobs.sources.expressions import Refused, analyse, conjuncts, expression_type, refuse, refuse_schema
@@ -101,9 +101,14 @@ def cut_at(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
     """
     if not as_of:
         return records
-    cases = " ".join(f"WHEN {int(partition)} THEN {OFFSET} < {int(end)}" for partition, end in sorted(as_of.items()))
-    below = f"CASE {PARTITION} {cases} ELSE FALSE END"
-    return records.where(F.expr(f"{PARTITION} IS NULL OR {OFFSET} IS NULL OR {below}"))
+    below = F.col(OFFSET) < end_offset(as_of)
+    return records.where(F.col(PARTITION).isNull() | F.col(OFFSET).isNull() | below)
+
+
+def arrived_since(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
+    """Records at or above the end offset of their partition, and those of partitions that are not in the vector."""
+    end = end_offset(as_of)
+    return records.where((F.col(PARTITION).isNotNull() & end.isNull()) | (F.col(OFFSET) >= end))
 
 
 def with_positions(frame: DataFrame, pipeline: Pipeline) -> DataFrame:

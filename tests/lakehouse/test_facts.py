@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.facts import Facts, Publication
 from spark_jobs.lakehouse.tables import starts_within
 from spark_jobs.replay.assign import Span
@@ -57,15 +60,38 @@ def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_
             lambda: cause, {0: 7},
         )  # fmt: skip
 
-    first, second = publication("first", Span(0, 24 * HOUR)), publication("second", Span(24 * HOUR, 48 * HOUR))
-    for step in (first, second):
-        quick, compared = facts._inserted(step, at), facts._compared(step, at)
-        assert facts._is_new(step.span)
+    def assert_as_compared(step: Publication) -> None:
+        quick, compared = facts.changes(step, at), facts._compared(step, step.staged, at)
         assert quick.schema.simpleString() == compared.schema.simpleString()
         assert sorted(map(str, quick.collect())) == sorted(map(str, compared.collect()))
-        assert facts.publish(step, facts.head(), at) == {"inserted": 24}
-        assert not facts._is_new(step.span)
+
+    for step in (publication("first", Span(0, 12 * HOUR)), publication("second", Span(12 * HOUR, 24 * HOUR))):
+        assert_as_compared(step)
+        assert facts.publish(step, facts.head(), at) == {"inserted": 12}
+    # Half of it is known: of that a third is another, a third is gone.
+    third = publication("third", Span(6 * HOUR, 30 * HOUR))
+    hour = F.unix_millis("window_start") / F.lit(HOUR)
+    other = F.when(hour % 3 == 1, F.lit(99)).otherwise(F.col("n"))
+    third = replace(third, staged=third.staged.where(hour % 3 != 2).withColumn("n", other.cast("bigint")))
+    assert_as_compared(third)
+    assert facts.publish(third, facts.head(), at) == {"inserted": 4, "updated": 6, "retracted": 6}
+    assert facts.publish(third, facts.head(), at) == {}
+    whole = publication("whole", Span(0, 48 * HOUR))
+    assert_as_compared(whole)
+    assert facts.publish(whole, facts.head(), at) == {"inserted": 26, "updated": 8}
     files = [row[0] for row in spark.sql(f"SELECT file_path FROM {facts.table}.files").collect()]
     for file in files:
         starts = [row[0] for row in spark.read.parquet(file).select("window_start").collect()]
         assert starts == sorted(starts)
+
+
+def test_a_table_of_an_earlier_layout_is_refused_by_the_column_that_differs(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
+    facts = Facts(spark, "rewindow.facts_tests.earlier")
+    columns = "window_start TIMESTAMP, window_end TIMESTAMP, revision INT, cause STRING, run_id STRING"
+    spark.sql(
+        f"CREATE TABLE {facts.table} ({columns}, as_of MAP<INT, BIGINT>, valid_from TIMESTAMP, valid_to TIMESTAMP)"
+    )
+    with pytest.raises(CatalogError, match="the table has no column as_of string: an earlier version") as refused:
+        facts.prepare(spark.table(facts.table).select("window_start", "window_end").schema)
+    assert "Name another table" in refused.value.mend
