@@ -1,4 +1,4 @@
-"""A whole run from a topic, against what a plain Spark user writes: read, `from_json`, `groupBy`."""
+"""A replay from a topic, against what a plain Spark user writes: read, `from_json`, `groupBy`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from pyspark.sql import functions as F
 from spark_jobs.bench.data import BOUND, PARTITIONS, dataset
 from spark_jobs.bench.measure import Row, alternate, to_nowhere
 from spark_jobs.bench.workload import AGGREGATES, MINUTE, Bench
+from spark_jobs.bench.write import NAMESPACE
 from spark_jobs.definition import Pipeline
 from spark_jobs.plan import planned_records
 from spark_jobs.progress import NoProgress
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.run import execute
 from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.sources import good
 
 RECORDS = 4_000_000
 """Most records of the topic; it takes about 170 bytes each on the broker's disk."""
@@ -38,15 +42,25 @@ def kafka(bench: Bench) -> Iterator[Row]:
             bench.log(f"loading {records:,} records")
             _load(bench, broker, records)
             median = alternate(
-                {"run": lambda: _run(bench, broker), "plain": lambda: to_nowhere(_plain(bench, broker))},
+                {
+                    "replay": lambda: _replay(bench, broker),
+                    "plain": lambda: to_nowhere(_plain(bench, broker)),
+                    "run": lambda: _run(bench, broker),
+                    "plain table": lambda: _plain_table(bench, broker),
+                },
                 min(bench.rounds, 3),
                 bench.log,
             )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    what = f"{records / 1e6:g}M JSON records, {KEYS} keys"
     yield Row(
-        "kafka", f"{records / 1e6:g}M JSON records, {KEYS} keys", median["run"], median["plain"], TARGET,
-        f"{records / median['run']:,.0f} records/s: plan, timeline, faithful and complete windows, late records",
+        "kafka", what, median["replay"], median["plain"], TARGET,
+        f"{records / median['replay']:,.0f} records/s: plan, timeline, faithful and complete windows, late records",
+    )  # fmt: skip
+    yield Row(
+        "kafka", f"{what}, to Iceberg", median["run"], median["plain table"],
+        note="the same, quarantine and counts, staged and published, against the complete values alone",
     )  # fmt: skip
 
 
@@ -60,11 +74,27 @@ def _load(bench: Bench, broker: KafkaBroker, records: int) -> None:
     writer.option("topic", _TOPIC).option("kafka.linger.ms", "20").save()
 
 
+def _replay(bench: Bench, broker: KafkaBroker) -> None:
+    pipeline = _pipeline(broker, "kafka")
+    with planned_records(bench.spark, pipeline) as (plan, records):
+        history = History(good(records), plan.event_times, plan.processing_time_end)
+        spec = spec_of(pipeline, [p.partition for p in plan.partitions])
+        with Replay(history, spec) as replay:
+            for chunk in plan.chunks:
+                to_nowhere(replay.windows(chunk))
+                to_nowhere(replay.late(chunk))
+
+
 def _run(bench: Bench, broker: KafkaBroker) -> None:
     """Into a new table each time: one that holds the windows already would have nothing to write."""
     pipeline = _pipeline(broker, f"kafka_{secrets.token_hex(4)}")
     with planned_records(bench.spark, pipeline) as (plan, records):
         execute(bench.spark, pipeline, plan, NoProgress(), records=records)
+
+
+def _plain_table(bench: Bench, broker: KafkaBroker) -> None:
+    bench.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
+    _plain(bench, broker).writeTo(f"{NAMESPACE}.plain_kafka").createOrReplace()
 
 
 def _plain(bench: Bench, broker: KafkaBroker) -> DataFrame:

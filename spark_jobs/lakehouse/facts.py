@@ -173,25 +173,27 @@ class Facts:
 
         Behind the last published window there is nothing to compare with.
         """
-        last = self._last_start(publication.span)
-        if last is None:
-            return self._inserted(publication, publication.staged, at), None
         staged = publication.staged
-        is_behind = F.col("window_start") > F.timestamp_millis(F.lit(last))
-        last_staged = _last_start_of(staged)
-        if last_staged is None or last_staged <= last:
-            compared = self._compared(publication, staged, at)
-            return compared, compared
-        compared = self._compared(publication, staged.where(~is_behind), at)
-        return compared.unionByName(self._inserted(publication, staged.where(is_behind), at)), compared
+        last, compared = _last_start(self.revisions().where(starts_within(publication.span))), None
+        if last is None:
+            changes = self._inserted(publication, staged)
+        elif (_last_start(staged) or last) <= last:
+            changes = compared = self._compared(publication, staged)
+        else:
+            is_behind = F.col("window_start") > F.timestamp_millis(F.lit(last))
+            compared = self._compared(publication, staged.where(~is_behind))
+            changes = compared.unionByName(self._inserted(publication, staged.where(is_behind)))
+        return _told(changes, publication, at), compared
 
-    def _inserted(self, publication: Publication, staged: DataFrame, at: datetime) -> DataFrame:
+    def _inserted(self, publication: Publication, staged: DataFrame) -> DataFrame:
         """The changes where there is nothing to compare with: every staged window."""
         identity, values = self._columns(publication)
         staged = aligned(self._spark, self.table, staged)
         placed = staged.withColumns({"rw_start": F.col("window_start"), "old_run_id": F.lit(None).cast("string")})
-        told = _told(F.lit(1), publication.cause(), publication, at)
-        return placed.select(F.lit("inserted").alias("rw_change"), *_quoted([*identity, *values]), *told)
+        return placed.select(
+            F.lit("inserted").alias("rw_change"), *_quoted([*identity, *values]), F.lit(1).alias("revision"),
+            publication.cause().alias("cause"),
+        )  # fmt: skip
 
     def _columns(self, publication: Publication) -> tuple[list[str], list[str]]:
         """The columns that tell one window from another, and those of its values."""
@@ -199,7 +201,7 @@ class Facts:
         columns = self._spark.table(self.table).columns
         return identity, [c for c in columns if c not in _KEPT_COLUMNS and c not in identity]
 
-    def _compared(self, publication: Publication, staged: DataFrame, at: datetime) -> DataFrame:
+    def _compared(self, publication: Publication, staged: DataFrame) -> DataFrame:
         """The changes against what is published."""
         identity, values = self._columns(publication)
         new = aligned(self._spark, self.table, staged).select(*_quoted(identity), _packed(values, "rw_new"))
@@ -228,13 +230,9 @@ class Facts:
             .withColumn("rw_start", start)
             .select(
                 "rw_change", *whole, *(F.col(f"rw_new.`{c}`").alias(c) for c in values),
-                *_told(revision, cause, publication, at),
+                revision.cast("int").alias("revision"), cause.alias("cause"),
             )
         )  # fmt: skip
-
-    def _last_start(self, span: Span) -> int | None:
-        """The last start in `span` of which a window has ever been published; the table's metadata mostly knows."""
-        return _last_start_of(self.revisions().where(starts_within(span)))
 
     def difference(self, publication: Publication, at: datetime) -> Difference:
         """`changes`, kept to be read more than once; release it."""
@@ -412,18 +410,17 @@ def _branches(run_id: str) -> tuple[str, str]:
     return f"publishing_{plain}", f"publishing_{plain}_revisions"
 
 
-def _told(revision: Column, cause: Column, publication: Publication, at: datetime) -> list[Column]:
-    """What a revision says of itself: the columns of `_FACTS`."""
+def _told(changes: DataFrame, publication: Publication, at: datetime) -> DataFrame:
+    """The changes with what their run says of all of them; constants, which are not kept in memory."""
     as_of = json.dumps(dict(sorted(publication.as_of.items())), separators=(",", ":"))
-    return [
-        revision.cast("int").alias("revision"), cause.alias("cause"), F.lit(publication.run_id).alias("run_id"),
-        F.lit(as_of).alias("as_of"), F.lit(at).cast("timestamp").alias("valid_from"),
-        F.lit(None).cast("timestamp").alias("valid_to"),
-    ]  # fmt: skip
+    return changes.select(
+        "*", F.lit(publication.run_id).alias("run_id"), F.lit(as_of).alias("as_of"),
+        F.lit(at).cast("timestamp").alias("valid_from"), F.lit(None).cast("timestamp").alias("valid_to"),
+    )  # fmt: skip
 
 
-def _last_start_of(windows: DataFrame) -> int | None:
-    """Epoch ms; None: there are no windows."""
+def _last_start(windows: DataFrame) -> int | None:
+    """The last window's start, epoch ms; None: there are no windows. A table's metadata mostly knows."""
     return windows.agg(F.unix_millis(F.max("window_start"))).collect()[0][0]
 
 

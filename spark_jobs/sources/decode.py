@@ -100,7 +100,9 @@ def _has_more(text: Column) -> Column:
 
     The end of a flat object is its first brace; only what looks odd otherwise is parsed once more, in brackets.
     """
-    is_flat = F.instr(text, "}") == F.length(text)
+    # By bytes: Spark counts the characters of a text one by one.
+    before_last = F.substring(text.cast("binary"), F.lit(1), F.octet_length(text) - 1)
+    is_flat = text.endswith("}") & ~F.contains(before_last, F.lit(b"}"))
     is_odd = ~F.rtrim(text).endswith("}") | text.rlike(r"\}\s*([^\s,}\]]|,\s*[^\s\"])")
     listed = F.concat(F.lit("["), text, F.lit("]"))
     return ~is_flat & is_odd & (~_is_json(listed) | F.get_json_object(listed, "$[1]").isNotNull())
