@@ -16,7 +16,9 @@ from spark_jobs.plan import make_plan
 from spark_jobs.progress import LogProgress
 from spark_jobs.reconcile_run import reconcile
 from spark_jobs.run import execute
+from spark_jobs.stages import RunResult
 from spark_jobs.window_history import window_history
+from tests.faults.boundaries import watched_steps
 
 pytestmark = pytest.mark.long
 
@@ -157,6 +159,37 @@ def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spar
     assert life[0].definition_hash == life[1].definition_hash != life[2].definition_hash
     assert life[2].reason == "off by one"
     assert life[2].values["top"] == life[1].values["top"] + 1
+
+
+def test_later_windows_that_a_rival_publishes_meanwhile_stay(spark, tmp_path) -> None:
+    """A night stands for what it has seen; of what was published behind that in between it says nothing."""
+    case = "tumbling, per event"
+    defined = pipeline(tmp_path, "overtaken", case)
+    records = log_of(23, count=160)
+    week = 7 * 24 * 60 * MINUTE
+    later = [r | {"a": r["a"] + week, "t": r["t"] + week} for r in records[120:]]
+    facts = Facts(spark, Tables.of(defined).windows)
+    write(tmp_path / "data", records[:60], "part-0.json")
+    reconcile(spark, defined, LogProgress())
+    write(tmp_path / "data", records[60:120], "part-1.json")
+    rivals: list[RunResult] = []
+
+    def overtake(boundary: str) -> None:
+        if boundary == "before prepare" and not rivals:
+            rivals.append(RunResult("", Tables.of(defined)))
+            write(tmp_path / "data", later, "part-2.json")
+            rivals[0] = execute(spark, defined, make_plan(spark, defined, start=later[0]["t"] - MINUTE), LogProgress())
+
+    with watched_steps(overtake):
+        night = reconcile(spark, defined, LogProgress())
+    assert night.continued_from is not None and "retracted" not in night.changes
+    current = {row[0]: row[1] for row in facts.current().groupBy("run_id").count().collect()}
+    assert current[rivals[0].run_id] == rivals[0].changes["inserted"] > 0
+    reconcile(spark, defined, LogProgress())
+    full = pipeline(tmp_path, "overtaken_full", case)
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert tables_of(spark, defined) == tables_of(spark, full)
+    assert_history_is_whole(spark, defined)
 
 
 def causes(spark: SparkSession, defined: Pipeline) -> dict[str, int]:

@@ -110,7 +110,7 @@ class Ledger:
     def published(self) -> list[Any]:
         """The published runs, latest first."""
         rows = self.runs().where("status = 'published'").collect()
-        return sorted(rows, key=lambda row: (row["finished_at"] is not None, row["finished_at"]), reverse=True)
+        return sorted(rows, key=lambda row: row["finished_at"] or datetime.min, reverse=True)
 
     def status(self, run_id: str) -> str | None:
         """What the ledger says of a run; None: nothing."""

@@ -72,7 +72,8 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
 class Touched:
     """What new records can have changed: all windows with a start in `recent`, and before it the windows of `pairs`.
 
-    `older` spans the starts of the pairs before `recent`; None: there are none.
+    `older` spans the starts of the pairs before `recent`; None: there are none. Of windows behind `recent`, which
+    another run may publish meanwhile, nothing is said.
     """
 
     recent: Span
@@ -81,7 +82,7 @@ class Touched:
 
     def in_scope(self, windows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         """Of published windows those that are recomputed."""
-        recent = windows.where(F.col("window_start") >= F.timestamp_millis(F.lit(self.recent.start)))
+        recent = windows.where(starts_within(self.recent))
         if self.older is None:
             return recent
         older = windows.where(starts_within(Span(self.older.start, self.recent.start)))

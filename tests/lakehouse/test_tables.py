@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA, row_frame
+
+
+def test_a_row_of_python_values_is_the_row_that_spark_reads(spark: SparkSession) -> None:
+    at = datetime(2026, 3, 29, 1, 30, 0, 123_456, tzinfo=timezone(timedelta(hours=2)))
+    values = {
+        "run_id": "a'b", "as_of": {0: 12, 7: 1 << 40}, "whole": True, "fidelity_reasons": ["x", "y"], "records_read": 3,
+        "changes": {}, "timings": {"plan": 0.5}, "layout": 3, "started_at": at,
+    }  # fmt: skip
+    frame = row_frame(spark, [values.get(name) for name in RUNS_SCHEMA.names], RUNS_SCHEMA)
+    assert frame.schema.simpleString() == RUNS_SCHEMA.simpleString()
+    (row,) = frame.collect()
+    # Spark gives times as local ones without a zone; such a time goes in again as the same instant.
+    (again,) = row_frame(spark, row, RUNS_SCHEMA).collect()
+    assert again == row
+    assert row["started_at"].astimezone(UTC) == at
+    told = row.asDict()
+    assert {name: told[name] for name in values if name != "started_at"} == {
+        name: value for name, value in values.items() if name != "started_at"
+    }
+    assert all(told[name] is None for name in RUNS_SCHEMA.names if name not in values)
+    state = {"pipeline": "p", "steps": b"\x00\xff", "as_of": {1: 2}}
+    (row,) = row_frame(
+        spark, [state.get(name) for name in TIMELINE_STATE_SCHEMA.names], TIMELINE_STATE_SCHEMA
+    ).collect()
+    assert (row["pipeline"], bytes(row["steps"]), row["as_of"], row["saved_at"]) == ("p", b"\x00\xff", {1: 2}, None)
