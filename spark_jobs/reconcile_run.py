@@ -18,7 +18,7 @@ from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.staging import Part
-from spark_jobs.lakehouse.tables import Tables, create_tables
+from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.plan import chunks_of, make_plan
 from spark_jobs.progress import Progress
 from spark_jobs.reconcile.nightly import Before, Touched, merged, run_before, touched_windows
@@ -276,6 +276,5 @@ def _state_fits(before: Before, spec: ReplaySpec, new: DataFrame) -> bool:
 
 
 def _published_starts(spark: SparkSession, tables: Tables) -> Span:
-    bounds = [F.unix_millis(f("window_start")) for f in (F.min, F.max)]
-    low, high = spark.table(tables.windows).agg(*bounds).collect()[0]
+    low, high = start_bounds(spark.table(tables.windows))
     return Span(low, high + 1) if low is not None else Span(0, 1)

@@ -383,16 +383,12 @@ def verified(
         count_staged(job)
         difference = job.facts.difference(publication, job.now())
         try:
-            found = difference.causes
+            counts = difference.counts
         except BaseException:
             difference.release()
             raise
     try:
         before = publication.in_scope(job.facts.current())
-        counts = difference.counts
-        causes: dict[str, int] = {}
-        for (_, cause), count in found.items():
-            causes[cause] = causes.get(cause, 0) + count
         job.result.changes = counts
         evidence = Evidence(
             job.spark, job.pipeline, job.plan, job.spec, job.kind, job.result.run_id, publication.identity,
@@ -404,7 +400,7 @@ def verified(
             CHANGES,
             {
                 "counts": counts,
-                "causes": causes,
+                "causes": difference.causes,
                 **staged_windows,
                 "windows_before": job.facts.current().where(starts_within(staged.reach)).count(),
             },

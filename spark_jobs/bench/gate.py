@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.bench.data import PARTITIONS, dataset
 from spark_jobs.bench.definition import bench_pipeline
-from spark_jobs.bench.measure import Row, alternate
+from spark_jobs.bench.measure import NAMESPACE, Row, alternate
 from spark_jobs.bench.workload import MINUTE, Bench, replayed
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.windows import TumblingWindows
@@ -22,7 +22,7 @@ from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.stages import identity_of, published_windows
 
 KEYS = (10_000, 100)
-STAGED = "rewindow.bench.gate_staged"
+STAGED = f"{NAMESPACE}.gate_staged"
 SUITES = Path(__file__).parents[2] / "expectations"
 
 
@@ -30,7 +30,7 @@ def gate(bench: Bench) -> Iterator[Row]:
     """The common suites over the staged windows of a first run, nothing published before it."""
     spark, windows = bench.spark, TumblingWindows(MINUTE)
     data = dataset(spark, bench.home, bench.records)
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.bench")
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
     for keys in KEYS:
         replayed(spark, data, keys, windows, _stage)
         pipeline = bench_pipeline(data, keys, bench.home / "bench", "gate_published")

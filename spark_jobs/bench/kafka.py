@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.bench.data import BOUND, PARTITIONS, dataset
-from spark_jobs.bench.measure import Row, alternate, to_nowhere
+from spark_jobs.bench.measure import Row, alternate, to_nowhere, to_table
 from spark_jobs.bench.workload import AGGREGATES, MINUTE, Bench
-from spark_jobs.bench.write import NAMESPACE
 from spark_jobs.definition import Pipeline
 from spark_jobs.plan import planned_records
 from spark_jobs.progress import NoProgress
@@ -46,7 +45,7 @@ def kafka(bench: Bench) -> Iterator[Row]:
                     "replay": lambda: _replay(bench, broker),
                     "plain": lambda: to_nowhere(_plain(bench, broker)),
                     "run": lambda: _run(bench, broker),
-                    "plain table": lambda: _plain_table(bench, broker),
+                    "plain table": lambda: to_table(_plain(bench, broker), "plain_kafka"),
                 },
                 min(bench.rounds, 3),
                 bench.log,
@@ -90,11 +89,6 @@ def _run(bench: Bench, broker: KafkaBroker) -> None:
     pipeline = _pipeline(broker, f"kafka_{secrets.token_hex(4)}")
     with planned_records(bench.spark, pipeline) as (plan, records):
         execute(bench.spark, pipeline, plan, NoProgress(), records=records)
-
-
-def _plain_table(bench: Bench, broker: KafkaBroker) -> None:
-    bench.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
-    _plain(bench, broker).writeTo(f"{NAMESPACE}.plain_kafka").createOrReplace()
 
 
 def _plain(bench: Bench, broker: KafkaBroker) -> DataFrame:

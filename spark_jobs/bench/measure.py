@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+NAMESPACE = "rewindow.bench"
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -38,6 +40,12 @@ class Row:
 def to_nowhere(frame: DataFrame) -> None:
     """Compute every row and column, and keep nothing."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def to_table(frame: DataFrame, name: str) -> None:
+    """Write it into the table of that name in `NAMESPACE`, in the place of what is there."""
+    frame.sparkSession.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
+    frame.writeTo(f"{NAMESPACE}.{name}").createOrReplace()
 
 
 def alternate(

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.bench.data import BOUND, DAY_MS, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
-from spark_jobs.bench.measure import Row, alternate, input_read, to_nowhere
+from spark_jobs.bench.measure import NAMESPACE, Row, alternate, input_read, to_nowhere
 from spark_jobs.bench.workload import AGGREGATES, MINUTE, Bench
 from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.facts import Cause, Facts, Publication
@@ -37,7 +37,6 @@ NIGHT_TARGET = {0.01: "<= 0.2"}
 KEYS = 10_000
 HOUR = 3_600_000
 
-_NAMESPACE = "rewindow.bench"
 _CHANGED = 100
 """One window in so many is another than the published one."""
 
@@ -166,8 +165,8 @@ def diff(bench: Bench) -> Iterator[Row]:
     """The changes of staged windows against as many published ones, against a plain join that counts the same."""
     windows = bench.records // 2
     spark, token = bench.spark, secrets.token_hex(4)
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {_NAMESPACE}")
-    facts, staging = Facts(spark, f"{_NAMESPACE}.diff_{token}"), Staging(spark, f"{_NAMESPACE}.diff_staged_{token}")
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
+    facts, staging = Facts(spark, f"{NAMESPACE}.diff_{token}"), Staging(spark, f"{NAMESPACE}.diff_staged_{token}")
     before = _windows(bench, windows)
     after = before.withColumn("total", F.col("total") + F.when(F.xxhash64("total") % _CHANGED == 0, 1).otherwise(0))
     at = datetime(2026, 1, 2, tzinfo=UTC)

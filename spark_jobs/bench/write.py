@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 from spark_jobs.bench.data import KEYS, Dataset, dataset
 from spark_jobs.bench.definition import bench_pipeline
-from spark_jobs.bench.measure import Row, alternate
+from spark_jobs.bench.measure import Row, alternate, to_table
 from spark_jobs.bench.workload import MINUTE, Bench, plain
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.plan import make_plan
 from spark_jobs.progress import NoProgress
 from spark_jobs.run import execute
-
-NAMESPACE = "rewindow.bench"
 
 
 def write(bench: Bench) -> Iterator[Row]:
@@ -43,5 +41,4 @@ def _run(bench: Bench, data: Dataset, keys: int) -> None:
 
 
 def _plain(bench: Bench, data: Dataset, keys: int) -> None:
-    bench.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
-    plain(bench.spark, data, keys, TumblingWindows(MINUTE)).writeTo(f"{NAMESPACE}.plain_{keys}").createOrReplace()
+    to_table(plain(bench.spark, data, keys, TumblingWindows(MINUTE)), f"plain_{keys}")

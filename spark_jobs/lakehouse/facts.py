@@ -17,13 +17,13 @@ from functools import cached_property
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
-from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, starts_within
+from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, start_bounds, starts_within
 from spark_jobs.replay.assign import Span
 
 REVISIONS = "revisions"
@@ -85,17 +85,23 @@ class Difference:
     kept: DataFrame | None = None
 
     @cached_property
-    def causes(self) -> dict[tuple[str, str], int]:
-        """How many windows change, by `rw_change` and cause."""
-        rows = self.changes.groupBy("rw_change", "cause").count().collect()
-        return {(row[0], row[1]): row[2] for row in rows}
+    def _counted(self) -> list[Row]:
+        return self.changes.groupBy("rw_change", "cause").count().collect()
 
     @property
     def counts(self) -> dict[str, int]:
         """How many windows are inserted, updated, retracted; none of a kind: the kind is left out."""
+        return self._by("rw_change")
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """How many windows change, by cause."""
+        return self._by("cause")
+
+    def _by(self, column: str) -> dict[str, int]:
         counts: dict[str, int] = {}
-        for (change, _), count in self.causes.items():
-            counts[change] = counts.get(change, 0) + count
+        for row in self._counted:
+            counts[row[column]] = counts.get(row[column], 0) + row["count"]
         return counts
 
     def release(self) -> None:
@@ -174,10 +180,10 @@ class Facts:
         Behind the last published window there is nothing to compare with.
         """
         staged = publication.staged
-        last, compared = _last_start(self.revisions().where(starts_within(publication.span))), None
+        (_, last), compared = start_bounds(self.revisions().where(starts_within(publication.span))), None
         if last is None:
             changes = self._inserted(publication, staged)
-        elif (_last_start(staged) or last) <= last:
+        elif (start_bounds(staged)[1] or last) <= last:
             changes = compared = self._compared(publication, staged)
         else:
             is_behind = F.col("window_start") > F.timestamp_millis(F.lit(last))
@@ -324,7 +330,7 @@ class Facts:
         few = rows.limit(_MOST_SENT + 1).toArrow()
         if few.num_rows <= _MOST_SENT:
             rows = self._spark.createDataFrame(few)
-        return rows, *rows.agg(*(F.unix_millis(f("window_start")) for f in (F.min, F.max))).collect()[0]
+        return rows, *start_bounds(rows)
 
     def _append(self, rows: DataFrame, branch: str, publication: Publication) -> None:
         writer = rows.writeTo(f"{self.table}.branch_{branch}")
@@ -417,11 +423,6 @@ def _told(changes: DataFrame, publication: Publication, at: datetime) -> DataFra
         "*", F.lit(publication.run_id).alias("run_id"), F.lit(as_of).alias("as_of"),
         F.lit(at).cast("timestamp").alias("valid_from"), F.lit(None).cast("timestamp").alias("valid_to"),
     )  # fmt: skip
-
-
-def _last_start(windows: DataFrame) -> int | None:
-    """The last window's start, epoch ms; None: there are no windows. A table's metadata mostly knows."""
-    return windows.agg(F.unix_millis(F.max("window_start"))).collect()[0][0]
 
 
 def _summary(publication: Publication) -> dict[str, str]:

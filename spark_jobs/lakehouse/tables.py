@@ -127,6 +127,11 @@ def starts_within(span: Span) -> Column:
     return (start >= F.timestamp_millis(F.lit(span.start))) & (start < F.timestamp_millis(F.lit(span.end)))
 
 
+def start_bounds(windows: DataFrame) -> tuple[int | None, int | None]:
+    """The first and the last window's start, epoch ms; None where there are no windows. The metadata mostly knows."""
+    return tuple(windows.agg(*(F.unix_millis(f("window_start")) for f in (F.min, F.max))).collect()[0])
+
+
 def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bool = False) -> T:
     """Run `action`; what the catalog or the file system refuses becomes a CatalogError with a mend.
 

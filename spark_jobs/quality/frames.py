@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.windows import (
     CumulativeWindows,
     SessionWindows,
@@ -23,9 +22,10 @@ from spark_jobs.eventtime.windows import (
 )
 from spark_jobs.evidence import Evidence
 from spark_jobs.lakehouse.facts import Cause
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.plan import Plan
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
+from spark_jobs.replay.assign import Span
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
 
@@ -219,9 +219,7 @@ def _published_near(evidence: Evidence) -> DataFrame | None:
         return None
     first = max(plan.span.start, plan.event_times.start) // _DAY_MS - DAYS_BEFORE
     last = min(plan.span.end, plan.event_times.end) // _DAY_MS + 1
-    low, high = (format_instant(day * _DAY_MS) for day in (first, last))
-    near = f"window_start >= TIMESTAMP '{low}' AND window_start < TIMESTAMP '{high}'"
-    return evidence.spark.table(table).where(near)
+    return evidence.spark.table(table).where(starts_within(Span(first * _DAY_MS, last * _DAY_MS)))
 
 
 def _is_whole(day: str, sums: Mapping[str, int], plan: Plan) -> bool:

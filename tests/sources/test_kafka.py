@@ -72,7 +72,14 @@ def reasons(frame) -> dict[int, str]:
 
 
 def refusal(spark, pipeline: Pipeline, **asked: Any) -> str:
-    """Why no plan can be made; empty: one can."""
+    """Why no plan can be made."""
+    told = why_refused(spark, pipeline, **asked)
+    assert told, "a plan can be made"
+    return told
+
+
+def why_refused(spark, pipeline: Pipeline, **asked: Any) -> str:
+    """The same; empty: one can be made."""
     try:
         make_plan(spark, pipeline, **asked)
     except RewindowError as refused:
@@ -367,7 +374,7 @@ def test_a_partition_whose_broker_is_gone_is_refused_or_left_out_by_an_option(sp
             planned = make_plan(spark, whole)
             assert offsets(read_planned(spark, whole, planned)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
         deadline = time.monotonic() + 60
-        while "partition 1 has no leader" not in (told := refusal(spark, whole)) and time.monotonic() < deadline:
+        while "partition 1 has no leader" not in (told := why_refused(spark, whole)) and time.monotonic() < deadline:
             time.sleep(0.5)
         assert "partition 1 has no leader: what it holds cannot be read" in told
         assert "unreachable_partitions" in told
