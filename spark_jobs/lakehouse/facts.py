@@ -86,7 +86,8 @@ class Difference:
 
     @cached_property
     def _counted(self) -> list[Row]:
-        return self.changes.groupBy("rw_change", "cause").count().collect()
+        counted = (F.count("*").alias("count"), F.max("revision").alias("revision"))
+        return self.changes.groupBy("rw_change", "cause").agg(*counted).collect()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -97,6 +98,11 @@ class Difference:
     def causes(self) -> dict[str, int]:
         """How many windows change, by cause."""
         return self._by("cause")
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether a window had a revision before; a retraction is one too."""
+        return any(row["revision"] > 1 for row in self._counted)
 
     def _by(self, column: str) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -266,12 +272,11 @@ class Facts:
             self._refuse_rivals(publication, base)
             usable = made is not None and all(made.heads[name] == heads[name] for name in ("main", REVISIONS))
             difference = made if usable else self.difference(publication, at)
-            changes = difference.changes
             try:
                 counts = difference.counts
                 if not counts:
                     return counts
-                self._write(publication, changes, counts, heads)
+                self._write(publication, difference, heads)
                 if self._move(publication, heads):
                     return counts
             finally:
@@ -291,16 +296,14 @@ class Facts:
                         self.table, "Nothing was published; run again to compare with what is there now.",
                     )  # fmt: skip
 
-    def _write(
-        self, publication: Publication, changes: DataFrame, counts: dict[str, int], heads: dict[str, int]
-    ) -> None:
+    def _write(self, publication: Publication, difference: Difference, heads: dict[str, int]) -> None:
         """Both future states, on branches of their own."""
-        spark, table = self._spark, self.table
+        spark, table, changes = self._spark, self.table, difference.changes
         ours, history = _branches(publication.run_id)
         for branch, source in ((ours, "main"), (history, REVISIONS)):
             self._alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
         changed = [c for c in changes.columns if c != "rw_change"]
-        if counts.keys() & {"updated", "retracted"}:
+        if difference.supersedes:
             superseded, low, high = self._superseded(publication, changes)
             superseded.createOrReplaceTempView("rw_superseded")
             same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.identity)
@@ -316,7 +319,7 @@ class Facts:
         self._append(aligned(spark, table, written), ours, publication)
         # The same files belong to both states: what is written once is read from either.
         self._share_last_append(ours, history, publication)
-        if counts.get("retracted"):
+        if difference.counts.get("retracted"):
             retracted = changes.where("rw_change = 'retracted'").select(*_quoted(changed))
             self._append(aligned(spark, table, retracted), history, publication)
 
@@ -325,7 +328,7 @@ class Facts:
 
         A few are told to every task, in the plan; more are joined as Spark sees fit.
         """
-        rows = changes.where("rw_change <> 'inserted' OR revision > 1")
+        rows = changes.where("revision > 1")
         rows = rows.select(*_quoted(publication.identity), "valid_from")
         few = rows.limit(_MOST_SENT + 1).toArrow()
         if few.num_rows <= _MOST_SENT:

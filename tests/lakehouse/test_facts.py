@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import CatalogError
@@ -83,6 +83,30 @@ def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_
     for file in files:
         starts = [row[0] for row in spark.read.parquet(file).select("window_start").collect()]
         assert starts == sorted(starts)
+
+
+def test_windows_that_come_back_end_their_retraction_also_where_nothing_else_changes(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
+    facts = Facts(spark, "rewindow.facts_tests.back")
+    rows = "'a' AS k, timestamp_millis(0) AS window_start, timestamp_millis(3600000) AS window_end, 1 AS n"
+    there = spark.sql(f"SELECT {rows}")
+    facts.prepare(there.schema)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def publish(run_id: str, staged: DataFrame) -> dict[str, int]:
+        identity = ("k", "window_start", "window_end")
+        return facts.publish(
+            Publication(run_id, Span(0, HOUR), staged, identity, lambda rows: rows, lambda: F.lit("backfill"), {0: 7}),
+            facts.head(), at,
+        )  # fmt: skip
+
+    assert publish("first", there) == {"inserted": 1}
+    assert publish("gone", there.limit(0)) == {"retracted": 1}
+    assert publish("back", there) == {"inserted": 1}
+    revisions = facts.revisions().orderBy("revision").select("revision", "run_id", F.isnull("valid_to")).collect()
+    assert [tuple(row) for row in revisions] == [(1, "first", False), (2, "gone", False), (3, "back", True)]
+    assert [row["run_id"] for row in facts.current().collect()] == ["back"]
+    assert publish("again", there) == {}
 
 
 def test_a_table_of_an_earlier_layout_is_refused_by_the_column_that_differs(spark: SparkSession) -> None:
