@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
+from spark_jobs.at_once import at_once
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.errors import HistoryError
@@ -54,9 +55,8 @@ from spark_jobs.stages import (
     Staged,
     begin,
     chosen_run_id,
-    stage_late,
+    stage_at_once,
     stage_quarantine,
-    stage_windows,
 )
 
 _MOST_BETWEEN = 16
@@ -153,19 +153,21 @@ def _incremental(
         earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
         replay = stack.enter_context(Replay(history, spec, **earlier))
         stack.enter_context(reading(plan.pipeline))
-        make_timeline(job, replay)
-        with job.stage("touched", "windows that new records belong to"):
-            touched = touched_windows(good(new), spec, before, published, held)
-            reach = Span(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
-            staged = Staged(base, reach, replaces=False, recent=touched.recent, older=touched.older)
-            job.folder.write(STAGED, staged.to_dict())
-            if touched.older:
-                job.staging.write(0, touched.pairs, Part.TOUCHED)
+        _, touched = at_once(
+            job.spark,
+            lambda: make_timeline(job, replay),
+            lambda: touched_windows(good(new), spec, before, published, held),
+        )
+        reach = Span(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
+        staged = Staged(base, reach, replaces=False, recent=touched.recent, older=touched.older)
+        job.folder.write(STAGED, staged.to_dict())
         parts = _parts(spec, touched)
-        for number, (chunk, only) in enumerate(parts, 1):
-            stage_windows(job, replay, number, len(parts), chunk, only)
-        for number, chunk in enumerate(plan.chunks, 1):
-            stage_late(job, number, replay.late(chunk, plan.span, good(new)))
+        parts = _parts(spec, touched)
+        with job.stage("windows", f"in {len(parts)} parts, and late records"):
+            windows = [(Part.WINDOWS, replay.windows(chunk, only=only)) for chunk, only in parts]
+            late = [(Part.LATE, replay.late(chunk, plan.span, good(new))) for chunk in plan.chunks]
+            pairs = [(Part.TOUCHED, touched.pairs)] if touched.older else []
+            stage_at_once(job, [*pairs, *windows, *late])
         stage_quarantine(job, new)
         end_run(job, staged, history.records, replay.timeline, manner)
     return result

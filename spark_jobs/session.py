@@ -134,6 +134,8 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         "spark.ui.showConsoleProgress": "false",
+        # A run asks more than the hundred queries of which Spark would keep the compiled code.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         # What is kept is narrow and read a few times; to compress it takes longer than to decode it.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
     }

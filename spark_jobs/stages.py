@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs import __version__
+from spark_jobs.at_once import at_once
 from spark_jobs.decision import Action, Decision, Policy, decide
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
@@ -304,6 +305,17 @@ def stage_late(job: Job, number: int, late: DataFrame) -> None:
         job.staging.write(number, _published_late(late), Part.LATE)
 
 
+def stage_at_once(job: Job, parts: Sequence[tuple[Part, DataFrame]]) -> None:
+    """Stage what the engine gives, windows and late records too, side by side; chunks are numbered in their order."""
+    columns = {Part.WINDOWS: published_windows, Part.LATE: _published_late}
+    writes = []
+    for number, (part, given) in enumerate(parts, 1):
+        rows = columns[part](given) if part in columns else given
+        job.staging.prepare(rows.schema, part)
+        writes.append(partial(job.staging.write, number, rows, part))
+    at_once(job.spark, *writes)
+
+
 def stage_quarantine(job: Job, records: DataFrame) -> None:
     """Stage the records that cannot be used."""
     if job.plan.quarantined:
@@ -379,17 +391,18 @@ def verified(
     """
     job.facts.prepare(job.staging.rows().schema)
     publication = publication_of(job, staged)
-    with job.stage("diff", job.result.tables.windows):
-        count_staged(job)
-        difference = job.facts.difference(publication, job.now())
-        try:
-            counts = difference.counts
-        except BaseException:
-            difference.release()
-            raise
+    before = publication.in_scope(job.facts.current())
+    windows_before = job.facts.current().where(starts_within(staged.reach))
+    made: list[Difference] = []
+
+    def compared() -> dict[str, int]:
+        made.append(job.facts.difference(publication, job.now()))
+        return made[0].counts
+
     try:
-        before = publication.in_scope(job.facts.current())
-        job.result.changes = counts
+        with job.stage("diff", job.result.tables.windows):
+            counts, _, there = at_once(job.spark, compared, lambda: count_staged(job), windows_before.count)
+        difference, job.result.changes = made[0], counts
         evidence = Evidence(
             job.spark, job.pipeline, job.plan, job.spec, job.kind, job.result.run_id, publication.identity,
             publication.staged, difference.changes, before,
@@ -402,7 +415,7 @@ def verified(
                 "counts": counts,
                 "causes": difference.causes,
                 **staged_windows,
-                "windows_before": job.facts.current().where(starts_within(staged.reach)).count(),
+                "windows_before": there,
             },
         )
         if checks is not None:
@@ -413,7 +426,8 @@ def verified(
                 job.folder.write(FACTS, watcher(evidence))
         yield difference
     finally:
-        difference.release()
+        for difference in made:
+            difference.release()
 
 
 def count_staged(job: Job) -> None:
@@ -489,23 +503,21 @@ def publish(job: Job, staged: Staged, difference: Difference | None = None, reas
     result, tables, ledger = job.result, job.result.tables, job.ledger
     with job.stage("publish", tables.windows):
         if job.staging.has() and result.run_id not in job.facts.published_runs():
-            _write_side_rows(job)
-            save_state(job)
-            more = {"reason": reason} if reason else {}
-            ledger.update(
-                result.run_id,
-                status="publishing",
-                process=_process(job),
-                replaces=staged.replaces,
-                **more,
-                **_counts(result),
+            told = {"status": "publishing", "process": _process(job), "replaces": staged.replaces, **_counts(result)}
+            told |= {"reason": reason} if reason else {}
+            at_once(
+                job.spark,
+                lambda: _write_side_rows(job),
+                lambda: save_state(job),
+                lambda: ledger.update(result.run_id, **told),
             )
             publication = publication_of(job, staged)
             result.changes = job.facts.publish(publication, staged.base, job.now(), difference)
+        # Before the last word in the ledger: of a run that has ended nobody looks for leftovers.
+        leftovers = [lambda: _drop_older_states(job), job.staging.drop]
         if staged.replaces:
-            ledger.delete_superseded(result.run_id)
-        _drop_older_states(job)
-        job.staging.drop()  # before the last word in the ledger: of a run that has ended nobody looks for leftovers
+            leftovers.append(lambda: ledger.delete_superseded(result.run_id))
+        at_once(job.spark, *leftovers)
         ledger.update(result.run_id, status="published", finished_at=job.now(), **_counts(result))
     end(job, "published" if result.changes else "unchanged", message=reason)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
+from spark_jobs.at_once import at_once
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, start_bounds, starts_within
@@ -185,11 +186,13 @@ class Facts:
 
         Behind the last published window there is nothing to compare with.
         """
-        staged = publication.staged
-        (_, last), compared = start_bounds(self.revisions().where(starts_within(publication.span))), None
+        staged, compared = publication.staged, None
+        published = self.revisions().where(starts_within(publication.span))
+        bounds = (partial(start_bounds, windows) for windows in (published, staged))
+        (_, last), (_, last_staged), _ = at_once(self._spark, *bounds, publication.cause)
         if last is None:
             changes = self._inserted(publication, staged)
-        elif (start_bounds(staged)[1] or last) <= last:
+        elif (last_staged or last) <= last:
             changes = compared = self._compared(publication, staged)
         else:
             is_behind = F.col("window_start") > F.timestamp_millis(F.lit(last))
@@ -299,26 +302,32 @@ class Facts:
     def _write(self, publication: Publication, difference: Difference, heads: dict[str, int]) -> None:
         """Both future states, on branches of their own."""
         spark, table, changes = self._spark, self.table, difference.changes
-        ours, history = _branches(publication.run_id)
-        for branch, source in ((ours, "main"), (history, REVISIONS)):
+        ours, history, added = _branches(publication.run_id)
+        for branch, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
             self._alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
         changed = [c for c in changes.columns if c != "rw_change"]
+        written = changes.where("rw_change <> 'retracted'").select(*_quoted(changed))
+        steps = [lambda: self._append(aligned(spark, table, written), added, publication)]
         if difference.supersedes:
             superseded, low, high = self._superseded(publication, changes)
             superseded.createOrReplaceTempView("rw_superseded")
             same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.identity)
             within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
             merge = f"USING rw_superseded s ON {within} AND {same}"
-            spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE")
-            spark.sql(
-                f"MERGE INTO {table}.branch_{history} t {merge} AND t.valid_to IS NULL "
-                "WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
+            steps += (
+                lambda: spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE"),
+                lambda: spark.sql(
+                    f"MERGE INTO {table}.branch_{history} t {merge} AND t.valid_to IS NULL "
+                    "WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
+                ),
             )
+        try:
+            at_once(spark, *steps)
+        finally:
             spark.catalog.dropTempView("rw_superseded")
-        written = changes.where("rw_change <> 'retracted'").select(*_quoted(changed))
-        self._append(aligned(spark, table, written), ours, publication)
         # The same files belong to both states: what is written once is read from either.
-        self._share_last_append(ours, history, publication)
+        for branch in (ours, history):
+            self._share_last_append(added, branch, publication)
         if difference.counts.get("retracted"):
             retracted = changes.where("rw_change = 'retracted'").select(*_quoted(changed))
             self._append(aligned(spark, table, retracted), history, publication)
@@ -354,14 +363,14 @@ class Facts:
 
     def _move(self, publication: Publication, heads: dict[str, int]) -> bool:
         """Move `main` and `revisions` together; False if one of them is no longer where the difference was made."""
-        ours, history = _branches(publication.run_id)
+        ours, history, added = _branches(publication.run_id)
 
         def move() -> None:
             (
                 self._java()
                 .manageSnapshots()
                 .fastForwardBranch("main", ours).fastForwardBranch(REVISIONS, history)
-                .removeBranch(ours).removeBranch(history)
+                .removeBranch(ours).removeBranch(history).removeBranch(added)
                 .commit()
             )  # fmt: skip
 
@@ -414,9 +423,10 @@ def _unless_others_commit(change: Callable[[], object]) -> None:
             time.sleep(0.1 * 2**attempt)
 
 
-def _branches(run_id: str) -> tuple[str, str]:
+def _branches(run_id: str) -> tuple[str, str, str]:
+    """The future `main`, the future `revisions`, and the one on which the rows of both are written."""
     plain = "".join(c if c.isalnum() else "_" for c in run_id)
-    return f"publishing_{plain}", f"publishing_{plain}_revisions"
+    return f"publishing_{plain}", f"publishing_{plain}_revisions", f"publishing_{plain}_added"
 
 
 def _told(changes: DataFrame, publication: Publication, at: datetime) -> DataFrame:

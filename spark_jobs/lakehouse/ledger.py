@@ -40,27 +40,28 @@ class Ledger:
     def __init__(self, spark: SparkSession, tables: Tables) -> None:
         self._spark = spark
         self._tables = tables
+        self._written: dict[str, dict[str, Any]] = {}
 
     def begin(self, row: Mapping[str, Any]) -> None:
         """Write a run's first row, status `running`. `row` maps columns of `runs` to values.
 
         A run that begins again (its first stage was repeated) takes the place of what it wrote before.
         """
-        values = tuple(
-            {"status": "running", "output": self._tables.windows, "process": this_process(), **row}.get(name)
-            for name in RUNS_SCHEMA.names
-        )
-        frame = row_frame(self._spark, values, RUNS_SCHEMA)
-        _ACTIVE.add(row["run_id"])
-        self.put_rows(self._tables.runs, row["run_id"], frame)
+        run_id = row["run_id"]
+        values = {"status": "running", "output": self._tables.windows, "process": this_process(), **row}
+        _ACTIVE.add(run_id)
+        self.put_rows(self._tables.runs, run_id, self._row(values))
+        self._written[run_id] = values
+
+    def _row(self, values: Mapping[str, Any]) -> DataFrame:
+        return row_frame(self._spark, tuple(values.get(name) for name in RUNS_SCHEMA.names), RUNS_SCHEMA)
 
     def update(self, run_id: str, **values: Any) -> None:
-        """Set columns of the run's row."""
+        """Set columns of the run's row. A row that this process has begun is not read for it."""
         runs = self._tables.runs
         table = self._spark.table(runs)
         schema = StructType([RUNS_SCHEMA[name] for name in values])
         new = row_frame(self._spark, tuple(values.values()), schema)
-        before = table.where(F.col("run_id") == run_id).drop(*values)
 
         def row_level() -> None:
             new.withColumn("rw_run", F.lit(run_id)).createOrReplaceTempView("rw_ledger")
@@ -71,8 +72,12 @@ class Ledger:
             finally:
                 self._spark.catalog.dropTempView("rw_ledger")
 
-        row = before.crossJoin(new).select(*table.columns)
-        self._overwrite(runs, run_id, row, row_level)
+        if run_id in self._written:
+            self._written[run_id] |= values
+            row = self._row(self._written[run_id])
+        else:
+            row = table.where(F.col("run_id") == run_id).drop(*values).crossJoin(new)
+        self._overwrite(runs, run_id, row.select(*table.columns), row_level)
 
     def put_rows(self, table: str, run_id: str, rows: DataFrame) -> None:
         """Write a run's rows into a table with a column `run_id`, in the place of those that it has there."""

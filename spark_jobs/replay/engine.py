@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -124,7 +124,9 @@ class Replay:
         return _and_gaps(regular, self.spec) if _has_gaps(self.spec) else regular
 
     def _make(self, thresholds: Thresholds) -> Timeline:
-        make = simulate if self.simulates else invert
+        partitions = len(self.spec.strategy.partitions)
+        are_few = thresholds.are_few(self.history.event_times, partitions)
+        make = simulate if self.simulates else partial(invert, are_few=are_few)
         if self.spec.restarts:
             return restarted_timeline(
                 self._timeline_records, self.spec.restarts, self.history.processing_time_end,

@@ -79,10 +79,12 @@ def invert(
     processing_time_end: int,
     held: Held,
     state: dict | None = None,
+    are_few: bool = False,
 ) -> Timeline:
     """The timeline of `records`, going on from `state` (an earlier run's) if given.
 
-    With a state, C(x) is exact for x above that run's watermark, and "at its end" below.
+    With a state, C(x) is exact for x above that run's watermark, and "at its end" below. `are_few`: it is known before
+    that its rows fit the driver's memory; they are then fetched at once, and not kept in case they do not.
     """
     spark = records.sparkSession
     by_sequence = SEQUENCE in records.columns
@@ -92,10 +94,13 @@ def invert(
         firsts = firsts.unionByName(
             spark.createDataFrame(carried, "partition INT, reached BIGINT, arrival BIGINT, minor BIGINT")
         )
-    firsts = held.keep(_with_closes(firsts, strategy, processing_time_end, by_sequence))
-
-    table = firsts.limit(MOST_IN_MEMORY + 1).toArrow()
-    few = table.num_rows <= MOST_IN_MEMORY
+    firsts = _with_closes(firsts, strategy, processing_time_end, by_sequence)
+    if are_few:
+        table, few = firsts.toArrow(), True
+    else:
+        firsts = held.keep(firsts)
+        table = firsts.limit(MOST_IN_MEMORY + 1).toArrow()
+        few = table.num_rows <= MOST_IN_MEMORY
     last = _last_of(table) if few else _last_reached(firsts)
     groups = strategy.generator_groups
     reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from spark_jobs.replay.assign import Span
 from spark_jobs.replay.columns import PositionColumns, long_arrays
 from spark_jobs.replay.grid import EndGrid, RegularGrid
 from spark_jobs.replay.steps import MOST_IN_MEMORY, Steps
@@ -34,10 +35,15 @@ class Thresholds:
     """The watermark values at which something closes: all that a timeline has to tell apart.
 
     `floor` gives the largest threshold at or below a watermark value. A closer floor is always right, it
-    only makes more rows.
+    only makes more rows. `step`: the mean distance of two thresholds (ms) where it is known, else 0.
     """
 
     floor: Callable[[Column], Column]
+    step: int = 0
+
+    def are_few(self, span: Span, partitions: int) -> bool:
+        """Whether those that so many partitions reach within `span` surely fit the driver's memory."""
+        return self.step > 0 and ((span.end - span.start) // self.step + 2) * partitions <= MOST_IN_MEMORY
 
 
 def grid_thresholds(grid: EndGrid, lateness: int) -> Thresholds:
@@ -47,10 +53,10 @@ def grid_thresholds(grid: EndGrid, lateness: int) -> Thresholds:
         one_past = F.lit(1 - shift)
         return grid.floor(value + one_past) - one_past
 
-    on_same_grid = isinstance(grid, RegularGrid) and lateness % grid.step == 0
-    if on_same_grid or lateness == MAX_TIMESTAMP:
-        return Thresholds(lambda value: of_grid(value, 0))
-    return Thresholds(lambda value: F.greatest(of_grid(value, 0), of_grid(value, lateness)))
+    step = grid.step if isinstance(grid, RegularGrid) else 0
+    if lateness == MAX_TIMESTAMP or (step and lateness % step == 0):
+        return Thresholds(lambda value: of_grid(value, 0), step)
+    return Thresholds(lambda value: F.greatest(of_grid(value, 0), of_grid(value, lateness)), step // 2)
 
 
 def exact_thresholds() -> Thresholds:
