@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -112,64 +112,70 @@ def reconcile(
     _refuse_another_topic(opened, before)
     everything = canonical(opened.frame, pipeline)
     new = _arrived_before(arrived_since(_news_of(spark, pipeline, opened, before), before.as_of), until)
-    with progress.stage("new records", opened.description):
-        seen = inspect_history(spark, pipeline, opened, records=new)
-    if {p.partition for p in seen.partitions} - before.as_of.keys():
-        return _full(spark, pipeline, progress, until, "there is a new partition", **options)
-    if not seen.records:
-        return _nothing_new(pipeline, run_id, before, store, now)
-    published = _published_starts(spark, tables)
-    times = Span(
-        min(published.start, seen.event_times.start if seen.event_times else published.start),
-        max(published.end, seen.event_times.end if seen.event_times else published.end),
-    )
-    known = replace(seen, partitions=merged(before, seen), event_times=times)
-    plan = make_plan(spark, pipeline, opened=opened, seen=known)
-    spec = spec_of(pipeline, sorted(before.as_of))
-    if not _state_fits(before, spec, new):
-        return _full(spark, pipeline, progress, until, "the saved watermark state is ahead of new records", **options)
-    started = now()
-    job = job_of(
-        spark, pipeline, plan, progress, chosen_run_id(pipeline, run_id, started), "reconcile", store=store,
-        in_stages=manner.in_stages, now=now, clock=clock,
-    )  # fmt: skip
-    return _incremental(job, before, cut_at(everything, plan.as_of), cut_at(new, plan.as_of), published, reason, manner)
+    spec, published, held = spec_of(pipeline, sorted(before.as_of)), _published_starts(spark, tables), Held()
+    with ExitStack() as stack:
+        stack.callback(held.release)
+        with progress.stage("new records", opened.description):
+            seen, touched = at_once(
+                spark,
+                lambda: inspect_history(spark, pipeline, opened, records=new),
+                lambda: touched_windows(good(new), spec, before, published, held),
+            )
+        if {p.partition for p in seen.partitions} - before.as_of.keys():
+            return _full(spark, pipeline, progress, until, "there is a new partition", **options)
+        if not seen.records:
+            return _nothing_new(pipeline, run_id, before, store, now)
+        times = Span(
+            min(published.start, seen.event_times.start if seen.event_times else published.start),
+            max(published.end, seen.event_times.end if seen.event_times else published.end),
+        )
+        known = replace(seen, partitions=merged(before, seen), event_times=times)
+        plan = make_plan(spark, pipeline, opened=opened, seen=known)
+        if not _state_fits(before, spec, new):
+            ahead = "the saved watermark state is ahead of new records"
+            return _full(spark, pipeline, progress, until, ahead, **options)
+        started = now()
+        job = job_of(
+            spark, pipeline, plan, progress, chosen_run_id(pipeline, run_id, started), "reconcile", store=store,
+            in_stages=manner.in_stages, now=now, clock=clock,
+        )  # fmt: skip
+        news = News(before, cut_at(new, plan.as_of), touched)
+        return _incremental(job, news, cut_at(everything, plan.as_of), reason, manner)
 
 
-def _incremental(
-    job: Job, before: Before, records: DataFrame, new: DataFrame, published: Span, reason: str, manner: Manner
-) -> RunResult:
+@dataclass(frozen=True, slots=True)
+class News:
+    """What has arrived since the run `before`, and the windows that it touches."""
+
+    before: Before
+    records: DataFrame
+    touched: Touched
+
+
+def _incremental(job: Job, news: News, records: DataFrame, reason: str, manner: Manner) -> RunResult:
     plan, spec, result, started = job.plan, job.spec, job.result, job.now()
+    before, new, touched = news.before, news.records, news.touched
     result.continued_from = before.run_id
     check_quarantine(job.pipeline, plan)
     history = History(good(records), plan.event_times, plan.processing_time_end)
     refuse_missing_event_time(job.pipeline, plan, replace(history, records=good(new)))
     base = job.facts.head()
-    held = Held()
-    with ExitStack() as stack:
-        stack.enter_context(job.watched())
-        stack.callback(held.release)
+    with job.watched():
         begin(job, reason, started)
-        earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
-        replay = stack.enter_context(Replay(history, spec, **earlier))
-        stack.enter_context(reading(plan.pipeline))
-        _, touched = at_once(
-            job.spark,
-            lambda: make_timeline(job, replay),
-            lambda: touched_windows(good(new), spec, before, published, held),
-        )
         reach = Span(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
         staged = Staged(base, reach, replaces=False, recent=touched.recent, older=touched.older)
         job.folder.write(STAGED, staged.to_dict())
-        parts = _parts(spec, touched)
-        parts = _parts(spec, touched)
-        with job.stage("windows", f"in {len(parts)} parts, and late records"):
-            windows = [(Part.WINDOWS, replay.windows(chunk, only=only)) for chunk, only in parts]
-            late = [(Part.LATE, replay.late(chunk, plan.span, good(new))) for chunk in plan.chunks]
-            pairs = [(Part.TOUCHED, touched.pairs)] if touched.older else []
-            stage_at_once(job, [*pairs, *windows, *late])
-        stage_quarantine(job, new)
-        end_run(job, staged, history.records, replay.timeline, manner)
+        earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
+        with Replay(history, spec, **earlier) as replay, reading(plan.pipeline):
+            make_timeline(job, replay)
+            parts = _parts(spec, touched)
+            with job.stage("windows", f"in {len(parts)} parts, and late records"):
+                windows = [(Part.WINDOWS, replay.windows(chunk, only=only)) for chunk, only in parts]
+                late = [(Part.LATE, replay.late(chunk, plan.span, good(new))) for chunk in plan.chunks]
+                pairs = [(Part.TOUCHED, touched.pairs)] if touched.older else []
+                stage_at_once(job, [*pairs, *windows, *late])
+            stage_quarantine(job, new)
+            end_run(job, staged, history.records, replay.timeline, manner)
     return result
 
 
