@@ -100,7 +100,9 @@ def reconcile(
         )
         result.note = f"compared only: run {newer}, published before, has seen more"
         return result
-    before, why = run_before(spark, tables, pipeline)
+    (before, why), opened = at_once(
+        spark, lambda: run_before(spark, tables, pipeline), lambda: open_history(spark, pipeline)
+    )
     if before is not None and isinstance(windows_of(pipeline), SessionWindows):
         before, why = None, "sessions are read as a whole"
     if before is not None and pipeline.live is not None and pipeline.live.restarts:
@@ -108,7 +110,6 @@ def reconcile(
     options["manner"] = manner
     if before is None:
         return _full(spark, pipeline, progress, until, why, **options)
-    opened = open_history(spark, pipeline)
     _refuse_another_topic(opened, before)
     everything = canonical(opened.frame, pipeline)
     new = _arrived_before(arrived_since(_news_of(spark, pipeline, opened, before), before.as_of), until)
@@ -164,10 +165,10 @@ def _incremental(job: Job, news: News, records: DataFrame, reason: str, manner: 
         begin(job, reason, started)
         reach = Span(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
         staged = Staged(base, reach, replaces=False, recent=touched.recent, older=touched.older)
-        job.folder.write(STAGED, staged.to_dict())
         earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
         with Replay(history, spec, **earlier) as replay, reading(plan.pipeline):
-            make_timeline(job, replay)
+            at_once(job.spark, lambda: make_timeline(job, replay), lambda: job.published)
+            job.folder.write(STAGED, staged.to_dict())
             parts = _parts(spec, touched)
             with job.stage("windows", f"in {len(parts)} parts, and late records"):
                 windows = [(Part.WINDOWS, replay.windows(chunk, only=only)) for chunk, only in parts]

@@ -170,6 +170,14 @@ class Job:
     def staging(self) -> Staging:
         return Staging(self.spark, self.result.tables.staging(self.result.run_id))
 
+    @cached_property
+    def published(self) -> Sequence[Row]:
+        """The runs that have been published, latest first; read once, when the run has its base (`Staged.base`).
+
+        One that is published later, in the same range, closes the way to publishing this one.
+        """
+        return self.ledger.published()
+
     @property
     def is_faithful(self) -> bool:
         return self.spec.mode is not Mode.COMPLETE
@@ -371,7 +379,7 @@ def publication_of(job: Job, staged: Staged) -> Publication:
         staged=job.staging.rows(),
         identity=identity_of(spec),
         in_scope=in_scope,
-        cause=cache(lambda: cause_of_change(job.ledger.published(), job.plan)),
+        cause=cache(lambda: cause_of_change(job.published, job.plan)),
         as_of=job.plan.as_of,
     )
 

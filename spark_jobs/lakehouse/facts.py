@@ -309,28 +309,33 @@ class Facts:
         written = changes.where("rw_change <> 'retracted'").select(*_quoted(changed))
         steps = [lambda: self._append(aligned(spark, table, written), added, publication)]
         if difference.supersedes:
-            superseded, low, high = self._superseded(publication, changes)
-            superseded.createOrReplaceTempView("rw_superseded")
-            same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.identity)
-            within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
-            merge = f"USING rw_superseded s ON {within} AND {same}"
-            steps += (
-                lambda: spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE"),
-                lambda: spark.sql(
-                    f"MERGE INTO {table}.branch_{history} t {merge} AND t.valid_to IS NULL "
-                    "WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
-                ),
-            )
-        try:
-            at_once(spark, *steps)
-        finally:
-            spark.catalog.dropTempView("rw_superseded")
+            steps.append(lambda: self._end_revisions(publication, changes))
+        at_once(spark, *steps)
         # The same files belong to both states: what is written once is read from either.
         for branch in (ours, history):
             self._share_last_append(added, branch, publication)
         if difference.counts.get("retracted"):
             retracted = changes.where("rw_change = 'retracted'").select(*_quoted(changed))
             self._append(aligned(spark, table, retracted), history, publication)
+
+    def _end_revisions(self, publication: Publication, changes: DataFrame) -> None:
+        """Take the superseded windows from the future `main`, and end their revisions in the future `revisions`."""
+        spark, table = self._spark, self.table
+        ours, history, _ = _branches(publication.run_id)
+        superseded, low, high = self._superseded(publication, changes)
+        superseded.createOrReplaceTempView("rw_superseded")
+        same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.identity)
+        within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
+        merge = f"USING rw_superseded s ON {within} AND {same}"
+        ended = f"{merge} AND t.valid_to IS NULL WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
+        try:
+            at_once(
+                spark,
+                lambda: spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE"),
+                lambda: spark.sql(f"MERGE INTO {table}.branch_{history} t {ended}"),
+            )
+        finally:
+            spark.catalog.dropTempView("rw_superseded")
 
     def _superseded(self, publication: Publication, changes: DataFrame) -> tuple[DataFrame, int, int]:
         """The windows whose last revision ends, and their first and last start (epoch ms).

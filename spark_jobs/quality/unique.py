@@ -13,11 +13,17 @@ from great_expectations.compatibility import pydantic
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.execution_engine import ExecutionEngine, SparkDFExecutionEngine
 from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+from great_expectations.validator.metric_configuration import MetricConfiguration
 from pyspark.sql import functions as F
 
 SAMPLES = 5
+_ROWS_A_TASK = 150_000
+"""While they are counted, so many hashes stay in a processor's cache; with more of them a task takes longer a row."""
+_MOST_TASKS = 2_000
+_ROW_COUNT = "table.row_count"
 
 
 class RowsToldApart(TableMetricProvider):
@@ -37,14 +43,28 @@ class RowsToldApart(TableMetricProvider):
     ) -> dict[str, Any]:
         frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
         columns = [F.col(f"`{name}`") for name in metric_value_kwargs["column_list"]]
-        hashed = F.xxhash64(*columns).alias("rw_hash")
-        several = frame.groupBy(hashed).agg(F.count("*").alias("rw_rows")).where("rw_rows > 1")
-        if several.isEmpty():
+        hashes = frame.select(F.xxhash64(*columns).alias("rw_hash"))
+        tasks = min(metrics[_ROW_COUNT] // _ROWS_A_TASK, _MOST_TASKS)
+        if tasks > int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions")):
+            hashes = hashes.repartition(tasks, "rw_hash")
+        several = hashes.groupBy("rw_hash").agg(F.count("*").alias("rw_rows")).where("rw_rows > 1")
+        if not several.agg(F.count("*")).collect()[0][0]:
             return {"surplus": 0, "samples": []}
         groups = frame.groupBy(*columns).agg(F.count("*").alias("rw_rows")).where("rw_rows > 1")
         surplus = groups.agg(F.sum(F.col("rw_rows") - 1)).collect()[0][0]
         samples = groups.orderBy(*columns).limit(SAMPLES).collect()
         return {"surplus": int(surplus or 0), "samples": [row.asDict() for row in samples]}
+
+    @classmethod
+    def _get_evaluation_dependencies(
+        cls,
+        metric: MetricConfiguration,
+        configuration: ExpectationConfiguration | None = None,
+        execution_engine: ExecutionEngine | None = None,
+        runtime_configuration: dict[str, Any] | None = None,
+    ) -> dict[str, MetricConfiguration]:
+        needed = super()._get_evaluation_dependencies(metric, configuration, execution_engine, runtime_configuration)
+        return {**needed, _ROW_COUNT: MetricConfiguration(_ROW_COUNT, metric.metric_domain_kwargs)}
 
 
 class ExpectRowsToBeToldApartByColumns(BatchExpectation):
@@ -52,7 +72,7 @@ class ExpectRowsToBeToldApartByColumns(BatchExpectation):
 
     column_list: list[str] = pydantic.Field(min_items=1)
 
-    metric_dependencies: ClassVar[tuple[str, ...]] = ("table.rows_told_apart", "table.row_count")
+    metric_dependencies: ClassVar[tuple[str, ...]] = ("table.rows_told_apart", _ROW_COUNT)
     success_keys: ClassVar[tuple[str, ...]] = ("column_list",)
     args_keys: ClassVar[tuple[str, ...]] = ("column_list",)
 
@@ -62,7 +82,7 @@ class ExpectRowsToBeToldApartByColumns(BatchExpectation):
         runtime_configuration: dict[str, Any] | None = None,
         execution_engine: ExecutionEngine | None = None,
     ) -> dict[str, Any]:
-        found, rows = metrics["table.rows_told_apart"], metrics["table.row_count"]
+        found, rows = metrics["table.rows_told_apart"], metrics[_ROW_COUNT]
         surplus = found["surplus"]
         return {
             "success": surplus == 0,

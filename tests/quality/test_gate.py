@@ -100,6 +100,17 @@ def test_a_planted_fault_is_found(faulty, name: str, severity: str, count: int, 
     assert shown.items() <= found.samples[0].items()
 
 
+def test_many_tasks_find_the_same_rows_twice(flights: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many rows each task counts few; here a few hundred."""
+    monkeypatch.setattr("spark_jobs.quality.unique._ROWS_A_TASK", 300)
+    again = flights.staged.where("window_start < '2013-01-03'")
+    staged = flights.staged.unionAll(again)
+    told = check(replace(flights, staged=staged), load_suites(flights.pipeline, EXPECTATIONS))
+    [found] = [one for one in told.results if one.name == "windows-unique"]
+    assert (found.success, found.unexpected_count, found.checked) == (False, again.count(), staged.count())
+    assert len(found.samples) == 5
+
+
 def test_counts_that_contradict_each_other_are_told_with_the_rule(faulty) -> None:
     found = faulty["counts-consistent"]
     assert found.unexpected_count == 2
