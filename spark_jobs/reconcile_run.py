@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -100,8 +101,11 @@ def reconcile(
         )
         result.note = f"compared only: run {newer}, published before, has seen more"
         return result
-    (before, why), opened = at_once(
-        spark, lambda: run_before(spark, tables, pipeline), lambda: open_history(spark, pipeline)
+    (before, why), opened, published = at_once(
+        spark,
+        lambda: run_before(spark, tables, pipeline),
+        lambda: open_history(spark, pipeline),
+        lambda: _published_starts(spark, tables),
     )
     if before is not None and isinstance(windows_of(pipeline), SessionWindows):
         before, why = None, "sessions are read as a whole"
@@ -113,7 +117,7 @@ def reconcile(
     _refuse_another_topic(opened, before)
     everything = canonical(opened.frame, pipeline)
     new = _arrived_before(arrived_since(_news_of(spark, pipeline, opened, before), before.as_of), until)
-    spec, published, held = spec_of(pipeline, sorted(before.as_of)), _published_starts(spark, tables), Held()
+    spec, held = spec_of(pipeline, sorted(before.as_of)), Held()
     with ExitStack() as stack:
         stack.callback(held.release)
         with progress.stage("new records", opened.description):
@@ -162,18 +166,17 @@ def _incremental(job: Job, news: News, records: DataFrame, reason: str, manner: 
     refuse_missing_event_time(job.pipeline, plan, replace(history, records=good(new)))
     base = job.facts.head()
     with job.watched():
-        begin(job, reason, started)
         reach = Span(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
         staged = Staged(base, reach, replaces=False, recent=touched.recent, older=touched.older)
         earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
         with Replay(history, spec, **earlier) as replay, reading(plan.pipeline):
-            at_once(job.spark, lambda: make_timeline(job, replay), lambda: job.published)
+            make_timeline(job, replay, lambda: begin(job, reason, started), lambda: job.published)
             job.folder.write(STAGED, staged.to_dict())
             parts = _parts(spec, touched)
             with job.stage("windows", f"in {len(parts)} parts, and late records"):
-                windows = [(Part.WINDOWS, replay.windows(chunk, only=only)) for chunk, only in parts]
-                late = [(Part.LATE, replay.late(chunk, plan.span, good(new))) for chunk in plan.chunks]
-                pairs = [(Part.TOUCHED, touched.pairs)] if touched.older else []
+                windows = [(Part.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in parts]
+                late = [(Part.LATE, partial(replay.late, chunk, plan.span, good(new))) for chunk in plan.chunks]
+                pairs = [(Part.TOUCHED, lambda: touched.pairs)] if touched.older else []
                 stage_at_once(job, [*pairs, *windows, *late])
             stage_quarantine(job, new)
             end_run(job, staged, history.records, replay.timeline, manner)
@@ -285,5 +288,6 @@ def _state_fits(before: Before, spec: ReplaySpec, new: DataFrame) -> bool:
 
 
 def _published_starts(spark: SparkSession, tables: Tables) -> Span:
-    low, high = start_bounds(spark.table(tables.windows))
+    there = spark.catalog.tableExists(tables.windows)
+    low, high = start_bounds(spark.table(tables.windows)) if there else (None, None)
     return Span(low, high + 1) if low is not None else Span(0, 1)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.at_once import at_once
 from spark_jobs.decision import Policy
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError
@@ -169,12 +171,15 @@ def opened_replay(job: Job, history: History, saved: SavedTimeline | None = None
         yield replay
 
 
-def make_timeline(job: Job, replay: Replay) -> None:
-    """The first stage after the plan: when the watermark passed what."""
-    if job.is_faithful:
-        with job.stage("timeline", job.plan.watermark):
-            job.result.watermark_note = replay.timeline.note
-            save_timeline(job, replay.timeline)
+def make_timeline(job: Job, replay: Replay, *beside: Callable[[], Any]) -> None:
+    """The first stage after the plan: when the watermark passed what. What is called `beside` it does not wait."""
+    if not job.is_faithful:
+        at_once(job.spark, *beside)
+        return
+    with job.stage("timeline", job.plan.watermark):
+        at_once(job.spark, lambda: replay.timeline, *beside)
+        job.result.watermark_note = replay.timeline.note
+        save_timeline(job, replay.timeline)
 
 
 def stage_chunk(job: Job, replay: Replay, number: int) -> None:

@@ -313,15 +313,15 @@ def stage_late(job: Job, number: int, late: DataFrame) -> None:
         job.staging.write(number, _published_late(late), Part.LATE)
 
 
-def stage_at_once(job: Job, parts: Sequence[tuple[Part, DataFrame]]) -> None:
+def stage_at_once(job: Job, parts: Sequence[tuple[Part, Callable[[], DataFrame]]]) -> None:
     """Stage what the engine gives, windows and late records too, side by side; chunks are numbered in their order."""
     columns = {Part.WINDOWS: published_windows, Part.LATE: _published_late}
-    writes = []
-    for number, (part, given) in enumerate(parts, 1):
-        rows = columns[part](given) if part in columns else given
-        job.staging.prepare(rows.schema, part)
-        writes.append(partial(job.staging.write, number, rows, part))
-    at_once(job.spark, *writes)
+
+    def stage(number: int, part: Part, made: Callable[[], DataFrame]) -> None:
+        rows = made()
+        job.staging.write(number, columns[part](rows) if part in columns else rows, part)
+
+    at_once(job.spark, *(partial(stage, number, *one) for number, one in enumerate(parts, 1)))
 
 
 def stage_quarantine(job: Job, records: DataFrame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from enum import StrEnum
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,12 +32,14 @@ class Staging:
     def __init__(self, spark: SparkSession, table: str) -> None:
         self._spark = spark
         self.table = table
+        self._making = threading.Lock()
 
     def prepare(self, rows: StructType, part: Part = Part.WINDOWS) -> None:
-        """Make the table, so that chunks can be staged side by side."""
+        """Make the table, so that processes can stage chunks side by side."""
         schema = StructType([StructField(CHUNK, IntegerType()), *rows])
         table = self._of(part)
-        guarded("cannot make", table, lambda: ensure_table(self._spark, table, schema))
+        with self._making:
+            guarded("cannot make", table, lambda: ensure_table(self._spark, table, schema))
 
     def write(self, chunk: int, rows: DataFrame, part: Part = Part.WINDOWS) -> None:
         """Stage the rows of chunk number `chunk`: one atomic commit."""

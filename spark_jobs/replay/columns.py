@@ -7,6 +7,7 @@ record of its millisecond: `(tick, -1, -1)`. "Never" is `MAX_TIMESTAMP` in all t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -105,6 +106,7 @@ class Held:
 
 
 _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
+_THRESHOLD_IS_SET = threading.Lock()
 
 
 def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> Column:
@@ -124,9 +126,10 @@ def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> Column:
 
 def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """The table as a relation over an RDD, which keeps its values out of the plan."""
-    before = spark.conf.get(_LOCAL_THRESHOLD)
-    spark.conf.set(_LOCAL_THRESHOLD, "0")
-    try:
-        return spark.createDataFrame(table)
-    finally:
-        spark.conf.set(_LOCAL_THRESHOLD, before)
+    with _THRESHOLD_IS_SET:  # the setting belongs to the session, so to all threads
+        before = spark.conf.get(_LOCAL_THRESHOLD)
+        spark.conf.set(_LOCAL_THRESHOLD, "0")
+        try:
+            return spark.createDataFrame(table)
+        finally:
+            spark.conf.set(_LOCAL_THRESHOLD, before)
