@@ -18,6 +18,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.windows import SessionWindows
+from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
@@ -101,6 +102,8 @@ def reconcile(
         )
         result.note = f"compared only: run {newer}, published before, has seen more"
         return result
+    # First of all: whoever publishes from here on in the same range knows what this run does not.
+    base = Facts(spark, tables.windows).head()
     (before, why), opened, published = at_once(
         spark,
         lambda: run_before(spark, tables, pipeline),
@@ -144,15 +147,19 @@ def reconcile(
             spark, pipeline, plan, progress, chosen_run_id(pipeline, run_id, started), "reconcile", store=store,
             in_stages=manner.in_stages, now=now, clock=clock,
         )  # fmt: skip
-        news = News(before, cut_at(new, plan.as_of), touched)
+        news = News(before, base, cut_at(new, plan.as_of), touched)
         return _incremental(job, news, cut_at(everything, plan.as_of), reason, manner)
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What has arrived since the run `before`, and the windows that it touches."""
+    """What has arrived since the run `before`, and the windows that it touches.
+
+    `base`: the snapshot of the published table when that run was looked for.
+    """
 
     before: Before
+    base: int | None
     records: DataFrame
     touched: Touched
 
@@ -164,10 +171,9 @@ def _incremental(job: Job, news: News, records: DataFrame, reason: str, manner: 
     check_quarantine(job.pipeline, plan)
     history = History(good(records), plan.event_times, plan.processing_time_end)
     refuse_missing_event_time(job.pipeline, plan, replace(history, records=good(new)))
-    base = job.facts.head()
     with job.watched():
         reach = Span(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
-        staged = Staged(base, reach, replaces=False, recent=touched.recent, older=touched.older)
+        staged = Staged(news.base, reach, replaces=False, recent=touched.recent, older=touched.older)
         earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
         with Replay(history, spec, **earlier) as replay, reading(plan.pipeline):
             make_timeline(job, replay, lambda: begin(job, reason, started), lambda: job.published)
