@@ -50,7 +50,7 @@ def test_what_was_told_to_spark_holds_in_each_step(spark: SparkSession) -> None:
     context.setLocalProperty("rewindow.test", "told")
     context.addJobTag("at-once")
     try:
-        told = at_once(spark, *[lambda: (context.getLocalProperty("rewindow.test"), context.getJobTags())] * 2)
+        told = at_once(spark, *[lambda: (context.getLocalProperty("rewindow.test"), set(context.getJobTags()))] * 2)
     finally:
         context.setLocalProperty("rewindow.test", None)
         context.removeJobTag("at-once")
