@@ -293,10 +293,10 @@ def prepare_staging(job: Job, replay: Replay) -> None:
         job.staging.prepare(_published_late(late_of_chunk(job, replay, first)).schema, Part.LATE)
 
 
-def stage_windows(job: Job, replay: Replay, number: int, of: int, chunk: Span, only: DataFrame | None = None) -> None:
-    """Stage the windows with a start in `chunk`, or of those the `only` ones that are asked for."""
+def stage_windows(job: Job, replay: Replay, number: int, of: int, chunk: Span) -> None:
+    """Stage the windows with a start in `chunk`."""
     with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):
-        job.staging.write(number, published_windows(replay.windows(chunk, only=only)))
+        job.staging.write(number, published_windows(replay.windows(chunk)))
 
 
 def late_of_chunk(job: Job, replay: Replay, chunk: Span) -> DataFrame:
