@@ -23,12 +23,14 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from spark_jobs.errors import EnvironmentProblem, SourceError
 from spark_jobs.services.ports import free_port
 from spark_jobs.services.supervised import Supervised
 
 START_SECONDS = 180
+LOCKED_SECONDS = 120  # how long a request waits for SQLite
 _ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 
 
@@ -130,7 +132,16 @@ class Airflow:
         return self._checked(self.request("GET", f"/api/v2{path}"))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._checked(self.request("POST", f"/api/v2{path}", json=body))
+        """A POST under /api/v2; again while Airflow answers 503: its SQLite was locked, and nothing was done.
+
+        Raises SourceError where the server refuses.
+        """
+        attempts = Retrying(
+            retry=retry_if_result(lambda response: response.status_code == httpx.codes.SERVICE_UNAVAILABLE),
+            stop=stop_after_delay(LOCKED_SECONDS), wait=wait_fixed(2),
+            retry_error_callback=lambda last: last.outcome and last.outcome.result(),
+        )  # fmt: skip
+        return self._checked(attempts(self.request, "POST", f"/api/v2{path}", json=body))
 
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._checked(self.request("PATCH", f"/api/v2{path}", json=body))
