@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -120,9 +119,8 @@ def reconcile(
     _refuse_another_topic(opened, before)
     everything = canonical(opened.frame, pipeline)
     new = _arrived_before(arrived_since(_news_of(spark, pipeline, opened, before), before.as_of), until)
-    spec, held = spec_of(pipeline, sorted(before.as_of)), Held()
-    with ExitStack() as stack:
-        stack.callback(held.release)
+    spec = spec_of(pipeline, sorted(before.as_of))
+    with Held() as held:
         with progress.stage("new records", opened.description):
             seen, touched = at_once(
                 spark,

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from spark_jobs.bench import run_bench, sections
 from spark_jobs.bench.data import Dataset, dataset
+from spark_jobs.bench.measure import input_read, to_nowhere
 from spark_jobs.bench.workload import MINUTE, plain, replayed
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.windows import TumblingWindows
@@ -68,6 +69,20 @@ def test_a_log_whose_arrival_never_goes_back(spark: SparkSession, data: Dataset)
     )
 
     assert backwards.where(F.col("goes_back")).isEmpty()
+
+
+def test_the_input_of_a_block_is_that_of_its_own_stages(spark: SparkSession, data: Dataset) -> None:
+    records = data.read(spark, 100)
+    to_nowhere(records)
+    with input_read(spark) as none:
+        spark.range(10).collect()
+    with input_read(spark) as twice:
+        to_nowhere(records)
+        to_nowhere(records)
+
+    assert none.records == 0
+    assert twice.records == 2 * RECORDS
+    assert twice.bytes > 0
 
 
 def test_the_engine_section_prints_a_table(spark: SparkSession, home: Path, data: Dataset) -> None:

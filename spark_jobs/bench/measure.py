@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -74,13 +76,32 @@ def peak_memory_mib(spark: SparkSession) -> float | None:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
-def input_read(spark: SparkSession) -> tuple[int, int]:
-    """Bytes and rows that all stages so far have read from files and tables."""
-    store = spark._jsc.sc().statusStore()
+@dataclass(slots=True)
+class InputRead:
+    """What the stages of a block have read from files and tables."""
+
+    bytes: int = 0
+    records: int = 0
+
+
+@contextmanager
+def input_read(spark: SparkSession) -> Iterator[InputRead]:
+    """Count the input of the block's stages; of these alone, since Spark forgets its oldest ones."""
+    before = max((stage.stageId() for stage in _known_stages(spark)), default=-1)
+    read = InputRead()
+    yield read
+    for stage in _known_stages(spark):
+        if stage.stageId() > before:
+            read.bytes += stage.inputBytes()
+            read.records += stage.inputRecords()
+
+
+def _known_stages(spark: SparkSession) -> list[Any]:
+    context = spark._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
     doubles = spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
-    stages = store.stageList(None, False, False, doubles, None)
-    told = [stages.apply(i) for i in range(stages.length())]
-    return sum(stage.inputBytes() for stage in told), sum(stage.inputRecords() for stage in told)
+    stages = context.statusStore().stageList(None, False, False, doubles, None)
+    return [stages.apply(i) for i in range(stages.length())]
 
 
 def machine(spark: SparkSession) -> str:

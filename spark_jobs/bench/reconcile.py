@@ -149,10 +149,11 @@ def _state(spark: SparkSession, pipeline: Pipeline) -> tuple[int, int]:
 
 
 def _cost(spark: SparkSession, action: Callable[[], object]) -> _Cost:
-    before, began = input_read(spark), time.perf_counter()
-    action()
-    seconds, after = time.perf_counter() - began, input_read(spark)
-    return _Cost(seconds, after[0] - before[0], after[1] - before[1])
+    began = time.perf_counter()
+    with input_read(spark) as read:
+        action()
+        seconds = time.perf_counter() - began
+    return _Cost(seconds, read.bytes, read.records)
 
 
 def _pipeline(log: _Log, table: str) -> Pipeline:

@@ -59,12 +59,12 @@ class Ledger:
     def update(self, run_id: str, **values: Any) -> None:
         """Set columns of the run's row. A row that this process has begun is not read for it."""
         runs = self._tables.runs
-        table = self._spark.table(runs)
-        schema = StructType([RUNS_SCHEMA[name] for name in values])
-        new = row_frame(self._spark, tuple(values.values()), schema)
+
+        def new() -> DataFrame:
+            return row_frame(self._spark, tuple(values.values()), StructType([RUNS_SCHEMA[name] for name in values]))
 
         def row_level() -> None:
-            new.withColumn("rw_run", F.lit(run_id)).createOrReplaceTempView("rw_ledger")
+            new().withColumn("rw_run", F.lit(run_id)).createOrReplaceTempView("rw_ledger")
             sets = ", ".join(f"{name} = s.{name}" for name in values)
             merge = f"MERGE INTO {runs} t USING rw_ledger s ON t.run_id = s.rw_run"
             try:
@@ -72,11 +72,12 @@ class Ledger:
             finally:
                 self._spark.catalog.dropTempView("rw_ledger")
 
+        table = self._spark.table(runs)
         if run_id in self._written:
             self._written[run_id] |= values
             row = self._row(self._written[run_id])
         else:
-            row = table.where(F.col("run_id") == run_id).drop(*values).crossJoin(new)
+            row = table.where(F.col("run_id") == run_id).drop(*values).crossJoin(new())
         self._overwrite(runs, run_id, row.select(*table.columns), row_level)
 
     def put_rows(self, table: str, run_id: str, rows: DataFrame) -> None:

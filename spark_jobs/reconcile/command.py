@@ -67,9 +67,7 @@ def compare_planned(
     spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.BOTH, panes=Panes.LAST)
     types = key_types(records.schema, spec.keys)
     history = History(records, plan.event_times, plan.processing_time_end)
-    with ExitStack() as kept, Replay(history, spec) as replay, reading(plan.pipeline):
-        held = Held()
-        kept.callback(held.release)
+    with Held() as held, Replay(history, spec) as replay, reading(plan.pipeline):
         with progress.stage("emitted", "what the live job's table holds"):
             emitted = read_emitted(spark, pipeline, types, plan.span, held)
         with Comparer(replay, pipeline, emitted, plan.chunks) as comparer:

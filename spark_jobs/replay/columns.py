@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -90,7 +91,7 @@ def identity_columns(records: DataFrame) -> list[str]:
 
 
 class Held:
-    """Cached DataFrames of one replay, given back together."""
+    """Cached DataFrames of one replay, given back together: by `release`, or at the end of its context."""
 
     def __init__(self) -> None:
         self._frames: list[DataFrame] = []
@@ -103,6 +104,12 @@ class Held:
     def release(self) -> None:
         while self._frames:
             self._frames.pop().unpersist()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"

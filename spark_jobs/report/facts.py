@@ -25,8 +25,7 @@ def gather(evidence: Evidence) -> dict[str, Any]:
     `changes`: see `changed_windows`. `late`, `watermark` and `advisor` are None where the run has no timeline (mode
     `complete`). Looks twice at `evidence.changes` and a few times at `evidence.late`: cache them where they are dear.
     """
-    held = Held()
-    try:
+    with Held() as held:
         facts: dict[str, Any] = {
             "format": FORMAT,
             "changes": changed_windows(evidence),
@@ -44,5 +43,3 @@ def gather(evidence: Evidence) -> dict[str, Any]:
         facts["watermark"] = watermark_facts(evidence, basis, judged, late, zoom)
         facts["advisor"] = advisor_facts(evidence, basis, judged)
         return facts
-    finally:
-        held.release()
