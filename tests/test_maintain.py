@@ -31,6 +31,8 @@ def test_housekeeping_keeps_every_value_and_lets_the_nights_go_on(spark, tmp_pat
     assert done.snapshots_expired[facts.table] > 0 and done.revisions_deleted == 0
     assert tables_of(spark, defined) == before
     assert sorted(map(repr, facts.revisions().collect())) == revisions
+    lying = spark.sql(f"SELECT _file, window_start FROM {facts.table} ORDER BY _file, _pos").collect()
+    assert done.files_compacted[facts.table] > 0 and lying == sorted(lying)
     write(tmp_path / "data", records[200:], "part-2.json")
     assert reconcile(spark, defined, NoProgress()).continued_from is not None
     assert_history_is_whole(spark, defined)

@@ -14,10 +14,10 @@ from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows
 from spark_jobs.replay.assign import END, START, Span, latest_start
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, Held, PositionColumns, identity_columns, record_position
-from spark_jobs.replay.grid import RegularGrid, end_grid
+from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.restarts import restarted_timeline
-from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, cell_grid, coarse_thresholds, replay_sessions
+from spark_jobs.replay.sessions import Cells, FinerTimeline, SessionReplay, coarse_thresholds, replay_sessions
 from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.steps import Steps
@@ -119,7 +119,7 @@ class Replay:
         if self.merges:
             if self.simulates or self._exact_positions:
                 return exact_thresholds()
-            return coarse_thresholds(self._cells)
+            return coarse_thresholds(self.history.event_times)
         regular = grid_thresholds(end_grid(self.spec.windows), self.spec.allowed_lateness)
         return _and_gaps(regular, self.spec) if _has_gaps(self.spec) else regular
 
@@ -175,14 +175,11 @@ class Replay:
 
     def _replay_sessions(self, span: Span) -> SessionReplay:
         finer = FinerTimeline(self._make, self.timeline, self.simulates or self._exact_positions)
+        times = self.history.event_times
         return replay_sessions(
-            self.history.records, self.spec, self.timeline, finer, self._cells, span,
+            self.history.records, self.spec, self.timeline, finer, Cells.around(self.timeline, times), span,
             held=self._held, exact_positions=self._exact_positions,
         )  # fmt: skip
-
-    @property
-    def _cells(self) -> RegularGrid:
-        return cell_grid(self.history.event_times)
 
     @cached_property
     def _usable(self) -> DataFrame:

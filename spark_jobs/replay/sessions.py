@@ -10,10 +10,10 @@ that is decided set by set. The others, few, go through the sequential operator 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -30,27 +30,82 @@ from spark_jobs.replay.columns import (
     long_arrays,
     record_position,
 )
-from spark_jobs.replay.grid import RegularGrid
+from spark_jobs.replay.grid import RegularGrid, divided
 from spark_jobs.replay.session_groups import GROUP, JUDGED, replay_groups
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
-from spark_jobs.replay.timeline import Thresholds, Timeline
+from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
 
 _TS = "rw_ts"
 _END = "rw_end"
+_ASKED = "rw_asked"
+_CELLS = 200_000
+"""So many cells a history is divided into."""
 
 
 @dataclass(frozen=True)
 class SessionReplay:
     """Sessions (columns as `replay_windows`), late records (as `late_records`), and the failure, if any.
 
-    `failure` is the position at which Flink would have failed the job (rule 28), as (arrival, major, minor).
+    Where a session fired is null unless exact positions were asked for: most are decided without it, and which ones
+    depends on the grid. `failure` is the position at which Flink would have failed the job (rule 28), as (arrival,
+    major, minor).
     """
 
     windows: DataFrame
     late: DataFrame | None
     failure: tuple[int, int, int] | None
     handed_over: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Close positions all along a history: cell by cell of its grid, and from there on to the millisecond.
+
+    What lies before the grid's first point is one cell more; all behind its last point belongs to the last cell.
+    """
+
+    grid: RegularGrid
+    low: int
+    high: int
+    closes: CloseArrays
+
+    @classmethod
+    def around(cls, timeline: Timeline, times: Span) -> Cells:
+        """The cells of a history with these event times; `timeline` tells at least their first points apart."""
+        grid = cell_grid(times)
+        first = grid.first_index_at_or_after(times.start) - 2
+        count = grid.first_index_at_or_after(times.end) - first + 3
+        low, high = (int(grid.ends(number, 1)[0]) for number in (first, first + count - 1))
+        return cls(grid, low, high, timeline.close_arrays(grid, first, count, shift=1))  # C at each point itself
+
+    def of(self, time: Column) -> Column:
+        """The first point of the cell that holds `time`."""
+        return self.grid.floor(F.least(F.greatest(time, F.lit(self.low - self.grid.step)), F.lit(self.high)))
+
+    def closed_before(self, time: Column, frame: DataFrame) -> PositionColumns:
+        """C of the first point of the cell that holds `time`: no later than C(time). Null before the grid."""
+        return self.closes.at(self.of(time), frame)
+
+    def closed(self, frame: DataFrame, x: str, prefix: str, timeline: Timeline) -> DataFrame:
+        """Add `{prefix}_arrival/_major/_minor`: C of the column `x`, at its own millisecond.
+
+        `timeline` tells all milliseconds of the cells that are asked for apart. Cell by cell the rows are sorted
+        together with its steps; what happened before a cell, its first point knows.
+        """
+        position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
+        asked = _in_cell(self, frame, x, F.struct("*").alias(_ASKED))
+        steps = _in_cell(self, timeline.rows, "x_from", position.alias("rw_closed"))
+        order = Window.partitionBy("rw_cell").orderBy("rw_x_from", F.col(_ASKED).isNotNull())
+        reached = F.max("rw_closed").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+        answered = asked.unionByName(steps, allowMissingColumns=True).withColumn("rw_closed", reached)
+        before = self.closed_before(F.col("rw_x_from"), frame).as_struct()
+        found = answered.where(F.col(_ASKED).isNotNull()).withColumn("rw_closed", F.greatest("rw_closed", before))
+        return found.select(f"{_ASKED}.*", *PositionColumns.of_struct(F.col("rw_closed")).aliased(prefix))
+
+
+def _in_cell(cells: Cells, frame: DataFrame, time: str, value: Column) -> DataFrame:
+    return frame.select(cells.of(F.col(time)).alias("rw_cell"), F.col(time).alias("rw_x_from"), value)
 
 
 class FinerTimeline:
@@ -61,32 +116,33 @@ class FinerTimeline:
         self._coarse = coarse
         self._is_exact = is_exact
 
-    def exact_in(self, grid: RegularGrid, cells: DataFrame, frame: DataFrame) -> Timeline:
-        """A timeline that tells every millisecond apart in the given cells (column `cell`, grid numbers)."""
+    def exact_in(self, cells: Cells, asked: DataFrame, frame: DataFrame) -> Timeline:
+        """A timeline that tells every millisecond apart in the cells that are asked for (column `cell`)."""
         if self._is_exact:
             return self._coarse
-        wanted = np.array(sorted(row[0] for row in cells.distinct().limit(2_000_000).collect()), dtype=np.int64)
+        step = cells.grid.step
+        rows = asked.distinct().where(F.col("cell") >= F.lit(cells.low)).collect()
+        wanted = np.array([(row[0] - cells.low) // step for row in rows], dtype=np.int64)
         if not len(wanted):
             return self._coarse
-        flags = np.zeros(int(wanted[-1] - wanted[0]) + 1, dtype=np.int64)
-        flags[wanted - wanted[0]] = 1
+        flags = np.zeros((cells.high - cells.low) // step + 1, dtype=np.int64)
+        flags[wanted] = 1
         array = long_arrays(frame, {"flags": flags})["flags"]
 
         def floor(value: Column) -> Column:
-            start = grid.floor(value)
-            flag = F.get(array, (grid.index(start) - F.lit(int(wanted[0]))).cast("int"))
-            return F.when(flag == 1, value).otherwise(start)
+            flag = F.get(array, divided(cells.of(value) - F.lit(cells.low), step).cast("int"))
+            return F.when(flag == 1, value).otherwise(cells.grid.floor(value))
 
         return self._make(Thresholds(floor))
 
 
-def cell_grid(span: Span, points: int = 200_000) -> RegularGrid:
+def cell_grid(times: Span) -> RegularGrid:
     """A grid fine enough to tell most sessions from those that need a closer look."""
-    return RegularGrid(max(1, (span.end - span.start) // points))
+    return RegularGrid(max(1, (times.end - times.start) // _CELLS))
 
 
-def coarse_thresholds(grid: RegularGrid) -> Thresholds:
-    return Thresholds(grid.floor)
+def coarse_thresholds(times: Span) -> Thresholds:
+    return Thresholds(cell_grid(times).floor)
 
 
 def with_sessions_columns(records: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -120,40 +176,50 @@ def replay_sessions(
     spec: ReplaySpec,
     timeline: Timeline,
     finer: FinerTimeline,
-    grid: RegularGrid,
+    cells: Cells,
     span: Span,
     *,
     held: Held,
     exact_positions: bool,
 ) -> SessionReplay:
-    """Sessions with a start in `span`; `timeline` tells at least the points of `grid` apart.
+    """Sessions with a start in `span`; `timeline` tells at least the first points of the `cells` apart.
 
     `exact_positions` looks every firing's position up (for conformance).
     """
     base = with_sessions_columns(records, spec)
     flushes = spec.flush and timeline.flushes
-    suspicious, frontier = _suspicion(base, spec, timeline, grid, span, flushes)
+    suspicious, frontier = _suspicion(base, cells, flushes)
     sessions = sessionize(base, spec, suspicious)
     if spec.mode is Mode.COMPLETE:
         return SessionReplay(_chosen(sessions.drop("rw_all", "rw_suspicious"), span), None, None, 0)
     needs_closer_look = F.col("rw_suspicious") | frontier
-    sessions = held.keep(sessions.withColumn("rw_dirty", needs_closer_look))
+    sessions = held.keep(_overlapping(sessions, span).withColumn("rw_dirty", needs_closer_look))
     dirty = sessions.where("rw_dirty")
     handed_over = dirty.count()
-    clean = _clean_rows(sessions.where(~F.col("rw_dirty")), spec, timeline if exact_positions else None)
+    clean = _clean_rows(sessions.where(~F.col("rw_dirty")), spec)
+    if exact_positions:
+        clean = _with_positions(clean, cells, timeline)
     if not handed_over:
         return SessionReplay(_chosen(clean, span), None, None, 0)
 
     group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
     marked = dirty.withColumn(GROUP, group)
     members_of = held.keep(_records_of(base, marked, spec))
-    judged = held.keep(_operate(members_of, spec, finer, grid, flushes))
+    judged = held.keep(_operate(members_of, spec, finer, cells, flushes))
     failed = judged.where("kind = 'failure'").agg(F.min(F.struct("f_arrival", "f_major", "f_minor"))).collect()[0][0]
     failure = None if failed is None else (failed[0], failed[1], failed[2])
     faithful = _faithful_rows(judged, members_of, spec)
     late = _late_rows(judged, members_of, spec, span)
     combined = _with_complete(faithful, marked, judged, spec)
+    if not exact_positions:
+        combined = combined.withColumns(_no_position())
     return SessionReplay(_chosen(clean.unionByName(combined), span), late, failure, handed_over)
+
+
+def _overlapping(sessions: DataFrame, span: Span) -> DataFrame:
+    """The complete sessions that can hold one with a start in `span`."""
+    overlaps = (F.col(START) < F.lit(span.end)) & (F.col(END) > F.lit(span.start))
+    return sessions.where(overlaps | (F.col(START) == F.lit(MIN_TIMESTAMP)))
 
 
 def _chosen(rows: DataFrame, span: Span) -> DataFrame:
@@ -161,51 +227,42 @@ def _chosen(rows: DataFrame, span: Span) -> DataFrame:
     return rows.where(in_span | (F.col(START) == F.lit(MIN_TIMESTAMP)))
 
 
-def _suspicion(
-    base: DataFrame, spec: ReplaySpec, timeline: Timeline, grid: RegularGrid, span: Span, flushes: bool
-) -> tuple[Column, Column]:
+def _suspicion(base: DataFrame, cells: Cells, flushes: bool) -> tuple[Column, Column]:
     """Whether a record may have been behind the watermark, and whether a session may still be open.
 
     Both err on the safe side by less than a grid cell. A record with `r <= C(ts - 1)` touches no session
     that has fired: that one would end at or after `ts`, so the watermark would be at or above `ts - 1`.
     """
-    first = grid.first_index_at_or_after(span.start) - 2
-    count = grid.first_index_at_or_after(span.end) - first + 3
-    cells = timeline.close_arrays(grid, first, count, shift=1)  # C at each grid point itself
-    position = record_position(base)
-
-    def cell(time: Column) -> Column:
-        inside = F.least(
-            F.greatest(time, F.lit(int(grid.ends(first, 1)[0]))), F.lit(int(grid.ends(first + count - 1, 1)[0]))
-        )
-        return grid.floor(inside)
-
-    closed_before = cells.at(cell(F.col(_TS) - F.lit(1)), base)
-    below_grid = F.col(_TS) <= F.lit(int(grid.ends(first, 1)[0]))
-    suspicious = below_grid | ~position.not_after(closed_before)
+    step = cells.grid.step
+    closed_before = cells.closed_before(F.greatest(F.col(_TS) - F.lit(1), F.lit(cells.low)), base)
+    below_grid = F.col(_TS) <= F.lit(cells.low)
+    suspicious = below_grid | ~record_position(base).not_after(closed_before)
     if flushes:
         return suspicious, F.lit(False)
-    upper = cells.at(cell(F.col(END) - F.lit(1)) + F.lit(grid.step), base)
-    beyond = F.col(END) >= F.lit(int(grid.ends(first + count - 2, 1)[0]))
+    upper = cells.closes.at(cells.of(F.greatest(F.col(END) - F.lit(1), F.lit(cells.low))) + F.lit(step), base)
+    beyond = F.col(END) >= F.lit(cells.high - step)
     return suspicious, beyond | upper.arrival.isNull() | (upper.arrival == F.lit(NEVER))
 
 
-def _clean_rows(sessions: DataFrame, spec: ReplaySpec, timeline: Timeline | None) -> DataFrame:
+def _clean_rows(sessions: DataFrame, spec: ReplaySpec) -> DataFrame:
     """Emitted once, as they are complete: nothing late, nothing dropped, one pane."""
-    columns = [
+    return sessions.select(
         *spec.keys, START, END,
         *(F.col(complete_name(name)).alias(name) for name in spec.aggregates),
         *(F.col(complete_name(name)) for name in spec.aggregates if spec.mode is Mode.BOTH),
         F.col("rw_all").alias(ON_TIME), F.lit(0).cast("long").alias(LATE), F.lit(0).cast("long").alias(DROPPED),
         F.lit(0).alias(PANE), F.lit("closed").alias(STATE),
-    ]  # fmt: skip
-    if timeline is None:
-        unknown = PositionColumns(*(F.lit(None).cast("long"),) * 3)
-        return sessions.select(*columns, *unknown.aliased(FIRED))
-    with_x = sessions.withColumn("rw_x", F.col(END) - F.lit(1))
-    return timeline.exact(with_x, "rw_x", FIRED).select(
-        *columns, *(f"{FIRED}_{p}" for p in ("arrival", "major", "minor"))
-    )
+    ).withColumns(_no_position())  # fmt: skip
+
+
+def _no_position() -> dict[str, Column]:
+    return {f"{FIRED}_{part}": F.lit(None).cast("long") for part in ("arrival", "major", "minor")}
+
+
+def _with_positions(clean: DataFrame, cells: Cells, timeline: Timeline) -> DataFrame:
+    """Where each of them fired."""
+    unplaced = clean.drop(*_no_position()).withColumn("rw_x", F.col(END) - F.lit(1))
+    return cells.closed(unplaced, "rw_x", FIRED, timeline).drop("rw_x")
 
 
 def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -219,7 +276,7 @@ def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec) -> DataFra
     return joined.drop("rw_low", "rw_high", *(f"rw_key_{i}" for i in range(len(spec.keys))))
 
 
-def _operate(members: DataFrame, spec: ReplaySpec, finer: FinerTimeline, grid: RegularGrid, flushes: bool) -> DataFrame:
+def _operate(members: DataFrame, spec: ReplaySpec, finer: FinerTimeline, cells: Cells, flushes: bool) -> DataFrame:
     """Run the sequential operator over each session that needs it."""
     lateness = spec.allowed_lateness
     x_end = F.col(_END) - F.lit(1)
@@ -231,12 +288,14 @@ def _operate(members: DataFrame, spec: ReplaySpec, finer: FinerTimeline, grid: R
         GROUP, PARTITION, OFFSET, _TS, _END, *record_position(members).aliased("r"),
         x_end.alias("rw_x_end"), x_cleanup.alias("rw_x_cleanup"),
     )  # fmt: skip
-    asked = [grid.index(grid.floor(F.col(c))).alias("cell") for c in ("rw_x_end", "rw_x_cleanup")]
-    usable = (F.col(_TS) > F.lit(MIN_TIMESTAMP)) if lateness != MAX_TIMESTAMP else F.lit(False)
-    cells = queried.where(F.col(_TS) > F.lit(MIN_TIMESTAMP)).select(asked[0])
-    cells = cells.unionByName(queried.where(usable).select(asked[1]))
-    timeline = finer.exact_in(grid, cells, queried)
-    looked_up = timeline.exact(timeline.exact(queried, "rw_x_end", "e"), "rw_x_cleanup", "c")
+    asked = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
+    in_cells = [queried.select(cells.of(F.col(x)).alias("cell")) for x in asked]
+    timeline = finer.exact_in(cells, reduce(DataFrame.unionByName, in_cells), queried)
+    looked_up = cells.closed(queried, "rw_x_end", "e", timeline)
+    if lateness == 0:
+        looked_up = looked_up.withColumns({f"c_{part}": F.col(f"e_{part}") for part in ("arrival", "major", "minor")})
+    else:
+        looked_up = cells.closed(looked_up, "rw_x_cleanup", "c", timeline)
     ordered = looked_up.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, "r_arrival", "r_major", "r_minor")
     run = partial(replay_groups, gap_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
     return ordered.select(

@@ -172,4 +172,4 @@ class Timeline:
             .where("is_query = 1")
             .select(F.col("x").alias("_asked"), *PositionColumns.of_struct(F.col("p")).aliased(prefix))
         )
-        return frame.join(F.broadcast(answers), F.col(x) == F.col("_asked")).drop("_asked")
+        return frame.join(answers, F.col(x) == F.col("_asked")).drop("_asked")

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
 from spark_jobs.conformance.case import Case
 from spark_jobs.conformance.compare import first_difference
 from spark_jobs.conformance.spark import all_windows, case_history, case_records, case_spec, run_spark
-from spark_jobs.replay.assign import Span
-from spark_jobs.replay.engine import History, Replay
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.replay.assign import START, Span
+from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes
 from tests.golden import naive
@@ -85,6 +87,38 @@ def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_s
         expected = tables(case, whole, [open_then])
     with Replay(history, spec, state=state, timeline_records=after) as second:
         assert tables(case, second, [open_then]) == expected
+
+
+@settings(FEW, max_examples=8)
+@given(document=cases(min_records=8, window_kinds=("session",)), data=st.data())
+def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, data) -> None:
+    case = Case(GENERATED, document)
+    records = case_records(quick_spark, case)
+    history = case_history(case, records)
+    spec = case_spec(case, case.strategy(), mode=Mode.BOTH, panes=data.draw(st.sampled_from(list(Panes))))
+    span = all_windows(case, history)
+
+    def told(spans: list[Span], *, exact: bool) -> tuple[list[Row], list[Row]]:
+        windows, late = [], []
+        with Replay(history, spec, exact_positions=exact) as replay:
+            for part in spans:
+                fired = replay.windows(part)
+                assert exact or fired.dropna("all", subset=FIRED_COLUMNS).isEmpty()
+                windows += fired.drop(*FIRED_COLUMNS).collect()
+                rows = replay.late(part)
+                late += [] if rows is None else rows.collect()
+        return sorted(windows, key=repr), sorted(late, key=repr)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spark_jobs.replay.sessions._CELLS", data.draw(st.sampled_from([1, 3, 20, 1_000])))
+        whole = told([span], exact=True)
+        starts = {row[START] for row in whole[0]} - {MIN_TIMESTAMP, span.start}
+        # Best where a complete session begins before the range and a piece that the live job made of it inside.
+        pieces = {row[START] for row in whole[0] if row["count"] is not None and row["count__complete"] is None}
+        among = sorted(pieces & starts or starts)
+        cuts = [data.draw(st.sampled_from(among))] if among else []
+        spans = [Span(a, b) for a, b in itertools.pairwise([span.start, *cuts, span.end])]
+        assert told(spans, exact=False) == whole
 
 
 @pytest.mark.parametrize("mode", [Mode.FAITHFUL, Mode.COMPLETE])
