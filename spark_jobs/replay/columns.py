@@ -61,9 +61,13 @@ class PositionColumns:
     def named(cls, prefix: str) -> PositionColumns:
         return cls(*(F.col(f"{prefix}_{part}") for part in ("arrival", "major", "minor")))
 
+    @property
+    def parts(self) -> tuple[Column, Column, Column]:
+        return self.arrival, self.major, self.minor
+
     def aliased(self, prefix: str) -> list[Column]:
-        parts = zip(("arrival", "major", "minor"), (self.arrival, self.major, self.minor), strict=True)
-        return [column.alias(f"{prefix}_{part}") for part, column in parts]
+        names = ("arrival", "major", "minor")
+        return [column.alias(f"{prefix}_{name}") for name, column in zip(names, self.parts, strict=True)]
 
 
 def record_position(records: DataFrame) -> PositionColumns:

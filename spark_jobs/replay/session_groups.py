@@ -17,6 +17,7 @@ from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.windows import PANE
 
 GROUP = "rw_group"
+Position = tuple[int, int, int]
 
 JUDGED = (
     f"{GROUP} STRING, kind STRING, partition INT, offset BIGINT, {START} BIGINT, {END} BIGINT, {PANE} INT, "
@@ -44,7 +45,11 @@ class _OwnSession:
 def replay_groups(
     batches: Iterator[pa.RecordBatch], *, gap_lateness: int, flush: bool, all_panes: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Groups come whole and in position order; yields rows of `JUDGED`."""
+    """Groups come whole and in position order; yields rows of `JUDGED`.
+
+    Columns: the group, partition, offset, time and end of a record, its position, and for its end and (with a lateness)
+    its cleanup the earliest and the latest position at which the watermark can have come to it; three BIGINT each.
+    """
     group: str | None = None
     rows: list[tuple] = []
     out: list[tuple] = []
@@ -69,7 +74,7 @@ def _judged_batch(rows: list[tuple]) -> pa.RecordBatch:
 
 
 def _replay_group(rows: list[tuple], lateness: int, flush: bool, all_panes: bool) -> list[tuple]:
-    """One complete session through the window operator.
+    """One complete session through the window operator; a row of the kind `unclear` where its closes are too vague.
 
     The watermark matters only where something of this session closes, so the operator is advanced to
     those values, each at its close position: every comparison comes out as in the live job.
@@ -77,29 +82,34 @@ def _replay_group(rows: list[tuple], lateness: int, flush: bool, all_panes: bool
     if not rows:
         return []
     group = rows[0][0]
-    closings: dict[int, tuple[int, int, int]] = {}
-    for _, _, _, _, end, _, _, _, ea, em, en, ca, cm, cn in rows:
-        closings[end - 1] = (ea, em, en)
-        x = saturating_add(end - 1, lateness)
-        if lateness == MAX_TIMESTAMP:
-            x = wrapping_add(end - 1, lateness)
-        closings[x] = (ca, cm, cn)
-    steps = sorted(((position, x) for x, position in closings.items() if position[0] != NEVER))
+    closings: dict[int, tuple[Position, Position]] = {}
+    for row in rows:
+        last = row[4] - 1
+        closings[last] = row[8:11], row[11:14]
+        if lateness:
+            x = wrapping_add(last, lateness) if lateness == MAX_TIMESTAMP else saturating_add(last, lateness)
+            closings[x] = row[14:17], row[17:20]
+    # The later x, the later its close.
+    steps = [(x, *close) for x, close in sorted(closings.items()) if close[0][0] != NEVER]
     assigner = _OwnSession()
     operator: WindowOperator[int] = WindowOperator(assigner, lateness)
     out: list[tuple] = []
-    fired: dict[tuple[Window, int], tuple[tuple[int, ...], tuple[int, int, int]]] = {}
+    fired: dict[tuple[Window, int], tuple[tuple[int, ...], Position]] = {}
     late_in: dict[Window, set[int]] = {}
+    unclear = [(group, "unclear", *(None,) * (len(JUDGED_ARROW) - 2))]
 
-    def keep(firing, position: tuple[int, int, int]) -> None:
+    def keep(firing, position: Position) -> None:
         fired[firing.window, firing.pane] = (firing.elements, position)
 
     step = 0
     for i, (_, partition, offset, ts, end, *rest) in enumerate(rows):
         here = (rest[0], rest[1], rest[2])
-        while step < len(steps) and steps[step][0] < here:
-            for firing in operator.advance_watermark(max(steps[step][1], operator.watermark)):
-                keep(firing, steps[step][0])
+        while step < len(steps) and steps[step][1] < here:
+            x, earliest, latest = steps[step]
+            if latest >= here:
+                return unclear
+            for firing in operator.advance_watermark(max(x, operator.watermark)):
+                keep(firing, earliest)
             step += 1
         assigner.window = Window(ts, end)
         try:
@@ -111,10 +121,12 @@ def _replay_group(rows: list[tuple], lateness: int, flush: bool, all_panes: bool
             late_in.setdefault(firing.window, set()).add(i)
             keep(firing, here)
         if late:
-            out.append((group, "late", partition, offset, ts, end, None, None, rest[6], rest[7], rest[8]))
-    for position, x in steps[step:]:
+            out.append((group, "late", partition, offset, ts, end, None, None, None, None, None))
+    for x, earliest, latest in steps[step:]:
+        if latest[0] == NEVER and not flush:
+            return unclear
         for firing in operator.advance_watermark(max(x, operator.watermark)):
-            keep(firing, position)
+            keep(firing, earliest)
     if flush:
         for firing in operator.advance_watermark(MAX_TIMESTAMP):
             keep(firing, (NEVER, NEVER, NEVER))

@@ -87,6 +87,18 @@ class Cells:
         """C of the first point of the cell that holds `time`: no later than C(time). Null before the grid."""
         return self.closes.at(self.of(time), frame)
 
+    def around_close(self, time: Column, frame: DataFrame) -> tuple[PositionColumns, PositionColumns]:
+        """Two positions between which C(time) lies, both included; the same at a cell's first point."""
+        at_point = self.closed_before(time, frame)
+        at_next = self.closes.at(self.of(time) + F.lit(self.grid.step), frame)
+        is_point = (time == self.of(time)) & at_point.arrival.isNotNull()
+        earliest = (F.coalesce(part, F.lit(MIN_TIMESTAMP)) for part in at_point.parts)
+        latest = (
+            F.when(is_point, known).otherwise(F.coalesce(later, F.lit(NEVER)))
+            for known, later in zip(at_point.parts, at_next.parts, strict=True)
+        )
+        return PositionColumns(*earliest), PositionColumns(*latest)
+
     def closed(self, frame: DataFrame, x: str, prefix: str, timeline: Timeline) -> DataFrame:
         """Add `{prefix}_arrival/_major/_minor`: C of the column `x`, at its own millisecond.
 
@@ -113,18 +125,18 @@ class FinerTimeline:
 
     def __init__(self, make, coarse: Timeline, is_exact: bool) -> None:
         self._make = make
-        self._coarse = coarse
+        self.coarse = coarse
         self._is_exact = is_exact
 
     def exact_in(self, cells: Cells, asked: DataFrame, frame: DataFrame) -> Timeline:
         """A timeline that tells every millisecond apart in the cells that are asked for (column `cell`)."""
         if self._is_exact:
-            return self._coarse
+            return self.coarse
         step = cells.grid.step
         rows = asked.distinct().where(F.col("cell") >= F.lit(cells.low)).collect()
         wanted = np.array([(row[0] - cells.low) // step for row in rows], dtype=np.int64)
         if not len(wanted):
-            return self._coarse
+            return self.coarse
         flags = np.zeros((cells.high - cells.low) // step + 1, dtype=np.int64)
         flags[wanted] = 1
         array = long_arrays(frame, {"flags": flags})["flags"]
@@ -205,11 +217,11 @@ def replay_sessions(
     group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
     marked = dirty.withColumn(GROUP, group)
     members_of = held.keep(_records_of(base, marked, spec))
-    judged = held.keep(_operate(members_of, spec, finer, cells, flushes))
-    failed = judged.where("kind = 'failure'").agg(F.min(F.struct("f_arrival", "f_major", "f_minor"))).collect()[0][0]
+    judged, timeline = _operate(members_of, spec, finer, cells, flushes, held, exactly=exact_positions)
+    failed = judged.where("kind = 'failure'").agg(F.min(F.struct(*_parts("f")))).collect()[0][0]
     failure = None if failed is None else (failed[0], failed[1], failed[2])
     faithful = _faithful_rows(judged, members_of, spec)
-    late = _late_rows(judged, members_of, spec, span)
+    late = _late_rows(judged, members_of, spec, span, cells, timeline)
     combined = _with_complete(faithful, marked, judged, spec)
     if not exact_positions:
         combined = combined.withColumns(_no_position())
@@ -276,32 +288,61 @@ def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec) -> DataFra
     return joined.drop("rw_low", "rw_high", *(f"rw_key_{i}" for i in range(len(spec.keys))))
 
 
-def _operate(members: DataFrame, spec: ReplaySpec, finer: FinerTimeline, cells: Cells, flushes: bool) -> DataFrame:
-    """Run the sequential operator over each session that needs it."""
+def _operate(
+    members: DataFrame,
+    spec: ReplaySpec,
+    finer: FinerTimeline,
+    cells: Cells,
+    flushes: bool,
+    held: Held,
+    *,
+    exactly: bool,
+) -> tuple[DataFrame, Timeline]:
+    """Run the sequential operator over each session that needs it; also the timeline that tells when late ones missed.
+
+    What matters is on which side of a session's records each of its closes lies. Mostly the cells' first points tell;
+    closes are looked up to the millisecond for the sessions of which they do not, or for all (`exactly`).
+    """
     lateness = spec.allowed_lateness
-    x_end = F.col(_END) - F.lit(1)
-    if lateness == MAX_TIMESTAMP:
-        x_cleanup = F.lit(MIN_TIMESTAMP) + (F.col(_END) - F.lit(2))
-    else:
-        x_cleanup = x_end + F.lit(lateness)
     queried = members.select(
         GROUP, PARTITION, OFFSET, _TS, _END, *record_position(members).aliased("r"),
-        x_end.alias("rw_x_end"), x_cleanup.alias("rw_x_cleanup"),
+        (F.col(_END) - F.lit(1)).alias("rw_x_end"), _cleanup(F.col(_END), lateness).alias("rw_x_cleanup"),
     )  # fmt: skip
     asked = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
-    in_cells = [queried.select(cells.of(F.col(x)).alias("cell")) for x in asked]
-    timeline = finer.exact_in(cells, reduce(DataFrame.unionByName, in_cells), queried)
-    looked_up = cells.closed(queried, "rw_x_end", "e", timeline)
-    if lateness == 0:
-        looked_up = looked_up.withColumns({f"c_{part}": F.col(f"e_{part}") for part in ("arrival", "major", "minor")})
-    else:
-        looked_up = cells.closed(looked_up, "rw_x_cleanup", "c", timeline)
-    ordered = looked_up.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, "r_arrival", "r_major", "r_minor")
     run = partial(replay_groups, gap_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
-    return ordered.select(
-        GROUP, PARTITION, OFFSET, _TS, _END, "r_arrival", "r_major", "r_minor",
-        "e_arrival", "e_major", "e_minor", "c_arrival", "c_major", "c_minor",
-    ).mapInArrow(run, JUDGED)  # fmt: skip
+
+    def judged(placed: DataFrame, closes: list[str]) -> DataFrame:
+        ordered = placed.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, *_parts("r"))
+        parts = [part for close in closes for part in _parts(close)]
+        rows = ordered.select(GROUP, PARTITION, OFFSET, _TS, _END, *_parts("r"), *parts)
+        return held.keep(rows.mapInArrow(run, JUDGED))
+
+    def judged_exactly(queried: DataFrame, timeline: Timeline) -> DataFrame:
+        for x in asked:
+            queried = cells.closed(queried, x, x, timeline)
+        return judged(queried, [x for x in asked for _ in ("earliest", "latest")])
+
+    if exactly:
+        return judged_exactly(queried, finer.coarse), finer.coarse
+    placed = queried
+    for x in asked:
+        earliest, latest = cells.around_close(F.col(x), queried)
+        placed = placed.select("*", *earliest.aliased(f"{x}_earliest"), *latest.aliased(f"{x}_latest"))
+    first = judged(placed, [f"{x}_{bound}" for x in asked for bound in ("earliest", "latest")])
+    unclear = queried.join(first.where("kind = 'unclear'").select(GROUP), GROUP, "left_semi")
+    late = first.where("kind = 'late'").select(_cleanup(F.col(END), lateness).alias("x"))
+    times = reduce(DataFrame.unionByName, (unclear.select(F.col(x).alias("x")) for x in asked), late)
+    timeline = finer.exact_in(cells, times.select(cells.of(F.col("x")).alias("cell")), queried)
+    return first.where("kind <> 'unclear'").unionByName(judged_exactly(unclear, timeline)), timeline
+
+
+def _cleanup(end: Column, lateness: int) -> Column:
+    """The time at which a session with this end goes for good; the lateness "for ever" wraps around, as in Flink."""
+    return F.lit(MIN_TIMESTAMP) + (end - F.lit(2)) if lateness == MAX_TIMESTAMP else end + F.lit(lateness - 1)
+
+
+def _parts(prefix: str) -> list[str]:
+    return [f"{prefix}_{part}" for part in ("arrival", "major", "minor")]
 
 
 def _faithful_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -351,11 +392,14 @@ def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, sp
     )  # fmt: skip
 
 
-def _late_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
+def _late_rows(
+    judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: Span, cells: Cells, timeline: Timeline
+) -> DataFrame:
     late = judged.where("kind = 'late'").select(
         F.col(GROUP).alias("l_group"), F.col("partition").alias("l_partition"), F.col("offset").alias("l_offset"),
-        START, END, "f_arrival",
+        START, END, _cleanup(F.col(END), spec.allowed_lateness).alias("rw_x"),
     )  # fmt: skip
+    late = cells.closed(late, "rw_x", "l", timeline)
     same = (
         (F.col("l_group") == F.col(GROUP))
         & (F.col("l_partition") == F.col(PARTITION))
@@ -364,6 +408,6 @@ def _late_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: Sp
     rows = members.join(late, same).select(
         *spec.keys, *identity_columns(members),
         F.lit(1).cast("long").alias("windows_missed"), F.lit(True).alias("side_output"),
-        START, END, (F.col(ARRIVAL) - F.col("f_arrival")).alias("missed_by"),
+        START, END, (F.col(ARRIVAL) - F.col("l_arrival")).alias("missed_by"),
     )  # fmt: skip
     return _chosen(rows, span)
