@@ -36,7 +36,7 @@ _ISO_UNITS = (7 * _DAY, _DAY, _HOUR, _MINUTE, _SECOND)
 
 _UNIT_PATTERN = "|".join(sorted(_UNITS, key=len, reverse=True))
 PATTERN = (
-    rf"^\s*(0|-?\s*({_NUMBER}\s*({_UNIT_PATTERN})\s*)+"
+    rf"^\s*(-?0|-?\s*({_NUMBER}\s*({_UNIT_PATTERN})\s*)+"
     rf"|-?\s*P({_NUMBER}W)?({_NUMBER}D)?(T({_NUMBER}H)?({_NUMBER}M)?({_NUMBER}S)?)?)\s*$"
 )
 """A regular expression (as JSON Schema understands them) that every finite duration matches."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.eventtime.durations import FOREVER, PATTERN, DurationError, format_duration, parse_duration
@@ -97,6 +97,7 @@ def test_iso_8601_means_the_same_as_words(days: int, hours: int, minutes: int, m
     assert parse_duration(iso) == parse_duration(f"{days} d {hours} h {minutes} min {milliseconds} ms")
 
 
+@example("-0")
 @given(st.text(alphabet="0123456789 .-PTWDHMSmshinday", max_size=12))
 def test_the_pattern_for_editors_matches_every_finite_duration(text: str) -> None:
     try:
