@@ -59,15 +59,19 @@ class PositionColumns:
 
     @classmethod
     def named(cls, prefix: str) -> PositionColumns:
-        return cls(*(F.col(f"{prefix}_{part}") for part in ("arrival", "major", "minor")))
+        return cls(*(F.col(name) for name in position_names(prefix)))
 
     @property
     def parts(self) -> tuple[Column, Column, Column]:
         return self.arrival, self.major, self.minor
 
     def aliased(self, prefix: str) -> list[Column]:
-        names = ("arrival", "major", "minor")
-        return [column.alias(f"{prefix}_{name}") for name, column in zip(names, self.parts, strict=True)]
+        return [column.alias(name) for name, column in zip(position_names(prefix), self.parts, strict=True)]
+
+
+def position_names(prefix: str) -> tuple[str, str, str]:
+    """The names of a position's three columns."""
+    return f"{prefix}_arrival", f"{prefix}_major", f"{prefix}_minor"
 
 
 def record_position(records: DataFrame) -> PositionColumns:

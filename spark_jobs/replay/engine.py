@@ -13,7 +13,15 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows
 from spark_jobs.replay.assign import END, START, Span, latest_start
 from spark_jobs.replay.band import Band
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, Held, PositionColumns, identity_columns, record_position
+from spark_jobs.replay.columns import (
+    ARRIVAL,
+    EVENT_TIME,
+    Held,
+    PositionColumns,
+    identity_columns,
+    position_names,
+    record_position,
+)
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.restarts import restarted_timeline
@@ -238,4 +246,4 @@ def _and_gaps(regular: Thresholds, spec: ReplaySpec) -> Thresholds:
     return Thresholds(floor)
 
 
-FIRED_COLUMNS = tuple(f"{FIRED}_{part}" for part in ("arrival", "major", "minor"))
+FIRED_COLUMNS = position_names(FIRED)

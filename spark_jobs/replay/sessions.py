@@ -28,6 +28,7 @@ from spark_jobs.replay.columns import (
     PositionColumns,
     identity_columns,
     long_arrays,
+    position_names,
     record_position,
 )
 from spark_jobs.replay.grid import RegularGrid, divided
@@ -87,10 +88,14 @@ class Cells:
         """C of the first point of the cell that holds `time`: no later than C(time). Null before the grid."""
         return self.closes.at(self.of(time), frame)
 
+    def closed_after(self, time: Column, frame: DataFrame) -> PositionColumns:
+        """C of the next cell's first point: no earlier than C(time). Null where there is none."""
+        return self.closes.at(self.of(time) + F.lit(self.grid.step), frame)
+
     def around_close(self, time: Column, frame: DataFrame) -> tuple[PositionColumns, PositionColumns]:
         """Two positions between which C(time) lies, both included; the same at a cell's first point."""
         at_point = self.closed_before(time, frame)
-        at_next = self.closes.at(self.of(time) + F.lit(self.grid.step), frame)
+        at_next = self.closed_after(time, frame)
         is_point = (time == self.of(time)) & at_point.arrival.isNotNull()
         earliest = (F.coalesce(part, F.lit(MIN_TIMESTAMP)) for part in at_point.parts)
         latest = (
@@ -128,18 +133,19 @@ class FinerTimeline:
         self.coarse = coarse
         self._is_exact = is_exact
 
-    def exact_in(self, cells: Cells, asked: DataFrame, frame: DataFrame) -> Timeline:
-        """A timeline that tells every millisecond apart in the cells that are asked for (column `cell`)."""
+    def exact_around(self, times: DataFrame, cells: Cells) -> Timeline:
+        """A timeline that tells every millisecond apart in the cells that hold the `times` (column `x`)."""
         if self._is_exact:
             return self.coarse
         step = cells.grid.step
-        rows = asked.distinct().where(F.col("cell") >= F.lit(cells.low)).collect()
+        asked = times.select(cells.of(F.col("x")).alias("cell")).distinct()
+        rows = asked.where(F.col("cell") >= F.lit(cells.low)).collect()
         wanted = np.array([(row[0] - cells.low) // step for row in rows], dtype=np.int64)
         if not len(wanted):
             return self.coarse
         flags = np.zeros((cells.high - cells.low) // step + 1, dtype=np.int64)
         flags[wanted] = 1
-        array = long_arrays(frame, {"flags": flags})["flags"]
+        array = long_arrays(times, {"flags": flags})["flags"]
 
         def floor(value: Column) -> Column:
             flag = F.get(array, divided(cells.of(value) - F.lit(cells.low), step).cast("int"))
@@ -217,11 +223,11 @@ def replay_sessions(
     group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
     marked = dirty.withColumn(GROUP, group)
     members_of = held.keep(_records_of(base, marked, spec))
-    judged, timeline = _operate(members_of, spec, finer, cells, flushes, held, exactly=exact_positions)
-    failed = judged.where("kind = 'failure'").agg(F.min(F.struct(*_parts("f")))).collect()[0][0]
+    judged, exact_timeline = _operate(members_of, spec, finer, cells, flushes, held, exactly=exact_positions)
+    failed = judged.where("kind = 'failure'").agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
     failure = None if failed is None else (failed[0], failed[1], failed[2])
     faithful = _faithful_rows(judged, members_of, spec)
-    late = _late_rows(judged, members_of, spec, span, cells, timeline)
+    late = _late_rows(judged, members_of, spec, span, cells, exact_timeline)
     combined = _with_complete(faithful, marked, judged, spec)
     if not exact_positions:
         combined = combined.withColumns(_no_position())
@@ -245,14 +251,13 @@ def _suspicion(base: DataFrame, cells: Cells, flushes: bool) -> tuple[Column, Co
     Both err on the safe side by less than a grid cell. A record with `r <= C(ts - 1)` touches no session
     that has fired: that one would end at or after `ts`, so the watermark would be at or above `ts - 1`.
     """
-    step = cells.grid.step
     closed_before = cells.closed_before(F.greatest(F.col(_TS) - F.lit(1), F.lit(cells.low)), base)
     below_grid = F.col(_TS) <= F.lit(cells.low)
     suspicious = below_grid | ~record_position(base).not_after(closed_before)
     if flushes:
         return suspicious, F.lit(False)
-    upper = cells.closes.at(cells.of(F.greatest(F.col(END) - F.lit(1), F.lit(cells.low))) + F.lit(step), base)
-    beyond = F.col(END) >= F.lit(cells.high - step)
+    upper = cells.closed_after(F.greatest(F.col(END) - F.lit(1), F.lit(cells.low)), base)
+    beyond = F.col(END) >= F.lit(cells.high - cells.grid.step)
     return suspicious, beyond | upper.arrival.isNull() | (upper.arrival == F.lit(NEVER))
 
 
@@ -268,7 +273,7 @@ def _clean_rows(sessions: DataFrame, spec: ReplaySpec) -> DataFrame:
 
 
 def _no_position() -> dict[str, Column]:
-    return {f"{FIRED}_{part}": F.lit(None).cast("long") for part in ("arrival", "major", "minor")}
+    return dict.fromkeys(position_names(FIRED), F.lit(None).cast("long"))
 
 
 def _with_positions(clean: DataFrame, cells: Cells, timeline: Timeline) -> DataFrame:
@@ -312,9 +317,9 @@ def _operate(
     run = partial(replay_groups, gap_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
 
     def judged(placed: DataFrame, closes: list[str]) -> DataFrame:
-        ordered = placed.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, *_parts("r"))
-        parts = [part for close in closes for part in _parts(close)]
-        rows = ordered.select(GROUP, PARTITION, OFFSET, _TS, _END, *_parts("r"), *parts)
+        ordered = placed.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, *position_names("r"))
+        parts = [part for close in closes for part in position_names(close)]
+        rows = ordered.select(GROUP, PARTITION, OFFSET, _TS, _END, *position_names("r"), *parts)
         return held.keep(rows.mapInArrow(run, JUDGED))
 
     def judged_exactly(queried: DataFrame, timeline: Timeline) -> DataFrame:
@@ -332,17 +337,13 @@ def _operate(
     unclear = queried.join(first.where("kind = 'unclear'").select(GROUP), GROUP, "left_semi")
     late = first.where("kind = 'late'").select(_cleanup(F.col(END), lateness).alias("x"))
     times = reduce(DataFrame.unionByName, (unclear.select(F.col(x).alias("x")) for x in asked), late)
-    timeline = finer.exact_in(cells, times.select(cells.of(F.col("x")).alias("cell")), queried)
+    timeline = finer.exact_around(times, cells)
     return first.where("kind <> 'unclear'").unionByName(judged_exactly(unclear, timeline)), timeline
 
 
 def _cleanup(end: Column, lateness: int) -> Column:
     """The time at which a session with this end goes for good; the lateness "for ever" wraps around, as in Flink."""
     return F.lit(MIN_TIMESTAMP) + (end - F.lit(2)) if lateness == MAX_TIMESTAMP else end + F.lit(lateness - 1)
-
-
-def _parts(prefix: str) -> list[str]:
-    return [f"{prefix}_{part}" for part in ("arrival", "major", "minor")]
 
 
 def _faithful_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -359,7 +360,7 @@ def _faithful_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec) -> D
         GROUP, *spec.keys, *(F.col(f"rw_m_{c}").alias(c) for c in (START, END, PANE)),
     ).agg(
         *values, F.count_if(~F.col("rw_m_late")).alias(ON_TIME), F.count_if("rw_m_late").alias(LATE),
-        *(F.min(f"rw_m_f_{p}").alias(f"{FIRED}_{p}") for p in ("arrival", "major", "minor")),
+        *PositionColumns(*map(F.min, position_names("rw_m_f"))).aliased(FIRED),
     )  # fmt: skip
 
 
@@ -388,7 +389,7 @@ def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, sp
         F.coalesce("c_dropped", zero).alias(DROPPED), PANE,
         F.when(emitted, "closed").when(F.col("c_dropped") == F.col("rw_all"), "all_late")
         .when(F.col("rw_members") > 0, "not_emitted").otherwise("open").alias(STATE),
-        *(f"{FIRED}_{p}" for p in ("arrival", "major", "minor")),
+        *position_names(FIRED),
     )  # fmt: skip
 
 

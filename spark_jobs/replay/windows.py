@@ -29,6 +29,7 @@ from spark_jobs.replay.columns import (
     NEVER,
     PositionColumns,
     identity_columns,
+    position_names,
     record_position,
 )
 from spark_jobs.replay.grid import EndGrid, divided, end_grid
@@ -278,7 +279,7 @@ def _with_all_panes(
         *spec.keys, START, END, *spec.aggregates,
         (F.col("rw_number") - 1 - first_pane).cast("int").alias(PANE), fired.alias("rw_fired"),
     )  # fmt: skip
-    rest = windows.drop(*spec.aggregates, PANE, *(f"{FIRED}_{p}" for p in ("arrival", "major", "minor")))
+    rest = windows.drop(*spec.aggregates, PANE, *position_names(FIRED))
     same = [F.col(f"w.{c}").eqNullSafe(F.col(f"p.{c}")) for c in (*spec.keys, START, END)]
     joined = rest.alias("w").join(panes.alias("p"), same, "left")
     rest_columns = [c for c in windows.columns if not c.startswith(f"{FIRED}_")]
