@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -237,11 +237,11 @@ def _and_gaps(regular: Thresholds, spec: ReplaySpec) -> Thresholds:
     if lateness == MAX_TIMESTAMP:
         return regular
 
-    def floor(value):
-        ts = value - F.lit(lateness)
+    def floor(value: Column, shift: int) -> Column:
+        ts = value + F.lit(shift - lateness)
         start = ts - F.pmod(ts - F.lit(windows.offset), F.lit(windows.slide))
-        between = F.when(ts >= start + F.lit(windows.size), value).otherwise(start - F.lit(1) + F.lit(lateness))
-        return F.greatest(regular.floor(value), between)
+        closes = F.when(ts >= start + F.lit(windows.size), ts).otherwise(start - F.lit(1))
+        return F.greatest(regular.floor(value, shift), closes + F.lit(lateness - shift))
 
     return Thresholds(floor)
 

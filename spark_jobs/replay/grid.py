@@ -27,8 +27,8 @@ _EPOCH = date(1970, 1, 1)
 class EndGrid(Protocol):
     """All instants at which some window can end."""
 
-    def floor(self, time: Column) -> Column:
-        """The last end at or before `time` (epoch ms, BIGINT)."""
+    def floor(self, time: Column, shift: int = 0) -> Column:
+        """The last end at or before `time + shift`, less `shift` (epoch ms, BIGINT)."""
 
     def index(self, end: Column) -> Column:
         """The number of an end on the grid (BIGINT)."""
@@ -47,8 +47,9 @@ class RegularGrid:
     step: int
     phase: int = 0
 
-    def floor(self, time: Column) -> Column:
-        return time - F.pmod(time - F.lit(self.phase), F.lit(self.step))
+    def floor(self, time: Column, shift: int = 0) -> Column:
+        ahead = (shift - self.phase) % self.step
+        return time - F.pmod(time + F.lit(ahead) if ahead else time, F.lit(self.step))
 
     def index(self, end: Column) -> Column:
         return divided(end - F.lit(self.phase), self.step)
@@ -66,8 +67,8 @@ class CalendarGrid:
 
     windows: CalendarDayWindows
 
-    def floor(self, time: Column) -> Column:
-        return day_start(self.windows, self._day_index(time))
+    def floor(self, time: Column, shift: int = 0) -> Column:
+        return day_start(self.windows, self._day_index(time + F.lit(shift))) - F.lit(shift)
 
     def index(self, end: Column) -> Column:
         return self._day_index(end)

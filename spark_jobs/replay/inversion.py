@@ -47,13 +47,12 @@ def is_invertible(strategy: WatermarkStrategy) -> bool:
     return strategy.kind in _MAXIMA and not can_go_idle
 
 
-def _watermark_value(strategy: WatermarkStrategy) -> Column:
-    """What a record takes its generator's watermark to (epoch ms); null: it does not move it."""
+def _watermark_time(strategy: WatermarkStrategy) -> Column:
+    """The time (epoch ms) less `strategy.delay` to which a record takes its watermark; null: it does not move it."""
     if strategy.kind is GeneratorKind.NONE:
         return F.lit(None).cast("bigint")
     time = F.col(ARRIVAL if strategy.kind is GeneratorKind.TIME_LAG else EVENT_TIME)
-    value = time - F.lit(strategy.delay)
-    return F.when(F.col(MARKER), value) if strategy.kind is GeneratorKind.PUNCTUATED else value
+    return F.when(F.col(MARKER), time) if strategy.kind is GeneratorKind.PUNCTUATED else time
 
 
 def first_reached(records: DataFrame, strategy: WatermarkStrategy, thresholds: Thresholds) -> DataFrame:
@@ -63,11 +62,12 @@ def first_reached(records: DataFrame, strategy: WatermarkStrategy, thresholds: T
     smallest of both belong to one record.
     """
     ordering = SEQUENCE if SEQUENCE in records.columns else OFFSET
-    value = _watermark_value(strategy)
+    time = _watermark_time(strategy)
     return (
-        records.where(value.isNotNull())
-        .groupBy(F.col(PARTITION).alias("partition"), thresholds.floor(value).alias("reached"))
+        records.where(time.isNotNull())
+        .groupBy(F.col(PARTITION).alias("partition"), thresholds.floor(time, -strategy.delay).alias("cell"))
         .agg(F.min(ARRIVAL).alias("arrival"), F.min(ordering).alias("minor"))
+        .select("partition", (F.col("cell") - F.lit(strategy.delay)).alias("reached"), "arrival", "minor")
     )
 
 

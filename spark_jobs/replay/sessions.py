@@ -147,9 +147,9 @@ class FinerTimeline:
         flags[wanted] = 1
         array = long_arrays(times, {"flags": flags})["flags"]
 
-        def floor(value: Column) -> Column:
-            flag = F.get(array, divided(cells.of(value) - F.lit(cells.low), step).cast("int"))
-            return F.when(flag == 1, value).otherwise(cells.grid.floor(value))
+        def floor(value: Column, shift: int) -> Column:
+            flag = F.get(array, divided(cells.of(value + F.lit(shift)) - F.lit(cells.low), step).cast("int"))
+            return F.when(flag == 1, value).otherwise(cells.grid.floor(value, shift))
 
         return self._make(Thresholds(floor))
 

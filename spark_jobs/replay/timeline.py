@@ -34,11 +34,12 @@ MAX_GRID_POINTS = 1_000_000
 class Thresholds:
     """The watermark values at which something closes: all that a timeline has to tell apart.
 
-    `floor` gives the largest threshold at or below a watermark value. A closer floor is always right, it
+    `floor(value, shift)` gives the largest threshold at or below the watermark `value + shift`, less `shift`:
+    so what is constant in the value need not be computed for each record. A closer floor is always right, it
     only makes more rows. `step`: the mean distance of two thresholds (ms) where it is known, else 0.
     """
 
-    floor: Callable[[Column], Column]
+    floor: Callable[[Column, int], Column]
     step: int = 0
 
     def are_few(self, span: Span, partitions: int) -> bool:
@@ -48,20 +49,18 @@ class Thresholds:
 
 def grid_thresholds(grid: EndGrid, lateness: int) -> Thresholds:
     """Ends - 1, and ends - 1 + L where that is another grid. A lateness of "for ever" never closes."""
-
-    def of_grid(value: Column, shift: int) -> Column:
-        one_past = F.lit(1 - shift)
-        return grid.floor(value + one_past) - one_past
-
     step = grid.step if isinstance(grid, RegularGrid) else 0
     if lateness == MAX_TIMESTAMP or (step and lateness % step == 0):
-        return Thresholds(lambda value: of_grid(value, 0), step)
-    return Thresholds(lambda value: F.greatest(of_grid(value, 0), of_grid(value, lateness)), step // 2)
+        return Thresholds(lambda value, shift: grid.floor(value, shift + 1), step)
+    return Thresholds(
+        lambda value, shift: F.greatest(grid.floor(value, shift + 1), grid.floor(value, shift + 1 - lateness)),
+        step // 2,
+    )
 
 
 def exact_thresholds() -> Thresholds:
     """Every millisecond."""
-    return Thresholds(lambda value: value)
+    return Thresholds(lambda value, shift: value)
 
 
 @dataclass
@@ -71,7 +70,7 @@ class CloseArrays:
     grid: EndGrid
     first: int
     positions: np.ndarray
-    _arrays: Column | None = None
+    _arrays: dict[str, Column] | None = None
 
     def at(self, end: Column, frame: DataFrame) -> PositionColumns:
         """The close position of each `end`; ends outside the arrays give null."""

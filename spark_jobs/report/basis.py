@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
@@ -169,15 +170,17 @@ def _fine_timeline(evidence: Evidence, grids: Sequence[RegularGrid], low: int, h
     strategy: WatermarkStrategy = evidence.spec.strategy
     if not is_invertible(strategy) or not grids:
         return evidence.timeline
-    one = F.lit(1)
-    floors = lambda value: [grid.floor(value + one) - one for grid in grids]  # noqa: E731
-    thresholds = Thresholds(lambda value: F.greatest(*floors(value)) if len(grids) > 1 else floors(value)[0])
+
+    def floor(value: Column, shift: int) -> Column:
+        floors = [grid.floor(value, shift + 1) for grid in grids]
+        return F.greatest(*floors) if len(floors) > 1 else floors[0]
+
     time = ARRIVAL if strategy.kind is GeneratorKind.TIME_LAG else EVENT_TIME
     records = evidence.records.where(F.col(time) >= F.lit(low))
     end = evidence.plan.processing_time_end
 
     def make(life, until: int) -> Timeline:
-        return invert(life, strategy, thresholds, processing_time_end=until, held=held)
+        return invert(life, strategy, Thresholds(floor), processing_time_end=until, held=held)
 
     if evidence.spec.restarts:
         return restarted_timeline(records, evidence.spec.restarts, end, make, held)
