@@ -136,6 +136,9 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
         "spark.ui.showConsoleProgress": "false",
         # A run asks more than the hundred queries of which Spark would keep the compiled code.
         "spark.sql.codegen.cache.maxEntries": "1000",
+        # A close position is looked up in an array for each record; put together with others in a struct, it would be
+        # taken out of that for each record first.
+        "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.MergeScalarSubqueries",
         # What is kept is narrow and read a few times; to compress it takes longer than to decode it.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
     }

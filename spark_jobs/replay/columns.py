@@ -40,11 +40,12 @@ class PositionColumns:
     minor: Column
 
     def not_after(self, other: PositionColumns) -> Column:
-        """`self <= other`; ties of the arrival, which are rare, are decided by the rest."""
-        return (self.arrival < other.arrival) | (
-            (self.arrival == other.arrival)
-            & ((self.major < other.major) | ((self.major == other.major) & (self.minor <= other.minor)))
-        )
+        """`self <= other`; ties of the arrival, which are rare, are decided by the rest.
+
+        Nested, not joined by OR and AND: of those Spark looks up what is said twice before it compares at all.
+        """
+        rest = F.struct(self.major, self.minor) <= F.struct(other.major, other.minor)
+        return F.call_function("if", self.arrival == other.arrival, rest, self.arrival < other.arrival)
 
     def before(self, other: PositionColumns) -> Column:
         """`self < other`."""
@@ -124,19 +125,18 @@ _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 _THRESHOLD_IS_SET = threading.Lock()
 
 
-def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> Column:
-    """A struct of arrays of BIGINT that every row can look into, as a scalar subquery.
+def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> dict[str, Column]:
+    """Arrays of BIGINT that every row can look into, each as a scalar subquery.
 
-    Not a literal: the optimizer hashes and compares literals at every step, which takes longer than the
-    query once they hold some ten thousand values.
+    Not literals: the optimizer hashes and compares literals at every step, which takes longer than the query once
+    they hold some ten thousand values. Not the fields of one struct: every look-up would take its array out first.
     """
-    spark = frame.sparkSession
-    never_null = pa.list_(pa.field("item", pa.int64(), nullable=False))  # spares a test at each look-up
     columns = {
-        name: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, pa.int64()), never_null)
+        name: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, pa.int64()))
         for name, values in arrays.items()
     }
-    return arrow_frame(spark, pa.table(columns)).select(F.struct(*columns)).scalar()
+    held = arrow_frame(frame.sparkSession, pa.table(columns))
+    return {name: held.select(name).scalar() for name in columns}
 
 
 def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:

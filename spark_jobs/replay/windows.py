@@ -119,7 +119,7 @@ def _in_range(records: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
         skipped = grid.first_index_at_or_after(low + size) - first
         ts = F.col(EVENT_TIME)
         inside = records.where((ts >= F.lit(low)) & (ts < F.lit(high)))
-        return inside.withColumn(_INDEX, (divided(ts - F.lit(low), size) + F.lit(skipped)).cast("int"))
+        return inside.withColumn(_INDEX, divided(ts - F.lit(low - skipped * size), size).cast("int"))
     assigned = assign_windows(in_span(records, spec.windows, span), spec.windows)
     chosen = assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
     return chosen.withColumn(_INDEX, (grid.index(F.col(END)) - F.lit(first)).cast("int"))
@@ -156,10 +156,15 @@ def _with_bounds(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
     """`window_start` and `window_end`, where the window's number is all that was carried along."""
     if not _index_says_all(spec):
         return placed
+    return placed.withColumns(_bounds(spec, span, F.col(_INDEX).cast("long")))
+
+
+def _bounds(spec: ReplaySpec, span: Span, index: Column) -> dict[str, Column]:
+    """Start and end of the window with this number (BIGINT), where the number says all."""
     grid, first, _ = _lookup_range(spec, span)
     step = spec.windows.size if isinstance(spec.windows, TumblingWindows) else spec.windows.slide
-    end = F.lit(int(grid.ends(first, 1)[0])) + F.col(_INDEX).cast("long") * F.lit(step)
-    return placed.withColumn(END, end).withColumn(START, F.col(END) - F.lit(spec.windows.size))
+    end = int(grid.ends(first, 1)[0])
+    return {START: F.lit(end - spec.windows.size) + index * F.lit(step), END: F.lit(end) + index * F.lit(step)}
 
 
 def _group_by_window(placed: DataFrame, spec: ReplaySpec, span: Span, values: Sequence[Column]) -> DataFrame:
@@ -168,8 +173,8 @@ def _group_by_window(placed: DataFrame, spec: ReplaySpec, span: Span, values: Se
         return placed.groupBy(*spec.keys, START, END, _INDEX).agg(*values)
     spread = (F.col(_INDEX).cast("long") * F.lit(_SPREAD)).alias("rw_spread")
     grouped = placed.groupBy(*spec.keys, spread).agg(*values)
-    index = divided(F.col("rw_spread"), _SPREAD).cast("int")
-    return _with_bounds(grouped.withColumn(_INDEX, index), spec, span)
+    index = divided(F.col("rw_spread"), _SPREAD)
+    return grouped.withColumns({**_bounds(spec, span, index), _INDEX: index.cast("int")})
 
 
 def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:
@@ -206,9 +211,8 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLo
     if banded:
         values[UNDECIDED] = _count(_UNDECIDED)
     grouped = _group_by_window(judged, spec, span, [value.alias(name) for name, value in values.items()])
-    for name, whole in halves.items():
-        kind = grouped.schema[name].dataType
-        grouped = grouped.withColumn(complete_name(name), F.expr(whole).cast(kind))
+    if halves:
+        grouped = grouped.withColumns({complete_name(name): whole for name, whole in halves.items()})
 
     late = F.col(LATE) if spec.allowed_lateness else F.lit(0).cast("long")
     closed = lookup.at_end.at_index(F.col(_INDEX), grouped)
@@ -226,7 +230,7 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLo
     )  # fmt: skip
 
 
-def _complete_from_halves(judged: DataFrame, spec: ReplaySpec) -> dict[str, str]:
+def _complete_from_halves(judged: DataFrame, spec: ReplaySpec) -> dict[str, Column]:
     """The aggregates whose complete value is that of the kept records and of the dropped ones, put together.
 
     A record then updates one of two values, not both.
@@ -237,7 +241,7 @@ def _complete_from_halves(judged: DataFrame, spec: ReplaySpec) -> dict[str, str]
     asked = {name: from_halves(spark, text, name, complete_name(name)) for name, text in spec.aggregates.items()}
     kinds = judged.agg(*(F.expr(text).alias(name) for name, text in spec.aggregates.items())).schema
     return {
-        name: whole
+        name: F.expr(whole).cast(kinds[name].dataType)
         for name, whole in asked.items()
         if whole is not None and not isinstance(kinds[name].dataType, DoubleType | FloatType)
     }
