@@ -38,13 +38,14 @@ def agree(spark, windows, times: list[int]) -> None:
         .select("rw_event_time", "window_start", "window_end", latest_end(windows).alias("latest"))
         .withColumn("index", grid.index(F.col("window_end")))
         .withColumn("floor", grid.floor(F.col("window_end") + F.lit(1)))
+        .withColumn("shifted", grid.floor(F.col("window_end") - F.lit(1233), shift=1234) + F.lit(1234))
         .collect()
     )
     assert sorted((r[0], r[1], r[2]) for r in rows) == sorted(
         (t, w.start, w.end) for t in times for w in windows.assign(t)
     )
     for row in rows:
-        assert grid.ends(row["index"], 1)[0] == row["window_end"] == row["floor"]
+        assert grid.ends(row["index"], 1)[0] == row["window_end"] == row["floor"] == row["shifted"]
         assert grid.first_index_at_or_after(row["window_end"]) == row["index"]
         assert row["latest"] == max(w.end for w in windows.assign(row["rw_event_time"]))
 

@@ -62,6 +62,26 @@ def test_faithful_and_complete_come_out_of_one_hash_aggregation_with_one_shuffle
     assert "Sort" not in plan
 
 
+def test_a_record_is_looked_up_once_and_its_partition_and_offset_only_at_equal_arrivals(spark, records) -> None:
+    strategy = WatermarkStrategy(GeneratorKind.BOUNDED, (0, 1), ((0, 1),), bound=300)
+    spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
+    debug = getattr(spark._jvm.org.apache.spark.sql.execution.debug, "package$")
+    with Replay(History(records, Span(0, 5400), 5900), spec) as replay:
+        replay.timeline  # noqa: B018 - made before, as it would be with adaptive execution
+        spark.conf.set("spark.sql.adaptive.enabled", "false")  # which shows no code before it has run
+        try:
+            plan = replay.windows(Span(-4000, 6000))._jdf.queryExecution().executedPlan()
+            stages = getattr(debug, "MODULE$").codegenString(plan).split("== Subtree")
+        finally:
+            spark.conf.unset("spark.sql.adaptive.enabled")
+    scan = next(stage for stage in stages if "FileScan" in stage)
+    loop = scan[scan.index("void hashAgg_doAggregateWithKeys") :]
+    assert "project_subExpr" not in loop  # what is evaluated before the comparison, for every record
+    assert "getArray" not in loop
+    before_tie = loop[: loop.index("GenericInternalRow")]
+    assert before_tie.count("numElements()") == 1
+
+
 def test_the_timeline_reads_positions_and_event_times_only(records) -> None:
     from spark_jobs.replay.timeline import exact_thresholds
 

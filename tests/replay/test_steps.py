@@ -6,9 +6,10 @@ import random
 
 import numpy as np
 import pytest
+from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.strategy import GeneratorKind, Scope, WatermarkStrategy
-from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay import inversion, timeline
 from spark_jobs.replay.columns import NEVER, Held
 from spark_jobs.replay.grid import RegularGrid
@@ -73,3 +74,17 @@ def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name
         if per_event:
             expected = [naive(rows, strategy.generator_groups, 15, x - 1) for x in grid.ends(-10, 300).tolist()]
             assert np.array_equal(found[0][0], expected)
+
+
+@pytest.mark.parametrize("lateness", [0, 30, 13, MAX_TIMESTAMP])
+def test_a_shift_is_folded_into_the_floor_of_thresholds(spark, lateness) -> None:
+    grid = RegularGrid(10, phase=3)
+    ends = set(grid.ends(-40, 80).tolist())
+    closing = {end - 1 for end in ends}
+    closing |= {end - 1 + lateness for end in ends} if lateness < MAX_TIMESTAMP else set()
+    floor = grid_thresholds(grid, lateness).floor
+    shifts = (-1001, -7, 0, 4, 10)
+    value = F.col("id")
+    rows = spark.range(-100, 100).select("id", *(floor(value - F.lit(s), s) + F.lit(s) for s in shifts)).collect()
+    for value, *floors in rows:
+        assert floors == [max(x for x in closing if x <= value)] * len(shifts)
