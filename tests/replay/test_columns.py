@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 from pyspark.sql import functions as F
 
-from spark_jobs.replay.columns import NEVER, PositionColumns, long_arrays
+from spark_jobs.replay.columns import NEVER, PositionColumns, long_arrays, position_names
 
 VALUES = (-1, 0, 7, NEVER)
-NAMES = [f"{side}_{part}" for side in "ab" for part in ("arrival", "major", "minor")]
+NAMES = [*position_names("a"), *position_names("b")]
 
 
 def test_positions_are_compared_part_by_part(spark) -> None:
