@@ -12,7 +12,7 @@ from rich.console import Console
 
 from spark_jobs.bench import run_bench, sections
 from spark_jobs.bench.data import Dataset, dataset
-from spark_jobs.bench.measure import input_read, to_nowhere
+from spark_jobs.bench.measure import alternate, input_read, to_nowhere
 from spark_jobs.bench.workload import MINUTE, plain, replayed
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.windows import TumblingWindows
@@ -41,6 +41,31 @@ def _replayed(spark: SparkSession, data: Dataset, keys: int) -> dict:
 
     replayed(spark, data, keys, WINDOWS, keep)
     return {(row["key"], row["window_start"]): row for row in found}
+
+
+@pytest.mark.parametrize(
+    ("slow", "warm_ups"),
+    [
+        pytest.param(1.0, 5, id="as many again"),
+        pytest.param(9.0, 2, id="half a minute"),
+        pytest.param(60.0, 1, id="one"),
+    ],
+)
+def test_what_warms_up_does_not_count(monkeypatch: pytest.MonkeyPatch, slow: float, warm_ups: int) -> None:
+    now, ran = [0.0], []
+    monkeypatch.setattr("spark_jobs.bench.measure.time.perf_counter", lambda: now[0])
+
+    def contender(name: str, seconds: float) -> None:
+        ran.append(name)
+        now[0] += slow if len(ran) <= 2 * warm_ups else seconds
+
+    said: list[str] = []
+    median = alternate(
+        {"ours": lambda: contender("ours", 3.0), "theirs": lambda: contender("theirs", 2.0)}, 5, said.append
+    )
+    assert ran == ["ours", "theirs"] * (warm_ups + 5)
+    assert median == {"ours": 3.0, "theirs": 2.0}
+    assert sum(line.startswith("warm-up:") for line in said) == 2 * warm_ups
 
 
 @pytest.mark.parametrize("keys", [100, 10_000])

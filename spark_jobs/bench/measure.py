@@ -50,20 +50,34 @@ def to_table(frame: DataFrame, name: str) -> None:
     frame.writeTo(f"{NAMESPACE}.{name}").createOrReplace()
 
 
+_WARM_UP = 30.0
+"""Seconds. The JVM compiles what runs often, Spark's planner last: short rounds get faster for about as long."""
+
+
 def alternate(
     contenders: Mapping[str, Callable[[], None]], rounds: int, log: Callable[[str], None]
 ) -> dict[str, float]:
-    """Median seconds of each contender over `rounds` rounds, in which they take turns, after one that warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(rounds + 1):
-        for name, run in contenders.items():
+    """Median seconds of each contender over `rounds` rounds, in which they take turns.
+
+    Before them come rounds that warm up: one, or as many again as fit into half a minute.
+    """
+
+    def turns(name: str) -> dict[str, float]:
+        took = {}
+        for contender, run in contenders.items():
             began = time.perf_counter()
             run()
-            took = time.perf_counter() - began
-            if number:
-                seconds[name].append(took)
-            log(f"{'round ' + str(number) if number else 'warm-up'}: {name} {took:.2f} s")
-    return {name: statistics.median(taken) for name, taken in seconds.items()}
+            took[contender] = time.perf_counter() - began
+            log(f"{name}: {contender} {took[contender]:.2f} s")
+        return took
+
+    began = time.perf_counter()
+    for number in range(rounds):
+        if number and time.perf_counter() - began > _WARM_UP:
+            break
+        turns("warm-up")
+    seconds = [turns(f"round {number}") for number in range(1, rounds + 1)]
+    return {name: statistics.median(took[name] for took in seconds) for name in contenders}
 
 
 def peak_memory_mib(spark: SparkSession) -> float | None:
