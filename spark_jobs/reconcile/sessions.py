@@ -75,11 +75,11 @@ def _records_near(unsettled: DataFrame, comparing: Comparing, looking: Looking, 
     # A session ends no earlier than the record's own window, and no later than the one it is looked at for.
     own = F.col(_OWN_END if evidence else _TS) - F.lit(1 + step) + F.lit(lateness)
     whole = F.greatest(F.col(END), F.col(_OWN_END)) - F.lit(1) + F.lit(lateness)
-    placed = replay.timeline.exact(joined.withColumn("rw_x", own), "rw_x", "rw_low")
-    placed = replay.timeline.exact(placed.withColumn("rw_y", whole), "rw_y", "rw_high")
-    low = F.greatest(F.col("rw_low_arrival"), F.lit(0)) - margin
-    certain_in = (F.col(ARRIVAL) <= low) & ~_lagging(looking, F.col("rw_low_arrival"))
-    certain_out = (F.col(ARRIVAL) - margin > F.col("rw_high_arrival")) & ~_lagging(looking, F.col("rw_high_arrival"))
+    (_, low), (_, high) = (replay.cells.around_close(time, joined) for time in (own, whole))
+    placed = joined.withColumns({"rw_low": low.arrival, "rw_high": high.arrival})
+    low_arrival, high_arrival = F.col("rw_low"), F.col("rw_high")
+    certain_in = (F.col(ARRIVAL) <= F.greatest(low_arrival, F.lit(0)) - margin) & ~_lagging(looking, low_arrival)
+    certain_out = (F.col(ARRIVAL) - margin > high_arrival) & ~_lagging(looking, high_arrival)
     return placed.withColumns({"rw_certain_in": certain_in, "rw_certain_out": certain_out})
 
 

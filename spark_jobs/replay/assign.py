@@ -15,7 +15,7 @@ from spark_jobs.eventtime.windows import (
     WindowAssigner,
 )
 from spark_jobs.replay.columns import EVENT_TIME
-from spark_jobs.replay.grid import day_start, local_day_index
+from spark_jobs.replay.grid import RegularGrid, day_start, local_day_index
 
 START = "window_start"
 END = "window_end"
@@ -34,9 +34,9 @@ def latest_start(windows: WindowAssigner) -> Column:
     ts = F.col(EVENT_TIME)
     match windows:
         case TumblingWindows(size, offset) | CumulativeWindows(size, _, offset):
-            return ts - F.pmod(ts - F.lit(offset), F.lit(size))
+            return RegularGrid(size, offset % size).floor(ts)
         case SlidingWindows(_, slide, offset):
-            return ts - F.pmod(ts - F.lit(offset), F.lit(slide))
+            return RegularGrid(slide, offset % slide).floor(ts)
         case CalendarDayWindows():
             return day_start(windows, local_day_index(windows, ts))
         case _:

@@ -22,7 +22,7 @@ from spark_jobs.replay.columns import (
     position_names,
     record_position,
 )
-from spark_jobs.replay.grid import end_grid
+from spark_jobs.replay.grid import RegularGrid, end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.sessions import Cells, FinerTimeline, SessionReplay, coarse_thresholds, replay_sessions
@@ -183,11 +183,15 @@ class Replay:
 
     def _replay_sessions(self, span: Span) -> SessionReplay:
         finer = FinerTimeline(self._make, self.timeline, self.simulates or self._exact_positions)
-        times = self.history.event_times
         return replay_sessions(
-            self.history.records, self.spec, self.timeline, finer, Cells.around(self.timeline, times), span,
+            self.history.records, self.spec, self.timeline, finer, self.cells, span,
             held=self._held, exact_positions=self._exact_positions,
         )  # fmt: skip
+
+    @cached_property
+    def cells(self) -> Cells:
+        """What the timeline knows, laid out cell by cell along the history."""
+        return Cells.around(self.timeline, self.history.event_times)
 
     @cached_property
     def _usable(self) -> DataFrame:
@@ -216,7 +220,9 @@ class Replay:
             x = F.when(ts > 0, F.lit(MIN_TIMESTAMP) + (ts - F.lit(1))).otherwise(ts + F.lit(lateness))
         else:
             x = ts + F.lit(lateness)
-        placed = self.timeline.exact(between.withColumn("rw_x", x), "rw_x", "x")
+        earliest, _ = self.cells.around_close(x, between)
+        perhaps = between.withColumn("rw_x", x).where(earliest.before(record_position(between)))
+        placed = self.cells.closed(perhaps, "rw_x", "x", self.timeline)
         closed = PositionColumns.named("x")
         nothing = F.lit(None).cast("long")
         return placed.where(~record_position(placed).not_after(closed)).select(
@@ -236,10 +242,11 @@ def _and_gaps(regular: Thresholds, spec: ReplaySpec) -> Thresholds:
     lateness = spec.allowed_lateness
     if lateness == MAX_TIMESTAMP:
         return regular
+    starts = RegularGrid(windows.slide, windows.offset % windows.slide)
 
     def floor(value: Column, shift: int) -> Column:
         ts = value + F.lit(shift - lateness)
-        start = ts - F.pmod(ts - F.lit(windows.offset), F.lit(windows.slide))
+        start = starts.floor(ts)
         closes = F.when(ts >= start + F.lit(windows.size), ts).otherwise(start - F.lit(1))
         return F.greatest(regular.floor(value, shift), closes + F.lit(lateness - shift))
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
@@ -150,25 +150,3 @@ class Timeline:
             .select("x_from", "p.*")
         )
         return Steps.of_table(carried.unionByName(inside).toArrow())
-
-    def exact(self, frame: DataFrame, x: str, prefix: str) -> DataFrame:
-        """Add `{prefix}_arrival/_major/_minor`: C of the column `x` (epoch ms), at its own millisecond.
-
-        For few rows at a time: sorts them together with the timeline.
-        """
-        position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
-        queries = frame.select(F.col(x).alias("x")).distinct()
-        steps = self.rows.select(F.col("x_from").alias("x"), position.alias("p"), F.lit(0).alias("is_query"))
-        asked = queries.select(
-            "x",
-            F.lit(None).cast("struct<arrival:bigint,major:bigint,minor:bigint>").alias("p"),
-            F.lit(1).alias("is_query"),
-        )
-        order = Window.orderBy("x", "is_query").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        answers = (
-            steps.unionByName(asked)
-            .withColumn("p", F.max("p").over(order))
-            .where("is_query = 1")
-            .select(F.col("x").alias("_asked"), *PositionColumns.of_struct(F.col("p")).aliased(prefix))
-        )
-        return frame.join(answers, F.col(x) == F.col("_asked")).drop("_asked")
