@@ -17,12 +17,11 @@ from spark_jobs.at_once import at_once
 from spark_jobs.decision import Policy
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError
-from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.plan import Plan, read_planned
 from spark_jobs.progress import Progress
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, record_position
-from spark_jobs.replay.engine import History, Replay, SavedTimeline
+from spark_jobs.replay.engine import History, Replay, SavedTimeline, asks_for_old_closes
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
@@ -227,9 +226,9 @@ def carried_state(
     """The nearest earlier state from which the timeline of this range can go on; None: read from the start.
 
     It must be of the same definition and of an earlier as-of vector, and its watermark must not have
-    reached the range: closes before it cannot be told any more. Sessions always read from the start.
+    reached the range: closes before it cannot be told any more. Who asks for them always reads from the start.
     """
-    if isinstance(spec.windows, SessionWindows) or spec.restarts:
+    if asks_for_old_closes(spec) or spec.restarts:
         return None
     rows = (
         spark.table(tables.timeline_state)

@@ -36,7 +36,7 @@ value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
 keys: {{k: k}}
 event_time: {{expression: t, unit: ms, missing: {missing}}}
 watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]}}
-window: {{type: tumbling, size: 1 min}}
+{window}
 aggregates: {{n: count(*), total: sum(v)}}
 end_of_input: {end}
 quarantine: {{threshold: {threshold}}}
@@ -63,11 +63,18 @@ def write(folder: Path, records: list[dict], name: str = "part-0.json") -> None:
 
 
 def pipeline(
-    tmp_path: Path, name: str, *, missing: str = "fail", end: str = "flush", threshold: str = "1 %"
+    tmp_path: Path,
+    name: str,
+    *,
+    missing: str = "fail",
+    end: str = "flush",
+    threshold: str = "1 %",
+    window: str = "window: {type: tumbling, size: 1 min}",
 ) -> Pipeline:
     path = tmp_path / f"{name}.yaml"
     folder = tmp_path / "data"
-    path.write_text(YAML.format(name=name, folder=folder, missing=missing, end=end, threshold=threshold))
+    text = YAML.format(name=name, folder=folder, missing=missing, end=end, threshold=threshold, window=window)
+    path.write_text(text)
     return load_pipeline(path)
 
 
@@ -111,6 +118,22 @@ def test_ranges_one_after_another_give_what_one_run_gives(spark, tmp_path) -> No
     run(spark, parts, start=T0, end=middle)  # again, on top of what is there
     assert contents(spark, parts)[0] == contents(spark, whole)[0]
     assert contents(spark, parts)[1] == contents(spark, whole)[1]
+
+
+def test_between_windows_a_lateness_for_ever_reads_from_the_start(spark, tmp_path) -> None:
+    """Its closes lie below every watermark, so an earlier run's state does not know them."""
+    gaps = "window: {type: sliding, size: 20 s, slide: 1 min, gaps_between: true}\nallowed_lateness: forever"
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined, fresh = (pipeline(tmp_path, name, end="freeze", window=gaps) for name in ("gaps", "gaps_at_once"))
+    run(spark, defined)
+    write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
+    assert run(spark, defined, start=T0 + 5 * MINUTE).continued_from is None
+    run(spark, fresh, start=T0 + 5 * MINUTE)
+    late = [
+        spark.table(Tables.of(p).late).where(f"event_time >= timestamp_millis({T0 + 5 * MINUTE})")
+        for p in (defined, fresh)
+    ]
+    assert rows(late[0]) == rows(late[1]) != []
 
 
 def test_a_later_run_goes_on_from_the_timeline_that_an_earlier_one_saved(spark, tmp_path) -> None:
@@ -254,7 +277,10 @@ def test_ranges_without_data_reversed_ranges_and_empty_histories_are_refused(spa
 def test_complete_values_alone_need_no_order(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(100)])
     path = tmp_path / "unordered.yaml"
-    text = YAML.format(name="unordered", folder=tmp_path / "data", missing="fail", end="flush", threshold="1 %")
+    window = "window: {type: tumbling, size: 1 min}"
+    text = YAML.format(
+        name="unordered", folder=tmp_path / "data", missing="fail", end="flush", threshold="1 %", window=window
+    )
     path.write_text(text.replace("position: {partition: p, offset: o, arrival: a, arrival_unit: ms}", "position: {}"))
     defined = load_pipeline(path)
     with pytest.raises(HistoryError, match="faithful results need the order of the log"):

@@ -71,8 +71,8 @@ class Replay:
 
     `state` is the timeline state of an earlier run that ended where `history.records` for the timeline
     begin: then `timeline_records` are the records after it, while `history.records` still hold all that
-    the windows need. Closes that the watermark had passed by then are told by `earlier` alone. `saved` is the timeline
-    itself, where another process has made it.
+    the windows need. Closes that the watermark had passed by then are told by `earlier` alone: without it none may be
+    asked for (see `asks_for_old_closes`). `saved` is the timeline itself, where another process has made it.
     """
 
     def __init__(
@@ -230,6 +230,15 @@ class Replay:
             F.lit(True).alias("side_output"), nothing.alias(START), nothing.alias(END),
             (F.col(ARRIVAL) - closed.arrival).alias("missed_by"),
         )  # fmt: skip
+
+
+def asks_for_old_closes(spec: ReplaySpec) -> bool:
+    """Whether closes far below the watermark are asked for, of which an earlier run's state alone knows nothing.
+
+    Sessions reach back from window to window. Between windows a lateness of "for ever" is added without a guard, and
+    the sum wraps around to the lowest times there are (golden rule 20).
+    """
+    return isinstance(spec.windows, SessionWindows) or (_has_gaps(spec) and spec.allowed_lateness == MAX_TIMESTAMP)
 
 
 def _has_gaps(spec: ReplaySpec) -> bool:
