@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import cli
-from tests.test_run import YAML, record, write
+from tests.test_run import definition_text, record, write
 
 pytestmark = pytest.mark.long
 
@@ -33,7 +33,7 @@ def rewindow(spark, monkeypatch, capfd):
 def definition(tmp_path: Path) -> Path:
     write(tmp_path / "data", [record(i) for i in range(300)])
     path = tmp_path / "by_hand.yaml"
-    path.write_text(YAML.format(name="by_hand", folder=tmp_path / "data", missing="fail", end="flush", threshold="1 %"))
+    path.write_text(definition_text("by_hand", tmp_path / "data"))
     return path
 
 

@@ -62,19 +62,22 @@ def write(folder: Path, records: list[dict], name: str = "part-0.json") -> None:
     (folder / name).write_text("".join(json.dumps(r) + "\n" for r in records))
 
 
-def pipeline(
-    tmp_path: Path,
+def definition_text(
     name: str,
+    folder: Path | str,
     *,
     missing: str = "fail",
     end: str = "flush",
     threshold: str = "1 %",
     window: str = "window: {type: tumbling, size: 1 min}",
-) -> Pipeline:
+) -> str:
+    """The pipeline's YAML; `folder` holds the files that `write` makes."""
+    return YAML.format(name=name, folder=folder, missing=missing, end=end, threshold=threshold, window=window)
+
+
+def pipeline(tmp_path: Path, name: str, **options: str) -> Pipeline:
     path = tmp_path / f"{name}.yaml"
-    folder = tmp_path / "data"
-    text = YAML.format(name=name, folder=folder, missing=missing, end=end, threshold=threshold, window=window)
-    path.write_text(text)
+    path.write_text(definition_text(name, tmp_path / "data", **options))
     return load_pipeline(path)
 
 
@@ -277,10 +280,7 @@ def test_ranges_without_data_reversed_ranges_and_empty_histories_are_refused(spa
 def test_complete_values_alone_need_no_order(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(100)])
     path = tmp_path / "unordered.yaml"
-    window = "window: {type: tumbling, size: 1 min}"
-    text = YAML.format(
-        name="unordered", folder=tmp_path / "data", missing="fail", end="flush", threshold="1 %", window=window
-    )
+    text = definition_text("unordered", tmp_path / "data")
     path.write_text(text.replace("position: {partition: p, offset: o, arrival: a, arrival_unit: ms}", "position: {}"))
     defined = load_pipeline(path)
     with pytest.raises(HistoryError, match="faithful results need the order of the log"):

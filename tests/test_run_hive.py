@@ -5,13 +5,13 @@ from __future__ import annotations
 from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.plan import make_plan, read_planned
-from tests.test_run import YAML, contents, pipeline, record, run, write
+from tests.test_run import contents, definition_text, pipeline, record, run, write
 
 COLUMNS = "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"
 
 
 def hive_pipeline(tmp_path, name: str, table: str, condition: str | None = None):
-    text = YAML.format(name=name, folder="unused", missing="fail", end="flush", threshold="1 %")
+    text = definition_text(name, "unused")
     start, end = text.index("history:"), text.index("value:")
     history = f"history:\n  kind: hive\n  table: {table}\n"
     history += "  position: {partition: p, offset: o, arrival: a, arrival_unit: ms}\n"
