@@ -27,7 +27,7 @@ from spark_jobs.reconcile.keys import join_columns, with_join_keys
 from spark_jobs.reconcile.verdicts import BASIS, DIFFERS, LABEL, VERDICT, Basis, Comparing, Verdict, all_same, differing
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
-from spark_jobs.replay.sessions import cell_grid, with_sessions_columns
+from spark_jobs.replay.sessions import with_sessions_columns
 from spark_jobs.replay.spec import complete_name
 
 _TS, _OWN_END = "rw_ts", "rw_end"
@@ -68,14 +68,14 @@ def _records_near(unsettled: DataFrame, comparing: Comparing, looking: Looking, 
     touches = (F.col(_TS) <= F.col(END)) & (F.col(_OWN_END) >= F.col(START))
     joined = (base.join(asked, columns) if columns else base.crossJoin(asked)).where(touches)
     joined = joined.withColumn("rw_inside", (F.col(_TS) >= F.col(START)) & (F.col(_OWN_END) <= F.col(END)))
-    lateness, step = spec.allowed_lateness, cell_grid(replay.history.event_times).step
+    lateness = spec.allowed_lateness
     if lateness == MAX_TIMESTAMP:
         return joined.withColumns({"rw_certain_in": F.lit(True), "rw_certain_out": F.lit(False)})
-    margin = F.lit(looking.band.margin)
+    cells, margin = replay.cells, F.lit(looking.band.margin)
     # A session ends no earlier than the record's own window, and no later than the one it is looked at for.
-    own = F.col(_OWN_END if evidence else _TS) - F.lit(1 + step) + F.lit(lateness)
+    own = F.col(_OWN_END if evidence else _TS) - F.lit(1 + cells.grid.step) + F.lit(lateness)
     whole = F.greatest(F.col(END), F.col(_OWN_END)) - F.lit(1) + F.lit(lateness)
-    (_, low), (_, high) = (replay.cells.around_close(time, joined) for time in (own, whole))
+    (_, low), (_, high) = (cells.around_close(time, joined) for time in (own, whole))
     placed = joined.withColumns({"rw_low": low.arrival, "rw_high": high.arrival})
     low_arrival, high_arrival = F.col("rw_low"), F.col("rw_high")
     certain_in = (F.col(ARRIVAL) <= F.greatest(low_arrival, F.lit(0)) - margin) & ~_lagging(looking, low_arrival)

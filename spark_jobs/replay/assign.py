@@ -29,9 +29,9 @@ class Span:
     end: int
 
 
-def latest_start(windows: WindowAssigner) -> Column:
-    """The last window start on the grid at or before the event time (slide > size: perhaps of no window)."""
-    ts = F.col(EVENT_TIME)
+def latest_start(windows: WindowAssigner, time: Column | None = None) -> Column:
+    """The last window start on the grid at or before `time`, or the event time (slide > size: perhaps of no window)."""
+    ts = F.col(EVENT_TIME) if time is None else time
     match windows:
         case TumblingWindows(size, offset) | CumulativeWindows(size, _, offset):
             return RegularGrid(size, offset % size).floor(ts)

@@ -22,7 +22,7 @@ from spark_jobs.replay.columns import (
     position_names,
     record_position,
 )
-from spark_jobs.replay.grid import RegularGrid, end_grid
+from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.sessions import Cells, FinerTimeline, SessionReplay, coarse_thresholds, replay_sessions
@@ -220,6 +220,7 @@ class Replay:
             x = F.when(ts > 0, F.lit(MIN_TIMESTAMP) + (ts - F.lit(1))).otherwise(ts + F.lit(lateness))
         else:
             x = ts + F.lit(lateness)
+        # The timeline tells every x apart, so the first point of a cell closes no later there than any x in it.
         earliest, _ = self.cells.around_close(x, between)
         perhaps = between.withColumn("rw_x", x).where(earliest.before(record_position(between)))
         placed = self.cells.closed(perhaps, "rw_x", "x", self.timeline)
@@ -251,11 +252,10 @@ def _and_gaps(regular: Thresholds, spec: ReplaySpec) -> Thresholds:
     lateness = spec.allowed_lateness
     if lateness == MAX_TIMESTAMP:
         return regular
-    starts = RegularGrid(windows.slide, windows.offset % windows.slide)
 
     def floor(value: Column, shift: int) -> Column:
         ts = value + F.lit(shift - lateness)
-        start = starts.floor(ts)
+        start = latest_start(windows, ts)
         closes = F.when(ts >= start + F.lit(windows.size), ts).otherwise(start - F.lit(1))
         return F.greatest(regular.floor(value, shift), closes + F.lit(lateness - shift))
 
