@@ -271,7 +271,7 @@ def save_timeline(job: Job, timeline: Timeline) -> None:
     if steps is not None:
         job.folder.write_bytes(STEPS, steps.to_bytes())
     elif job.in_stages:
-        job.staging.write(0, timeline.rows, Part.TIMELINE)
+        job.staging.write(0, timeline.rows(job.spark), Part.TIMELINE)
 
 
 def saved_timeline(job: Job) -> SavedTimeline | None:
@@ -280,9 +280,8 @@ def saved_timeline(job: Job) -> SavedTimeline | None:
     if told is None:
         return None
     if told.pop("steps"):
-        steps = Steps.from_bytes(job.folder.read_bytes(STEPS) or b"")
-        return SavedTimeline(told, steps.frame(job.spark), steps)
-    return SavedTimeline(told, job.staging.rows(Part.TIMELINE), None)
+        return SavedTimeline(told, Steps.from_bytes(job.folder.read_bytes(STEPS) or b""))
+    return SavedTimeline(told, job.staging.rows(Part.TIMELINE))
 
 
 def prepare_staging(job: Job, replay: Replay) -> None:

@@ -43,15 +43,11 @@ end_of_input: {end}
 output: {{namespace: nightly_tests}}
 """
 
+TICKS = "emission: periodic, interval: 5 s, timer_start: '2020-09-13T12:27:00Z'"
 CASES = {
     "tumbling, per event": ("{type: tumbling, size: 1 min}", "0 s", "emission: per_event", "flush"),
     "sliding, lateness, frozen": ("{type: sliding, size: 2 min, slide: 30 s}", "45 s", "emission: per_event", "freeze"),
-    "cumulative, periodic": (
-        "{type: cumulative, size: 3 min, step: 1 min}",
-        "20 s",
-        "emission: periodic, interval: 5 s, timer_start: '2020-09-13T12:27:00Z'",
-        "flush",
-    ),
+    "cumulative, periodic": ("{type: cumulative, size: 3 min, step: 1 min}", "20 s", TICKS, "flush"),
 }
 
 
@@ -139,6 +135,28 @@ def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, case, see
     assert {row[0] for row in causes.collect()} <= {"late_arrivals", "retraction"}
     again = reconcile(spark, nightly, LogProgress())
     assert "nothing has arrived" in again.note
+
+
+def test_a_tick_that_was_due_after_the_last_record_closes_as_it_would_have(spark, tmp_path) -> None:
+    """The last record takes the watermark past a window's end, but the timer that shows it runs only a night later."""
+    defined = pipeline(tmp_path, "between_ticks", "cumulative, periodic")
+    second = 1000
+
+    def record(partition: int, offset: int, arrival: int, time: int) -> dict:
+        return {"p": partition, "o": offset, "a": T0 + arrival * second, "k": "a", "t": T0 + time * second, "v": offset}
+
+    first = [record(p, o, 30 * o + p, 30 * o + p) for o in range(2) for p in range(2)]
+    first += [record(p, 2, 91 + p, 91 + p) for p in range(2)]  # watermark at 81 s, to be seen at 95 s
+    write(tmp_path / "data", first, "part-0.json")
+    assert reconcile(spark, defined, LogProgress()).records_late == 0
+    late = record(0, 3, 96, 40)  # behind the first window and its 20 s
+    write(tmp_path / "data", [late, record(1, 3, 97, 97)], "part-1.json")
+    night = reconcile(spark, defined, LogProgress())
+    assert night.continued_from is not None
+    assert night.records_late == 1
+    full = pipeline(tmp_path, "between_ticks_full", "cumulative, periodic")
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert tables_of(spark, defined) == tables_of(spark, full)
 
 
 def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spark, tmp_path) -> None:

@@ -93,7 +93,7 @@ def _measure_year(spark: SparkSession, records: int) -> dict:
     began = time.perf_counter()
     spec = replay_spec(TumblingWindows(SECOND), YEAR_PARTITIONS)
     with Replay(year_history(spark, records), spec) as replay:
-        rows = replay.timeline.rows.count()
+        rows = replay.timeline.rows(spark).count()
         made = time.perf_counter()
         midsummer = MIDNIGHT + YEAR_MS // 2
         close_lookup(replay.timeline, spec, Span(midsummer, midsummer + 86_400_000))

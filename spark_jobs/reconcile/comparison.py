@@ -104,12 +104,11 @@ class Comparer:
     def comparing(self) -> Comparing:
         spec, timeline = self.replay.spec, self.replay.timeline
         flushed = spec.flush and timeline.flushes
-        span = Span(self.spans[0].start, self.spans[-1].end)
         return Comparing(
             keys=spec.keys,
             values=self.emitted.values,
-            open_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec, span, 0),
-            not_final_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec, span, spec.allowed_lateness),
+            open_from=MAX_TIMESTAMP if flushed else open_from(timeline, 0),
+            not_final_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec.allowed_lateness),
             tolerance=self.live.tolerance,
         )
 

@@ -21,7 +21,6 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.replay.assign import END, START, Span, longest
 from spark_jobs.replay.columns import Held
-from spark_jobs.replay.engine import EarlierSteps
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.steps import Steps
 from spark_jobs.replay.windows import windows_of_records
@@ -36,7 +35,7 @@ class Before:
     as_of: dict[int, int]
     processing_time_end: int
     state: dict[str, Any]
-    steps: EarlierSteps
+    steps: Steps
 
 
 def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[Before | None, str]:
@@ -64,8 +63,8 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
     if not rows or rows[0]["steps"] is None:
         return None, f"run {run['run_id']} kept no timeline"
     row = rows[0]
-    earlier = EarlierSteps(Steps.from_bytes(bytes(row["steps"])), row["watermark_below"] + 1)
-    return Before(row["run_id"], dict(row["as_of"]), row["until"], json.loads(row["state"]), earlier), ""
+    steps = Steps.from_bytes(bytes(row["steps"]))
+    return Before(row["run_id"], dict(row["as_of"]), row["until"], json.loads(row["state"]), steps), ""
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def touched_windows(new: DataFrame, spec: ReplaySpec, before: Before, published:
     first, last = pairs.agg(F.min(START), F.max(START)).collect()[0]
     first, last = (published.start, published.end) if first is None else (first, last)
     lowest, end = min(first, published.start), max(last + 1, published.end)
-    undecided = before.steps.undecided_from
+    undecided = before.steps.never_from
     low = lowest if undecided == MIN_TIMESTAMP else undecided - spec.allowed_lateness - longest(spec.windows)
     low = min(max(low, lowest), end)
     older_pairs = pairs.where(F.col(START) < F.lit(low))

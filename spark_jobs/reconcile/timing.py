@@ -82,15 +82,14 @@ def closes_of(timeline: Timeline, spec: ReplaySpec, ends: np.ndarray, shift: int
     return found
 
 
-def open_from(timeline: Timeline, spec: ReplaySpec, span: Span, shift: int) -> int:
-    """The first window end that the watermark has not closed at the as-of vector; `MAX_TIMESTAMP` if it closed all.
+def open_from(timeline: Timeline, shift: int) -> int:
+    """The first window end of which C(end - 1 + shift) had not come at the as-of vector.
 
     Ends close in ascending order, so from there on none has.
     """
     if shift == MAX_TIMESTAMP:
         return -MAX_TIMESTAMP
-    never = timeline.rows.where(F.col("arrival") == F.lit(NEVER)).agg(F.min("x_from")).collect()[0][0]
-    return MAX_TIMESTAMP if never is None else never + 1 - shift
+    return min(timeline.never_from + 1, MAX_TIMESTAMP) - shift
 
 
 def merged(lags: Iterable[Span]) -> tuple[Span, ...]:

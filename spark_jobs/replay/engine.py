@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 from pyspark.sql import Column, DataFrame
@@ -51,19 +51,10 @@ class History:
 
 @dataclass(frozen=True)
 class SavedTimeline:
-    """The timeline of this very replay, made before: what it told, its rows, and its steps where they are few."""
+    """The timeline of this very replay, made before: what it told, and its rows."""
 
     told: Mapping
-    rows: DataFrame
-    steps: Steps | None
-
-
-@dataclass(frozen=True)
-class EarlierSteps:
-    """The timeline of an earlier run with the same definition: right for every x below `undecided_from`."""
-
-    steps: Steps
-    undecided_from: int
+    table: DataFrame | Steps
 
 
 class Replay:
@@ -71,8 +62,9 @@ class Replay:
 
     `state` is the timeline state of an earlier run that ended where `history.records` for the timeline
     begin: then `timeline_records` are the records after it, while `history.records` still hold all that
-    the windows need. Closes that the watermark had passed by then are told by `earlier` alone: without it none may be
-    asked for (see `asks_for_old_closes`). `saved` is the timeline itself, where another process has made it.
+    the windows need. Closes that the watermark had passed by then are told by `earlier` alone, the steps of that run's
+    timeline: without it none may be asked for (see `asks_for_old_closes`). `saved` is the timeline itself, where
+    another process has made it.
     """
 
     def __init__(
@@ -83,7 +75,7 @@ class Replay:
         state: Mapping | None = None,
         timeline_records: DataFrame | None = None,
         exact_positions: bool = False,
-        earlier: EarlierSteps | None = None,
+        earlier: Steps | None = None,
         saved: SavedTimeline | None = None,
     ) -> None:
         self.history = history
@@ -116,12 +108,9 @@ class Replay:
     def timeline(self) -> Timeline:
         """The timeline of the whole history, made once."""
         if self._saved is not None:
-            return Timeline.restored(self._saved.told, self._saved.rows, self._saved.steps, self._thresholds())
+            return Timeline.restored(self._saved.told, self._saved.table, self._thresholds())
         made = self._make(self._thresholds())
-        if self._earlier is None or made.steps is None:
-            return made
-        joined = self._earlier.steps.followed_by(made.steps, self._earlier.undecided_from)
-        return replace(made, rows=joined.frame(self.history.records.sparkSession), in_memory=joined)
+        return made if self._earlier is None else made.after(self._earlier)
 
     def _thresholds(self) -> Thresholds:
         if self.merges:

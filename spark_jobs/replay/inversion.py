@@ -106,15 +106,12 @@ def invert(
     reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]
     complete = bool(reached_by) and None not in reached_by
     never_from = min(reached_by) + 1 if complete else MIN_TIMESTAMP
-    steps = inverted(table, groups, never_from) if few else None
-    rows = steps.frame(spark) if few else held.keep(_steps(firsts, strategy, never_from))
     return Timeline(
-        rows,
+        inverted(table, groups, never_from) if few else held.keep(_steps(firsts, strategy, never_from)),
         thresholds,
         flushes=True,
         state={"kind": "inversion", "partitions": {str(p): values for p, values in last.items()}},
         watermark_below=never_from - 1 if complete else MIN_TIMESTAMP,
-        in_memory=steps,
     )
 
 

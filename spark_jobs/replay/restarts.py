@@ -41,11 +41,10 @@ def restarted_timeline(
         timeline = make(life, processing_time_end if end is None else end - 1)
         idle.append(timeline.idle)
         # What an earlier life closed, this one cannot close again.
-        own = timeline.rows.withColumn("x_from", F.greatest("x_from", F.lit(passed)))
+        own = timeline.rows(records.sparkSession).withColumn("x_from", F.greatest("x_from", F.lit(passed)))
         if end is not None:
-            never = timeline.rows.where(F.col("arrival") == F.lit(NEVER)).agg(F.min("x_from")).collect()[0][0]
-            passed = max(passed, MIN_TIMESTAMP if never is None else never)
+            passed = max(passed, timeline.never_from)
             own = own.where((F.col("arrival") < F.lit(NEVER)) & (F.col("x_from") < F.lit(passed)))
         rows = own if rows is None else rows.unionByName(own)
     note = f"{len(edges) - 2} restarts of the live job"
-    return replace(timeline, rows=held.keep(rows), in_memory=None, note=note, idle=joined(idle))
+    return replace(timeline, table=held.keep(rows), note=note, idle=joined(idle))

@@ -112,7 +112,7 @@ class Cells:
         """
         position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
         asked = _in_cell(self, frame, x, F.struct("*").alias(_ASKED))
-        steps = _in_cell(self, timeline.rows, "x_from", position.alias("rw_closed"))
+        steps = _in_cell(self, timeline.rows(frame.sparkSession), "x_from", position.alias("rw_closed"))
         order = Window.partitionBy("rw_cell").orderBy("rw_x_from", F.col(_ASKED).isNotNull())
         reached = F.max("rw_closed").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
         answered = asked.unionByName(steps, allowMissingColumns=True).withColumn("rw_closed", reached)

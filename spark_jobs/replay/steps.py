@@ -23,7 +23,7 @@ _PARTS = ("arrival", "major", "minor")
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3)."""
+    """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3). The last step is `NEVER`."""
 
     x_from: np.ndarray
     positions: np.ndarray
@@ -40,6 +40,11 @@ class Steps:
         """C of each of `x`: shape (len(x), 3). No `x` lies below the first step."""
         return self.positions[np.searchsorted(self.x_from, x, side="right") - 1]
 
+    @property
+    def never_from(self) -> int:
+        """The first x that has not closed."""
+        return int(self.x_from[self.positions[:, 0] == NEVER][0])
+
     def to_bytes(self) -> bytes:
         """Compressed, for a later run; `from_bytes` reads it."""
         sink = pa.BufferOutputStream()
@@ -53,13 +58,18 @@ class Steps:
         """What `to_bytes` wrote."""
         return cls.of_table(pa.ipc.open_file(pa.py_buffer(data)).read_all())
 
+    def below(self, first: int) -> Steps:
+        """The steps below `first` alone."""
+        mine = self.x_from < first
+        return Steps(self.x_from[mine], self.positions[mine])
+
     def followed_by(self, later: Steps, first: int) -> Steps:
         """These steps below `first`, and the `later` ones from there on."""
-        mine, theirs = self.x_from < first, later.x_from > first
+        mine, theirs = self.below(first), later.x_from > first
         at_first = later.at(np.array([first], dtype=np.int64))
         return Steps(
-            np.concatenate((self.x_from[mine], [first], later.x_from[theirs])),
-            np.concatenate((self.positions[mine], at_first, later.positions[theirs])),
+            np.concatenate((mine.x_from, [first], later.x_from[theirs])),
+            np.concatenate((mine.positions, at_first, later.positions[theirs])),
         )
 
     def frame(self, spark: SparkSession) -> DataFrame:

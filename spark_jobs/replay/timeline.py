@@ -5,7 +5,8 @@ watermark is at or above `x`. It depends on no key, so it is computed once and l
 record: no sort and no watermark per record.
 
 A timeline is a DataFrame `x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT`: C(x) is the largest
-position of the rows with `x_from <= x`. Rows of `NEVER` say that from there on the watermark has not come.
+position of the rows with `x_from <= x`. A row of `NEVER`, which there always is, says that from there on the watermark
+has not come.
 Both ways to make one give this table: the inversion (`spark_jobs.replay.inversion`), set by set, and
 the simulation (`spark_jobs.replay.simulation`), where the watermark depends on more than a maximum.
 """
@@ -13,16 +14,16 @@ the simulation (`spark_jobs.replay.simulation`), where the watermark depends on 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.assign import Span
-from spark_jobs.replay.columns import PositionColumns, long_arrays
+from spark_jobs.replay.columns import NEVER, PositionColumns, long_arrays
 from spark_jobs.replay.grid import EndGrid, RegularGrid
 from spark_jobs.replay.steps import MOST_IN_MEMORY, Steps
 
@@ -92,36 +93,58 @@ class Timeline:
     (golden rule 15). `state` is what a later run needs to go on from here, JSON-able; the watermark then
     has passed no threshold above `watermark_below`. `note` says how it was made, for people. `idle` says when
     partitions were idle, see `spark_jobs.replay.idleness`; None where the definition knows no idleness.
+    `table` holds the rows: in the driver's memory where they are few, else in Spark.
     """
 
-    rows: DataFrame
+    table: DataFrame | Steps
     thresholds: Thresholds
     flushes: bool
     state: dict
     watermark_below: int
     note: str = ""
     idle: dict | None = None
-    in_memory: Steps | None = None
 
     def told(self) -> dict:
-        """All but the rows, JSON-able; `restored` takes it."""
+        """All but the table, JSON-able; `restored` takes it."""
         return {
             "flushes": self.flushes, "state": self.state, "watermark_below": self.watermark_below, "note": self.note,
             "idle": self.idle,
         }  # fmt: skip
 
     @classmethod
-    def restored(cls, told: Mapping, rows: DataFrame, steps: Steps | None, thresholds: Thresholds) -> Timeline:
-        """The timeline that said `told`, with its rows, and its steps where they are few."""
-        return cls(rows=rows, thresholds=thresholds, in_memory=steps, **told)
+    def restored(cls, told: Mapping, table: DataFrame | Steps, thresholds: Thresholds) -> Timeline:
+        """The timeline that said `told`."""
+        return cls(table=table, thresholds=thresholds, **told)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """The rows in Spark, wherever they are."""
+        return self.table.frame(spark) if isinstance(self.table, Steps) else self.table
 
     @cached_property
     def steps(self) -> Steps | None:
         """All rows, when they are few enough for memory."""
-        if self.in_memory is not None:
-            return self.in_memory
-        table = self.rows.limit(MOST_IN_MEMORY + 1).toArrow()
+        if isinstance(self.table, Steps):
+            return self.table
+        table = self.table.limit(MOST_IN_MEMORY + 1).toArrow()
         return None if table.num_rows > MOST_IN_MEMORY else Steps.of_table(table)
+
+    @property
+    def never_from(self) -> int:
+        """The first value that the watermark has not passed (epoch ms)."""
+        if isinstance(self.table, Steps):
+            return self.table.never_from
+        return self.table.where(F.col("arrival") == F.lit(NEVER)).agg(F.min("x_from")).collect()[0][0]
+
+    def after(self, earlier: Steps) -> Timeline:
+        """The closes that the steps of an `earlier` run know, and this timeline from there on.
+
+        What its watermark had reached is not enough to go by: the tick that shows it may have come after its end.
+        """
+        first = earlier.never_from
+        if self.steps is not None:
+            return replace(self, table=earlier.followed_by(self.steps, first))
+        mine = self.table.withColumn("x_from", F.greatest("x_from", F.lit(first)))
+        return replace(self, table=earlier.below(first).frame(mine.sparkSession).unionByName(mine))
 
     def close_arrays(self, grid: EndGrid, first: int, count: int, shift: int = 0) -> CloseArrays:
         """C(end - 1 + shift) of `count` grid ends from number `first` on.
@@ -130,23 +153,22 @@ class Timeline:
         """
         x = grid.ends(first, count) - 1
         x = np.full(count, MAX_TIMESTAMP, dtype=np.int64) if shift == MAX_TIMESTAMP else x + shift
-        steps = self.steps if self.steps is not None else self._slice(grid, x, shift)
+        steps = self.steps or _slice(self.table, grid, x, shift)
         return CloseArrays(grid, first, steps.at(x))
 
-    def _slice(self, grid: EndGrid, x: np.ndarray, shift: int) -> Steps:
-        low, high = int(x[0]), int(x[-1])
-        position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
-        carried = (
-            self.rows.where(F.col("x_from") <= low)
-            .agg(F.max(position).alias("p"))
-            .select(F.lit(low).alias("x_from"), "p.*")
-        )
-        # Of the rows between two points that are asked for, only the largest position counts.
-        cell = F.lit(0) if shift == MAX_TIMESTAMP else grid.floor(F.col("x_from") - F.lit(shift))
-        inside = (
-            self.rows.where((F.col("x_from") > low) & (F.col("x_from") <= high))
-            .groupBy(cell.alias("cell"))
-            .agg(F.max("x_from").alias("x_from"), F.max(position).alias("p"))
-            .select("x_from", "p.*")
-        )
-        return Steps.of_table(carried.unionByName(inside).toArrow())
+
+def _slice(rows: DataFrame, grid: EndGrid, x: np.ndarray, shift: int) -> Steps:
+    low, high = int(x[0]), int(x[-1])
+    position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
+    carried = (
+        rows.where(F.col("x_from") <= low).agg(F.max(position).alias("p")).select(F.lit(low).alias("x_from"), "p.*")
+    )
+    # Of the rows between two points that are asked for, only the largest position counts.
+    cell = F.lit(0) if shift == MAX_TIMESTAMP else grid.floor(F.col("x_from") - F.lit(shift))
+    inside = (
+        rows.where((F.col("x_from") > low) & (F.col("x_from") <= high))
+        .groupBy(cell.alias("cell"))
+        .agg(F.max("x_from").alias("x_from"), F.max(position).alias("p"))
+        .select("x_from", "p.*")
+    )
+    return Steps.of_table(carried.unionByName(inside).toArrow())

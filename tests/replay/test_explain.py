@@ -45,7 +45,7 @@ def test_windows_are_replayed_set_by_set_without_python(records, windows, kind, 
     spec = ReplaySpec(strategy, windows, lateness, ("k",), {"n": "count(*)", "s": "sum(v)"})
     with Replay(History(records, Span(0, 5400), 5900), spec) as replay:
         assert not replay.simulates
-        plans = [plan_of(replay.windows(Span(-4000, 6000))), plan_of(replay.timeline.rows)]
+        plans = [plan_of(replay.windows(Span(-4000, 6000))), plan_of(replay.timeline.rows(records.sparkSession))]
         plans.append(plan_of(replay.late(Span(-4000, 6000))))
     for plan in plans:
         assert "Python" not in plan

@@ -79,15 +79,22 @@ def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_s
     until = case.rows[cut - 1][2]
     with Replay(History(before, history.event_times, until), spec) as first:
         state, below = first.timeline.state, first.timeline.watermark_below
+        earlier = first.timeline.steps
     span = all_windows(case, history)
     open_then = Span(max(span.start, below + 1), span.end)
     assume(open_then.start < open_then.end)
     if state["kind"] == "simulation":
         assume(can_continue(state, spec.strategy, (case.rows[cut][2], cut, 0)))
     with Replay(history, spec) as whole:
-        expected = tables(case, whole, [open_then])
+        expected, of_all = tables(case, whole, [open_then]), tables(case, whole, [span])
     with Replay(history, spec, state=state, timeline_records=after) as second:
         assert tables(case, second, [open_then]) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans(), label="too many steps for memory"):
+            for module in ("timeline", "inversion"):
+                patch.setattr(f"spark_jobs.replay.{module}.MOST_IN_MEMORY", 0)
+        with Replay(history, spec, state=state, timeline_records=after, earlier=earlier) as third:
+            assert tables(case, third, [span]) == of_all
 
 
 @settings(FEW, max_examples=8)

@@ -66,7 +66,7 @@ def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name
                 processing_time_end=rows[-1][2], held=held,
             )  # fmt: skip
             arrays = made.close_arrays(grid, -10, 300)
-            lowest = min(row[0] for row in made.rows.collect())
+            lowest = min(row[0] for row in made.rows(spark).collect())
             found.append((arrays.positions.tolist(), made.state, made.watermark_below, lowest))
             held.release()
         assert found[0] == found[1]
