@@ -7,7 +7,6 @@ record of its millisecond: `(tick, -1, -1)`. "Never" is `MAX_TIMESTAMP` in all t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -15,7 +14,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
@@ -121,12 +120,8 @@ class Held:
         self.release()
 
 
-_LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
-_THRESHOLD_IS_SET = threading.Lock()
-
-
 def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> dict[str, Column]:
-    """Arrays of BIGINT that every row can look into, each as a scalar subquery.
+    """Arrays of BIGINT that every row can look into, each as a scalar subquery over a local relation: no job.
 
     Not literals: the optimizer hashes and compares literals at every step, which takes longer than the query once
     they hold some ten thousand values. Not the fields of one struct: every look-up would take its array out first.
@@ -135,16 +130,5 @@ def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> dict[str,
         name: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, pa.int64()))
         for name, values in arrays.items()
     }
-    held = arrow_frame(frame.sparkSession, pa.table(columns))
+    held = frame.sparkSession.createDataFrame(pa.table(columns))
     return {name: held.select(name).scalar() for name in columns}
-
-
-def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """The table as a relation over an RDD, which keeps its values out of the plan."""
-    with _THRESHOLD_IS_SET:  # the setting belongs to the session, so to all threads
-        before = spark.conf.get(_LOCAL_THRESHOLD)
-        spark.conf.set(_LOCAL_THRESHOLD, "0")
-        try:
-            return spark.createDataFrame(table)
-        finally:
-            spark.conf.set(_LOCAL_THRESHOLD, before)

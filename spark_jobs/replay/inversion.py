@@ -10,6 +10,7 @@ record of that millisecond (golden rule 7). Punctuated watermarks are not rounde
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -59,15 +60,27 @@ def first_reached(records: DataFrame, strategy: WatermarkStrategy, thresholds: T
     """`partition, reached, arrival, minor`: the first record of each partition to reach each threshold.
 
     One narrow hash aggregation. Within a partition the arrival never decreases with the offset, so the
-    smallest of both belong to one record.
+    smallest of both belong to one record. Its key is one number where two thresholds lie further apart than
+    partitions are numbered: threshold and partition are then told by their sum, and a second column to hash and
+    compare for each record is saved.
     """
     ordering = SEQUENCE if SEQUENCE in records.columns else OFFSET
     time = _watermark_time(strategy)
-    return (
-        records.where(time.isNotNull())
-        .groupBy(F.col(PARTITION).alias("partition"), thresholds.floor(time, -strategy.delay).alias("cell"))
-        .agg(F.min(ARRIVAL).alias("arrival"), F.min(ordering).alias("minor"))
-        .select("partition", (F.col("cell") - F.lit(strategy.delay)).alias("reached"), "arrival", "minor")
+    moving = records.where(time.isNotNull())
+    values = [F.min(ARRIVAL).alias("arrival"), F.min(ordering).alias("minor")]
+    numbers = strategy.partitions
+    if min(numbers, default=-1) >= 0 and max(numbers) < thresholds.apart:
+        registered = F.col(PARTITION).between(0, max(numbers))
+        key = thresholds.floor(time, -strategy.delay) + F.col(PARTITION)
+        firsts = moving.where(registered).groupBy(key.alias("key")).agg(*values)
+        cell = thresholds.floor(F.col("key"), -strategy.delay)
+        partition = (F.col("key") - cell).cast("int")
+    else:
+        cell, partition = F.col("cell"), F.col("partition")
+        keys = F.col(PARTITION).alias("partition"), thresholds.floor(time, -strategy.delay).alias("cell")
+        firsts = moving.groupBy(*keys).agg(*values)
+    return firsts.select(
+        partition.alias("partition"), (cell - F.lit(strategy.delay)).alias("reached"), "arrival", "minor"
     )
 
 
@@ -157,13 +170,12 @@ def _steps(firsts: DataFrame, strategy: WatermarkStrategy, never_from: int) -> D
 
 def _last_of(table: pa.Table) -> dict[int, dict[str, int]]:
     """As `_last_reached`, in memory."""
-    last: dict[int, dict[str, int]] = {}
-    columns = (table.column(name).to_pylist() for name in ("partition", "reached", "arrival", "minor"))
-    for partition, *values in zip(*columns, strict=True):
-        best = last.get(partition)
-        if best is None or values > list(best.values()):
-            last[partition] = dict(zip(("reached", "arrival", "minor"), values, strict=True))
-    return last
+    names = ("partition", "reached", "arrival", "minor")
+    columns = [table.column(name).to_numpy() for name in names]
+    order = np.lexsort(columns[::-1])
+    ends = np.flatnonzero(np.diff(columns[0][order], append=-1))  # no partition is -1
+    rows = np.stack([column[order[ends]] for column in columns], axis=1).tolist()
+    return {partition: dict(zip(names[1:], values, strict=True)) for partition, *values in rows}
 
 
 def _last_reached(firsts: DataFrame) -> dict[int, dict[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +11,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.columns import NEVER, arrow_frame
+from spark_jobs.replay.columns import NEVER
 
 SCHEMA = "x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT"
 """The rows of a timeline; see `spark_jobs.replay.timeline`."""
 
 MOST_IN_MEMORY = 1_000_000
 """The most rows of a timeline that come to the driver at once; larger ones stay in Spark."""
+
+_LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
+_THRESHOLD_IS_SET = threading.Lock()
 
 _PARTS = ("arrival", "major", "minor")
 
@@ -73,8 +77,14 @@ class Steps:
         )
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """As timeline rows."""
-        return arrow_frame(spark, self._table())
+        """As timeline rows: a relation over an RDD, which keeps its values out of the plan."""
+        with _THRESHOLD_IS_SET:  # the setting belongs to the session, so to all threads
+            before = spark.conf.get(_LOCAL_THRESHOLD)
+            spark.conf.set(_LOCAL_THRESHOLD, "0")
+            try:
+                return spark.createDataFrame(self._table())
+            finally:
+                spark.conf.set(_LOCAL_THRESHOLD, before)
 
     def _table(self) -> pa.Table:
         return pa.table({"x_from": self.x_from, **{part: self.positions[:, i] for i, part in enumerate(_PARTS)}})

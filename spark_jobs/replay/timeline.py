@@ -37,11 +37,13 @@ class Thresholds:
 
     `floor(value, shift)` gives the largest threshold at or below the watermark `value + shift`, less `shift`:
     so what is constant in the value need not be computed for each record. A closer floor is always right, it
-    only makes more rows. `step`: the mean distance of two thresholds (ms) where it is known, else 0.
+    only makes more rows. `step` and `apart`: the mean and the least distance of two thresholds (ms) where they are
+    known, else 0.
     """
 
     floor: Callable[[Column, int], Column]
     step: int = 0
+    apart: int = 0
 
     def are_few(self, span: Span, partitions: int) -> bool:
         """Whether those that so many partitions reach within `span` surely fit the driver's memory."""
@@ -52,10 +54,12 @@ def grid_thresholds(grid: EndGrid, lateness: int) -> Thresholds:
     """Ends - 1, and ends - 1 + L where that is another grid. A lateness of "for ever" never closes."""
     step = grid.step if isinstance(grid, RegularGrid) else 0
     if lateness == MAX_TIMESTAMP or (step and lateness % step == 0):
-        return Thresholds(lambda value, shift: grid.floor(value, shift + 1), step)
+        return Thresholds(lambda value, shift: grid.floor(value, shift + 1), step, step)
+    between = lateness % step if step else 0
     return Thresholds(
         lambda value, shift: F.greatest(grid.floor(value, shift + 1), grid.floor(value, shift + 1 - lateness)),
         step // 2,
+        min(between, step - between),
     )
 
 

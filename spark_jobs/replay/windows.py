@@ -167,14 +167,21 @@ def _bounds(spec: ReplaySpec, span: Span, index: Column) -> dict[str, Column]:
     return {START: F.lit(end - spec.windows.size) + index * F.lit(step), END: F.lit(end) + index * F.lit(step)}
 
 
-def _group_by_window(placed: DataFrame, spec: ReplaySpec, span: Span, values: Sequence[Column]) -> DataFrame:
-    """One aggregation by key and window; where its number says all, the number alone is the key."""
+def _group_by_window(
+    placed: DataFrame, spec: ReplaySpec, span: Span, values: Sequence[Column]
+) -> tuple[DataFrame, Column, list[Column]]:
+    """One aggregation by key and window; where its number says all, the number alone is the key.
+
+    With it the window's number in the look-up, and its start and end, as columns of the aggregation.
+    """
     if not _index_says_all(spec):
-        return placed.groupBy(*spec.keys, START, END, _INDEX).agg(*values)
+        grouped = placed.groupBy(*spec.keys, START, END, _INDEX).agg(*values)
+        return grouped, F.col(_INDEX), [F.col(START), F.col(END)]
     spread = (F.col(_INDEX).cast("long") * F.lit(_SPREAD)).alias("rw_spread")
     grouped = placed.groupBy(*spec.keys, spread).agg(*values)
     index = divided(F.col("rw_spread"), _SPREAD)
-    return grouped.withColumns({**_bounds(spec, span, index), _INDEX: index.cast("int")})
+    bounds = [bound.alias(name) for name, bound in _bounds(spec, span, index).items()]
+    return grouped, index.cast("int"), bounds
 
 
 def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:
@@ -192,8 +199,8 @@ def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band 
 
 def _complete_only(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
     values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
-    grouped = _group_by_window(placed, spec, span, values)
-    return grouped.select(*spec.keys, START, END, *(complete_name(name) for name in spec.aggregates))
+    grouped, _, bounds = _group_by_window(placed, spec, span, values)
+    return grouped.select(*spec.keys, *bounds, *(complete_name(name) for name in spec.aggregates))
 
 
 def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLookup, flushes: bool) -> DataFrame:
@@ -210,19 +217,21 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLo
     banded = _UNDECIDED in judged.columns
     if banded:
         values[UNDECIDED] = _count(_UNDECIDED)
-    grouped = _group_by_window(judged, spec, span, [value.alias(name) for name, value in values.items()])
-    if halves:
-        grouped = grouped.withColumns({complete_name(name): whole for name, whole in halves.items()})
-
+    grouped, index, bounds = _group_by_window(judged, spec, span, [v.alias(name) for name, v in values.items()])
+    complete = [
+        halves[name].alias(complete_name(name)) if name in halves else F.col(complete_name(name))
+        for name in spec.aggregates
+        if spec.mode is Mode.BOTH
+    ]
     late = F.col(LATE) if spec.allowed_lateness else F.lit(0).cast("long")
-    closed = lookup.at_end.at_index(F.col(_INDEX), grouped)
+    closed = lookup.at_end.at_index(index, grouped)
     has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
     fired = (has_closed & (F.col(ON_TIME) > 0)) | (late > 0)
     by_watermark = F.when(F.col(ON_TIME) > 0, 1).otherwise(0)
     return grouped.select(
-        *spec.keys, START, END,
+        *spec.keys, *bounds,
         *(F.when(fired, F.col(name)).alias(name) for name in spec.aggregates),
-        *(F.col(complete_name(name)) for name in spec.aggregates if spec.mode is Mode.BOTH),
+        *complete,
         ON_TIME, late.alias(LATE), DROPPED,
         F.when(fired, (by_watermark + late - 1).cast("int")).alias(PANE),
         F.when(fired, "closed").when(F.col(ON_TIME) > 0, "open").otherwise("all_late").alias(STATE),
