@@ -27,7 +27,7 @@ _PARTS = ("arrival", "major", "minor")
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3). The last step is `NEVER`."""
+    """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3)."""
 
     x_from: np.ndarray
     positions: np.ndarray
@@ -46,7 +46,7 @@ class Steps:
 
     @property
     def never_from(self) -> int:
-        """The first x that has not closed."""
+        """The first x that has not closed; every whole timeline ends so."""
         return int(self.x_from[self.positions[:, 0] == NEVER][0])
 
     def to_bytes(self) -> bytes:
