@@ -23,7 +23,7 @@ $(STAMP): requirements.txt pyproject.toml spark_jobs/jvm.py
 	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m spark_jobs.session
+	$(BIN)/python -m spark_jobs.setup
 	@touch $@
 
 demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; compare with what Flink emitted

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import RewindowError, SourceError
+from spark_jobs.jvm import JAVA_OPTIONS, SHORT_APPLICATIONS
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.progress import Progress, progress_for
@@ -78,11 +79,9 @@ def sample_services(
     with KafkaBroker(home / "kafka") as broker:
         with progress.stage("kafka", f"a broker with real departures in topic {TOPIC}"):
             load_flights(broker, before=before)
-        # The sample is small and each application short: Java's optimizing compiler would cost more than it gains.
-        quick = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
         environ = {
             "REWINDOW_HOME": str(home), "REWINDOW_KAFKA": broker.servers,
-            "REWINDOW_JAVA_OPTIONS": os.environ.get("REWINDOW_JAVA_OPTIONS", quick),
+            JAVA_OPTIONS: os.environ.get(JAVA_OPTIONS, SHORT_APPLICATIONS),
         }  # fmt: skip
         airflow = Airflow(home / "airflow", project=Path.cwd(), port=port, environ=environ)
         with progress.stage("airflow", "scheduler, API server, DAG processor, triggerer"):

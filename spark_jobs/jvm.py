@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from spark_jobs.errors import EnvironmentProblem
@@ -17,6 +18,12 @@ PACKAGES = (
 """Jars, as Maven coordinates; Spark fetches them once and keeps them in `ivy_folder()`."""
 
 DEFAULT_DRIVER_MEMORY = "4g"
+JAVA_OPTIONS = "REWINDOW_JAVA_OPTIONS"
+SHORT_APPLICATIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""Java options where each application is short: the optimizing compiler would cost more than it gains.
+
+Without it Java's room for compiled code is small, and full after a dozen runs.
+"""
 
 
 def ivy_folder() -> Path:
@@ -30,16 +37,28 @@ def jar_file(package: str) -> Path:
     return ivy_folder() / "jars" / f"{group}_{artifact}-{version}.jar"
 
 
+def class_archive() -> Path:
+    """Spark's classes as Java has loaded them before (class data sharing); `make setup` writes it beside the packages.
+
+    Java ignores one that another Java or other jars made.
+    """
+    return Path(sys.prefix) / "share" / "rewindow" / "spark-classes.jsa"
+
+
 def jvm_settings() -> dict[str, str]:
     """What a local run's JVM starts with. Raises EnvironmentProblem when REWINDOW_DRIVER_MEMORY is not a size."""
     memory = os.environ.get("REWINDOW_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
     if not re.fullmatch(r"[1-9]\d*[mg]", memory, re.IGNORECASE):
         raise EnvironmentProblem(f"`{memory}` is not a heap size", "REWINDOW_DRIVER_MEMORY", "Write 4g or 512m.")
-    more = os.environ.get("REWINDOW_JAVA_OPTIONS", "")
     logging = (Path(__file__).parent / "log4j2.properties").as_uri()
+    options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={logging}"]
+    if class_archive().exists():
+        options.append(f'"-XX:SharedArchiveFile={class_archive()}"')
+    if os.environ.get(JAVA_OPTIONS):
+        options.append(os.environ[JAVA_OPTIONS])
     return {
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={logging} {more}".strip(),
+        "spark.driver.extraJavaOptions": " ".join(options),
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.ivy": str(ivy_folder()),
     }

@@ -31,9 +31,9 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import EnvironmentProblem, RewindowError, SourceError
+from spark_jobs.errors import EnvironmentProblem, SourceError
 from spark_jobs.java import java_reason
-from spark_jobs.jvm import ivy_folder, jvm_settings
+from spark_jobs.jvm import jvm_settings
 from spark_jobs.lakehouse.catalog import catalog_conf, configured_catalog, prepare_catalog
 from spark_jobs.launch import launch_jvm, log_file
 
@@ -243,21 +243,3 @@ def _silence_query_context() -> None:
     """PySpark prints a JSON line to stderr for every failing query; the error that is raised says the same."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
-
-
-def main() -> None:
-    """Start Spark once, so that its jars are fetched, and fetch the broker's: the last step of `make setup`."""
-    from spark_jobs.services.kafka_broker import fetch_kafka
-
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            session = spark_session("setup", home=Path(folder), master="local[1]")
-            fetch_kafka()
-        except RewindowError as error:
-            sys.exit(str(error))
-        print(f"Spark {session.version} is ready; its jars are in {ivy_folder() / 'jars'}")
-        session.stop()
-
-
-if __name__ == "__main__":
-    main()

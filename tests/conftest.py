@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from spark_jobs.jvm import JAVA_OPTIONS, SHORT_APPLICATIONS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -55,9 +57,7 @@ def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("REWINDOW_HOME", str(home))
         patch.setenv("REWINDOW_DRIVER_MEMORY", "1g")
-        # Many short jobs: the optimizing compiler would cost more than it gains. Without it Java's room for compiled
-        # code is small, and full after a dozen runs.
-        patch.setenv("REWINDOW_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC")
+        patch.setenv(JAVA_OPTIONS, f"{SHORT_APPLICATIONS} -XX:+UseSerialGC")
         yield home
 
 

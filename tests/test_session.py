@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CatalogError, EnvironmentProblem, SourceError
-from spark_jobs.jvm import PACKAGES, jar_file
+from spark_jobs.jvm import JAVA_OPTIONS, PACKAGES, class_archive, jar_file
 from spark_jobs.lakehouse.catalog import check_catalog
 from spark_jobs.launch import log_file
 from spark_jobs.session import check_metastore, rewindow_home, spark_session
@@ -37,6 +38,23 @@ def test_python_workers_run_the_same_python(spark: SparkSession) -> None:
 
 def test_the_pinned_jars_lie_where_spark_keeps_them(spark: SparkSession) -> None:
     assert [package for package in PACKAGES if not jar_file(package).is_file()] == []
+
+
+@pytest.mark.skipif(not class_archive().exists(), reason="`make setup` has kept no classes here")
+def test_java_takes_sparks_classes_from_what_set_up_kept(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from pathlib import Path
+        from spark_jobs.session import spark_session
+        spark_session("classes", home=Path(sys.argv[1]), master="local[1]").range(3).collect()
+    """
+    log = tmp_path / "classes.log"
+    options = f"{os.environ[JAVA_OPTIONS]} -Xlog:class+load:file={log}"
+    assert run_python(code, str(tmp_path), environ={JAVA_OPTIONS: options}).returncode == 0
+    # Java makes the classes of lambdas anew in each process.
+    spark_classes = [line for line in log.read_text().splitlines() if " org.apache.spark." in line and "/0x" not in line]
+    kept = [line for line in spark_classes if "shared objects file (top)" in line]
+    assert len(kept) > 0.9 * len(spark_classes) > 1000
 
 
 def test_asking_again_gives_the_same_session(spark: SparkSession, rewindow_home: Path) -> None:
