@@ -52,7 +52,8 @@ def test_java_takes_sparks_classes_from_what_set_up_kept(tmp_path: Path) -> None
     options = f"{os.environ[JAVA_OPTIONS]} -Xlog:class+load:file={log}"
     assert run_python(code, str(tmp_path), environ={JAVA_OPTIONS: options}).returncode == 0
     # Java makes the classes of lambdas anew in each process.
-    spark_classes = [line for line in log.read_text().splitlines() if " org.apache.spark." in line and "/0x" not in line]
+    lines = log.read_text().splitlines()
+    spark_classes = [line for line in lines if " org.apache.spark." in line and "/0x" not in line]
     kept = [line for line in spark_classes if "shared objects file (top)" in line]
     assert len(kept) > 0.9 * len(spark_classes) > 1000
 
