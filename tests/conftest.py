@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,9 @@ KAFKA_PASSWORD = "correct-horse-battery"
 settings.register_profile("rewindow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rewindow")
 
+
+# At a process's end py4j says goodbye for each connection, when pytest has closed what it would be written to.
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 SHORT = "tests/conformance/"
 """Here each test is quick and needs nothing of another one."""
