@@ -31,11 +31,15 @@ def main() -> None:
     archive.unlink(missing_ok=True)  # else the new one could only be laid over it
     new.unlink(missing_ok=True)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    os.environ[JAVA_OPTIONS] = f'{os.environ.get(JAVA_OPTIONS, SHORT_APPLICATIONS)} "-XX:ArchiveClassesAtExit={new}"'
+    for name in [name for name in os.environ if name.startswith("REWINDOW_")]:
+        del os.environ[name]  # the trial is to leave nothing in a catalog or store of the user's
+    os.environ["REWINDOW_DRIVER_MEMORY"] = "1g"
+    os.environ[JAVA_OPTIONS] = f'{SHORT_APPLICATIONS} "-XX:ArchiveClassesAtExit={new}"'
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["REWINDOW_HOME"] = folder
         try:
             fetch_kafka()
-            session = spark_session("setup", home=Path(folder), master="local[2]")
+            session = spark_session("setup", master="local[2]")
             pipeline = load_pipeline(SAMPLE)
             execute(session, pipeline, make_plan(session, pipeline), NoProgress())
         except RewindowError as error:
