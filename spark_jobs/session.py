@@ -39,6 +39,7 @@ from spark_jobs.launch import launch_jvm, log_file
 
 _EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _METASTORE_KEY = "spark.hadoop.hive.metastore.uris"
+_PYTHON_FILES = "spark.submit.pyFiles"
 
 
 def rewindow_home(home: Path | None = None) -> Path:
@@ -159,7 +160,14 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
     gateway = None
     if not submitted and SparkContext._gateway is None:
         gateway = launch_jvm(settings, log_file(home))
-    context_conf = SparkConf(loadDefaults=False)
+    if submitted:
+        SparkContext._ensure_initialized()
+    context_conf = SparkConf(loadDefaults=submitted)
+    if submitted:
+        # With the jars of its packages among the files for Python, PySpark would copy each, and every module would be
+        # looked for in them.
+        files = context_conf.get(_PYTHON_FILES, "").split(",")
+        settings[_PYTHON_FILES] = ",".join(file for file in files if not file.endswith(".jar"))
     context_conf.setAll(list(settings.items()))
     try:
         context = SparkContext(conf=context_conf, gateway=gateway)
@@ -169,11 +177,18 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
             settings.get("spark.master", "spark-submit"),
             f"The whole output is in {log_file(home)}." if not submitted else "",
         ) from error
+    _remember_names(context)
     if submitted:
         context.setLogLevel("ERROR")
         cores = _local_cores(context.master)
         if cores:
             SparkSession.builder.getOrCreate().conf.set("spark.sql.shuffle.partitions", str(2 * cores))
+
+
+def _remember_names(context: SparkContext) -> None:
+    """Keep what PySpark asks the JVM for at every column and every query: Java looks through all jars each time."""
+    for name in ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils", "py4j"):
+        setattr(context._jvm, name, getattr(context._jvm, name))
 
 
 def _placement(master: str) -> dict[str, str]:

@@ -1,5 +1,10 @@
 """The application that `spark-submit` starts. In a folder of its own: Python puts a script's folder on its path."""
 
-from spark_jobs.application import main
+import sys
+
+# spark-submit puts the jars of its packages there too: Python would look into each for every module.
+sys.path[:] = [entry for entry in sys.path if not entry.endswith(".jar")]
+
+from spark_jobs.application import main  # noqa: E402
 
 main()
