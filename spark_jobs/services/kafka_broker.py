@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -176,9 +176,10 @@ class KafkaBroker:
     def create_topic(
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, brokers: Sequence[int] = (1,)
     ) -> None:
-        """Create a topic, one replica; `settings` are its own, as `retention.ms`. It keeps all records by default.
+        """Create a topic, one replica, and wait until each partition can be written to.
 
-        Its partitions lie on `brokers` in turn.
+        `settings` are its own, as `retention.ms`; it keeps all records by default. Its partitions lie on `brokers` in
+        turn.
         """
         jvm = self._running().jvm
         java_settings = jvm.java.util.HashMap()
@@ -189,6 +190,7 @@ class KafkaBroker:
             replicas.put(partition, jvm.java.util.List.of(brokers[partition % len(brokers)]))
         topic = jvm.org.apache.kafka.clients.admin.NewTopic(name, replicas)
         self.admin.createTopics(jvm.java.util.List.of(topic.configs(java_settings))).all().get()
+        self._latest_offsets(name, range(partitions))
 
     def has_topic(self, name: str) -> bool:
         """Whether the topic exists."""
@@ -198,9 +200,18 @@ class KafkaBroker:
         """The offset that comes next, by partition."""
         jvm = self._running().jvm
         described = self.admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
+        return self._latest_offsets(topic, [info.partition() for info in described.partitions()])
+
+    def _latest_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """The offset that comes next, from each partition's leader: the client asks until there is one.
+
+        A controller answers before the leaders lead. What is sent meanwhile may be lost: of two batches under way, the
+        leader may refuse the first and take the second, after which an idempotent producer repeats the first in vain.
+        """
+        jvm = self._running().jvm
         asked = jvm.java.util.HashMap()
-        for info in described.partitions():
-            place = jvm.org.apache.kafka.common.TopicPartition(topic, info.partition())
+        for partition in partitions:
+            place = jvm.org.apache.kafka.common.TopicPartition(topic, partition)
             asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
         found = self.admin.listOffsets(asked).all().get()
         return {place.partition(): found.get(place).offset() for place in asked}
@@ -225,10 +236,11 @@ class KafkaBroker:
         self.admin.deleteRecords(below).all().get()
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """Let the topic have `count` partitions."""
+        """Let the topic have `count` partitions, and wait until each can be written to."""
         jvm = self._running().jvm
         more = jvm.java.util.Map.of(topic, jvm.org.apache.kafka.clients.admin.NewPartitions.increaseTo(count))
         self.admin.createPartitions(more).all().get()
+        self._latest_offsets(topic, range(count))
 
     def _running(self) -> JavaGateway:
         if self._gateway is None:

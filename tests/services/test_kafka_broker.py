@@ -10,6 +10,7 @@ import pytest
 from spark_jobs.errors import EnvironmentProblem
 from spark_jobs.services.kafka_broker import KafkaBroker
 from spark_jobs.services.kafka_log import crc32c
+from tests.kafka import Producer, Sent
 from tests.processes import start_python
 
 SAMPLE = Path(__file__).parents[1] / "data" / "flights" / "events.parquet"
@@ -29,6 +30,24 @@ def test_the_flights_lie_in_the_topic_as_a_live_producer_would_have_left_them(sp
     events = spark.read.parquet(str(SAMPLE)).selectExpr(*columns.split(", "))
     assert found.count() == events.count() == 78_035
     assert found.exceptAll(events).isEmpty()
+
+
+def test_a_new_topic_takes_records_at_once(spark, kafka: KafkaBroker) -> None:
+    """A producer that is connected already sends several batches to each partition: none must find it without a leader.
+
+    Where one does, the producer gives up after two minutes.
+    """
+    producer = Producer(spark, kafka.servers)
+    try:
+        for number in range(8):
+            topic, few, many = f"new_{number}", range(12), range(24)
+            kafka.create_topic(topic, len(few))
+            producer.send(topic, [Sent("a", partition) for partition in few for _ in range(3)])
+            kafka.add_partitions(topic, len(many))
+            producer.send(topic, [Sent("b", partition) for partition in many for _ in range(3)])
+            assert kafka.end_offsets(topic) == {partition: 6 if partition in few else 3 for partition in many}
+    finally:
+        producer.close()
 
 
 def test_a_broker_never_outlives_its_owner(tmp_path: Path) -> None:
