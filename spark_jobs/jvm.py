@@ -25,6 +25,8 @@ SHORT_APPLICATIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 Without it Java's room for compiled code is small, and full after a dozen runs.
 """
 
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+
 
 def ivy_folder() -> Path:
     """Where Spark keeps fetched jars: its own default, but under `$HOME` (the JVM asks the user database instead)."""
@@ -46,7 +48,10 @@ def class_archive() -> Path:
 
 
 def jvm_settings() -> dict[str, str]:
-    """What a local run's JVM starts with. Raises EnvironmentProblem when REWINDOW_DRIVER_MEMORY is not a size."""
+    """What a local run's JVM starts with. Raises EnvironmentProblem when REWINDOW_DRIVER_MEMORY is not a size.
+
+    Its garbage collector is the one for throughput, unless the user's options name another: nobody waits for a pause.
+    """
     memory = os.environ.get("REWINDOW_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
     if not re.fullmatch(r"[1-9]\d*[mg]", memory, re.IGNORECASE):
         raise EnvironmentProblem(f"`{memory}` is not a heap size", "REWINDOW_DRIVER_MEMORY", "Write 4g or 512m.")
@@ -54,8 +59,11 @@ def jvm_settings() -> dict[str, str]:
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={logging}"]
     if class_archive().exists():
         options.append(f'"-XX:SharedArchiveFile={class_archive()}"')
-    if os.environ.get(JAVA_OPTIONS):
-        options.append(os.environ[JAVA_OPTIONS])
+    own = os.environ.get(JAVA_OPTIONS) or ""
+    if not _COLLECTOR.search(own):  # Java refuses two
+        options.append("-XX:+UseParallelGC")
+    if own:
+        options.append(own)
     return {
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": " ".join(options),

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CatalogError, EnvironmentProblem, SourceError
-from spark_jobs.jvm import JAVA_OPTIONS, PACKAGES, class_archive, jar_file
+from spark_jobs.jvm import JAVA_OPTIONS, PACKAGES, class_archive, jar_file, jvm_settings
 from spark_jobs.lakehouse.catalog import check_catalog
 from spark_jobs.launch import log_file
 from spark_jobs.session import check_metastore, rewindow_home, spark_session
@@ -38,6 +38,19 @@ def test_python_workers_run_the_same_python(spark: SparkSession) -> None:
 
 def test_the_pinned_jars_lie_where_spark_keeps_them(spark: SparkSession) -> None:
     assert [package for package in PACKAGES if not jar_file(package).is_file()] == []
+
+
+def test_java_has_one_collector_the_users_if_they_name_one(monkeypatch) -> None:
+    def collectors() -> list[str]:
+        options = jvm_settings()["spark.driver.extraJavaOptions"].split()
+        return [option for option in options if option.endswith("GC")]
+
+    monkeypatch.setenv(JAVA_OPTIONS, "-Xss4m")
+    assert collectors() == ["-XX:+UseParallelGC"]
+    monkeypatch.setenv(JAVA_OPTIONS, "-Xss4m -XX:+UseZGC")
+    assert collectors() == ["-XX:+UseZGC"]
+    monkeypatch.setenv(JAVA_OPTIONS, "-XX:-UseGCOverheadLimit -XX:+UseStringDeduplication")
+    assert collectors() == ["-XX:+UseParallelGC"]
 
 
 @pytest.mark.skipif(not class_archive().exists(), reason="`make setup` has kept no classes here")

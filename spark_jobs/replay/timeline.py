@@ -68,6 +68,10 @@ def exact_thresholds() -> Thresholds:
     return Thresholds(lambda value, shift: value)
 
 
+_FAR = 2**58
+"""Beyond all times there are (ms); sums of some of them are still no overflow."""
+
+
 @dataclass
 class CloseArrays:
     """Close positions of consecutive grid ends (C of `end - 1 + shift`): int64, shape (ends, 3)."""
@@ -87,6 +91,15 @@ class CloseArrays:
             parts = {name: self.positions[:, i] for i, name in enumerate(("arrival", "major", "minor"))}
             self._arrays = long_arrays(frame, parts)
         return PositionColumns(*(F.get(self._arrays[name], index) for name in ("arrival", "major", "minor")))
+
+    @cached_property
+    def least_delay(self) -> int | None:
+        """No end closes sooner after it than by so much processing time (ms); None: no bound that is of use."""
+        ends = self.grid.ends(self.first, len(self.positions))
+        if not len(ends) or ends[0] < -_FAR or ends[-1] > _FAR:
+            return None
+        least = int((self.positions[:, 0].clip(-4 * _FAR, 4 * _FAR) - ends).min())
+        return least if abs(least) < 2 * _FAR else None
 
 
 @dataclass(frozen=True)

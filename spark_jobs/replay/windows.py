@@ -186,15 +186,25 @@ def _group_by_window(
 
 def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:
     """Add `rw_fits` (not dropped), with a lateness `rw_in_time` (not late at all), with a band `rw_undecided`."""
-    position = record_position(placed)
-    index = F.col(_INDEX)
     if band is not None:
-        placed = placed.withColumn(_UNDECIDED, band.undecided(lookup.at_cleanup, index, placed))
-    fits = position.not_after(lookup.at_cleanup.at_index(index, placed))
+        placed = placed.withColumn(_UNDECIDED, band.undecided(lookup.at_cleanup, F.col(_INDEX), placed))
+    fits = _comes_before(lookup.at_cleanup, placed)
     if spec.allowed_lateness == 0:
         return placed.withColumn(_FITS, fits)
-    in_time = position.not_after(lookup.at_end.at_index(index, placed))
-    return placed.withColumn(_FITS, fits).withColumn(_IN_TIME, in_time)
+    return placed.withColumn(_FITS, fits).withColumn(_IN_TIME, _comes_before(lookup.at_end, placed))
+
+
+def _comes_before(closes: CloseArrays, placed: DataFrame) -> Column:
+    """Whether the record is processed before its window's close.
+
+    Most records arrive sooner after their event time than any window closes after its end, which is later still: of
+    these it is known without a look-up.
+    """
+    looked_up = record_position(placed).not_after(closes.at_index(F.col(_INDEX), placed))
+    if closes.least_delay is None:
+        return looked_up
+    soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
+    return F.call_function("if", soon, F.lit(True), looked_up)
 
 
 def _complete_only(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
