@@ -115,6 +115,7 @@ def short(text: str) -> str:
 
 
 def _first_line(text: str) -> str:
+    text = re.sub(r"^An error occurred while calling \S+\s*:?", "", text)  # py4j's line, before Java's own words
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 

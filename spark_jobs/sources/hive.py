@@ -64,10 +64,13 @@ def _missing(spark: SparkSession, history: HiveHistory, error: Exception, uri: s
 def _tables(spark: SparkSession, database: str, name: str) -> str:
     from spark_jobs.definition.fields import nearest
 
+    # Names alone, not catalog.listTables: that looks up every table, and fails of one that Spark cannot read.
+    query = "SHOW TABLES IN IDENTIFIER(:database)" if database else "SHOW TABLES"
     try:
-        known = sorted(table.name for table in spark.catalog.listTables(database or None) if not table.isTemporary)
-    except (PySparkException, Py4JJavaError):
-        return "Correct history.table."
+        listed = spark.sql(query, {"database": database} if database else None).collect()
+    except (PySparkException, Py4JJavaError) as error:
+        return f"Correct history.table; the tables there are cannot be listed: {short(str(error))}."
+    known = sorted(row.tableName for row in listed if not row.isTemporary)
     near = nearest(name, known)
     if near:
         return f"Did you mean `{database + '.' if database else ''}{near}`?"

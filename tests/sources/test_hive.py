@@ -142,6 +142,31 @@ def test_a_missing_table_is_refused_with_the_one_that_was_meant(
     )
 
 
+def test_a_table_that_spark_cannot_read_does_not_hide_the_one_that_was_meant(
+    spark, table: str, database: str, pipeline: MakePipeline, hive_metastore
+) -> None:
+    in_hive(spark, f"CREATE TABLE {database}.unions (choice UNIONTYPE<INT, STRING>)")
+    spark.range(1).createOrReplaceTempView("flihgt")
+    try:
+        assert refusal(spark, of_table(pipeline, f"{database}.flihgts")) == (
+            f"there is no table `{database}.flihgts` ({hive_metastore.uri}). Did you mean `{database}.flights`?"
+        )
+    finally:
+        spark.catalog.dropTempView("flihgt")
+    said = refusal(spark, of_table(pipeline, f"{database}.unions"))
+    assert said.startswith('the table cannot be read: Cannot recognize hive type string: "UNIONTYPE<INT,STRING>"'), said
+
+
+def in_hive(spark, statement: str) -> None:
+    """Have Hive itself, which Spark lets its own tests alone reach, run a statement that Spark has no words for."""
+    jvm = spark._jvm
+    jvm.System.setProperty("spark.testing", "true")
+    try:
+        spark._jsparkSession.sharedState().externalCatalog().unwrapped().client().runSqlHive(statement)
+    finally:
+        jvm.System.clearProperty("spark.testing")
+
+
 def test_a_missing_database_is_refused(spark, pipeline: MakePipeline, hive_metastore) -> None:
     said = refusal(spark, of_table(pipeline, "nowhere.flights"))
     assert said.startswith("there is no") and "`nowhere.flights`" in said and hive_metastore.uri in said
