@@ -69,7 +69,9 @@ def _tables(spark: SparkSession, database: str, name: str) -> str:
     try:
         listed = spark.sql(query, {"database": database} if database else None).collect()
     except (PySparkException, Py4JJavaError) as error:
-        return f"Correct history.table; the tables there are cannot be listed: {short(str(error))}."
+        if "SCHEMA_NOT_FOUND" in str(error):
+            return f"Correct history.table; there is no database `{database}` either."
+        return f"Correct history.table; its database's tables cannot be listed: {short(str(error))}."
     known = sorted(row.tableName for row in listed if not row.isTemporary)
     near = nearest(name, known)
     if near:

@@ -168,8 +168,10 @@ def in_hive(spark, statement: str) -> None:
 
 
 def test_a_missing_database_is_refused(spark, pipeline: MakePipeline, hive_metastore) -> None:
-    said = refusal(spark, of_table(pipeline, "nowhere.flights"))
-    assert said.startswith("there is no") and "`nowhere.flights`" in said and hive_metastore.uri in said
+    assert refusal(spark, of_table(pipeline, "nowhere.flights")) == (
+        f"there is no table `nowhere.flights` ({hive_metastore.uri}). "
+        "Correct history.table; there is no database `nowhere` either."
+    )
 
 
 def test_a_missing_column_is_refused_with_the_known_ones(spark, table: str, pipeline: MakePipeline) -> None:
