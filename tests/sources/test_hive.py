@@ -145,7 +145,7 @@ def test_a_missing_table_is_refused_with_the_one_that_was_meant(
 def test_a_table_that_spark_cannot_read_does_not_hide_the_one_that_was_meant(
     spark, table: str, database: str, pipeline: MakePipeline, hive_metastore
 ) -> None:
-    in_hive(spark, f"CREATE TABLE {database}.unions (choice UNIONTYPE<INT, STRING>)")
+    make_unreadable(spark, hive_metastore.uri, database, "unions")
     spark.range(1).createOrReplaceTempView("flihgt")
     try:
         assert refusal(spark, of_table(pipeline, f"{database}.flihgts")) == (
@@ -157,14 +157,24 @@ def test_a_table_that_spark_cannot_read_does_not_hide_the_one_that_was_meant(
     assert said.startswith('the table cannot be read: Cannot recognize hive type string: "UNIONTYPE<INT,STRING>"'), said
 
 
-def in_hive(spark, statement: str) -> None:
-    """Have Hive itself, which Spark lets its own tests alone reach, run a statement that Spark has no words for."""
-    jvm = spark._jvm
-    jvm.System.setProperty("spark.testing", "true")
+def make_unreadable(spark, metastore: str, database: str, name: str) -> None:
+    """A table as Hive itself makes them, with a type that Spark does not know."""
+    hive = spark._jvm.org.apache.hadoop.hive
+    conf = hive.conf.HiveConf()
+    conf.set("hive.metastore.uris", metastore)
+    client = hive.metastore.HiveMetaStoreClient(conf)
     try:
-        spark._jsparkSession.sharedState().externalCatalog().unwrapped().client().runSqlHive(statement)
+        table = client.getTable(database, "flights").deepCopy()
+        table.setTableName(name)
+        for key in list(table.getParameters()):
+            if key.startswith("spark."):
+                table.getParameters().remove(key)
+        choice = hive.metastore.api.FieldSchema("choice", "uniontype<int,string>", None)
+        table.getSd().setCols(spark._jvm.java.util.ArrayList([choice]))
+        table.getSd().unsetLocation()
+        client.createTable(table)
     finally:
-        jvm.System.clearProperty("spark.testing")
+        client.close()
 
 
 def test_a_missing_database_is_refused(spark, pipeline: MakePipeline, hive_metastore) -> None:
