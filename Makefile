@@ -18,12 +18,12 @@ help: ## show this list
 
 setup: $(STAMP) ## make .venv with pinned packages, and fetch Spark's jars (done once)
 
-$(STAMP): requirements.txt pyproject.toml spark_jobs/jvm.py
-	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.java; \
+$(STAMP): requirements.txt pyproject.toml spark_jobs/spark/jvm.py
+	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.spark.java; \
 	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m spark_jobs.setup
+	$(BIN)/python -m spark_jobs.devtools.setup
 	@touch $@
 
 demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; compare with what Flink emitted

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from spark_jobs.jvm import JAVA_OPTIONS, SHORT_APPLICATIONS
+from spark_jobs.spark.jvm import JAVA_OPTIONS, SHORT_APPLICATIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.services.hive_metastore import HiveMetastore
-    from spark_jobs.services.kafka_broker import KafkaBroker
+    from spark_jobs.devtools.services.hive_metastore import HiveMetastore
+    from spark_jobs.devtools.services.kafka_broker import KafkaBroker
 
 KAFKA_PASSWORD = "correct-horse-battery"
 """Of the broker's user `alice`, on the listener that asks for one."""
@@ -32,7 +32,7 @@ settings.load_profile("rewindow")
 # At a process's end py4j says goodbye for each connection, when pytest has closed what it would be written to.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
-SHORT = "tests/conformance/"
+SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
 
 
@@ -68,7 +68,7 @@ def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastore]:
     """A running Hive metastore; tests give their databases names of their own."""
-    from spark_jobs.services.hive_metastore import HiveMetastore
+    from spark_jobs.devtools.services.hive_metastore import HiveMetastore
 
     with HiveMetastore(tmp_path_factory.mktemp("metastore")) as service:
         yield service
@@ -77,8 +77,8 @@ def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMet
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A running Kafka broker with the flights sample in topic `flights`; tests give their topics names of their own."""
-    from spark_jobs.services.kafka_broker import KafkaBroker
-    from spark_jobs.services.kafka_sample import load_flights
+    from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+    from spark_jobs.devtools.services.kafka_sample import load_flights
 
     sample = Path(__file__).parent / "data" / "flights" / "events.parquet"
     with KafkaBroker(tmp_path_factory.mktemp("kafka"), users={"alice": KAFKA_PASSWORD}) as broker:
@@ -89,7 +89,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 @pytest.fixture(scope="session")
 def spark(rewindow_home: Path, hive_metastore: HiveMetastore) -> Iterator[SparkSession]:
     """The Spark of all tests. It knows the metastore from the start, because a running Spark cannot be given one."""
-    from spark_jobs.session import spark_session
+    from spark_jobs.spark.session import spark_session
 
     session = spark_session(
         "tests",

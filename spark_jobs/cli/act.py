@@ -63,10 +63,10 @@ def run(
     A run can be repeated: what comes out the same changes nothing, what differs becomes a new revision. One that is
     killed leaves the published tables as they were.
     """
-    from spark_jobs.plan import make_plan, plan_from_json, planned_records
-    from spark_jobs.progress import progress_for
     from spark_jobs.replay.spec import Panes
-    from spark_jobs.run import execute
+    from spark_jobs.runs.backfill import execute
+    from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
+    from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
     try:
@@ -92,9 +92,16 @@ def run(
         with progress.stage("plan", loaded.name):
             planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **asked))
         result = execute(
-            spark, loaded, planned, progress, panes=chosen_panes, records=records, run_id=run_id, reason=reason,
+            spark,
+            loaded,
+            planned,
+            progress,
+            panes=chosen_panes,
+            records=records,
+            run_id=run_id,
+            reason=reason,
             manner=manner,
-        )  # fmt: skip
+        )
     _end(result, as_json, manner)
 
 
@@ -115,8 +122,8 @@ def reconcile(
 
     The tables are then those of a full run. A first run, a changed definition and sessions are full runs.
     """
-    from spark_jobs.progress import progress_for
-    from spark_jobs.reconcile_run import reconcile as carry_out
+    from spark_jobs.runs.nightly import reconcile as carry_out
+    from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
     until_ms = instant(until, "--until")
@@ -130,9 +137,9 @@ def reconcile(
 
 def _end(result, as_json: bool, manner) -> None:
     """Print a run's outcome, write its report; exit code 3 where it waits for a person."""
-    from spark_jobs.decision import Action
     from spark_jobs.report.build import build_report
-    from spark_jobs.run_store import OUTCOME, PAGE, RunStore
+    from spark_jobs.runs.decision import Action
+    from spark_jobs.runs.store import OUTCOME, PAGE, RunStore
 
     folder = RunStore.configured().folder(result.run_id)
     if folder.read(OUTCOME) is not None:
@@ -155,8 +162,8 @@ def publish_run(
     reason: Annotated[str, typer.Option(help="Why it is published all the same; kept with the run.")],
 ) -> None:
     """Publish what a run has staged: one that waits for approval, or whose gate is closed."""
-    from spark_jobs.application import publish_staged
-    from spark_jobs.progress import progress_for
+    from spark_jobs.runs.progress import progress_for
+    from spark_jobs.submit.application import publish_staged
 
     print_result(publish_staged(_spark_of, run_id, progress_for(errors), reason))
 
@@ -164,8 +171,8 @@ def publish_run(
 @app.command("discard")
 def discard_run(run_id: RunArgument, reason: ReasonOption = "") -> None:
     """Throw away what a run has staged. The published windows stay as they are."""
-    from spark_jobs.application import discard_staged
-    from spark_jobs.progress import progress_for
+    from spark_jobs.runs.progress import progress_for
+    from spark_jobs.submit.application import discard_staged
 
     discard_staged(_spark_of, run_id, progress_for(errors), reason or "discarded by hand")
     console.print(f"Run {escape(run_id)} is discarded; the published windows are as they were.")
@@ -188,16 +195,20 @@ def maintain_tables(
     from dataclasses import asdict
     from datetime import UTC, datetime
 
-    from spark_jobs.maintain import maintain
-    from spark_jobs.progress import progress_for
+    from spark_jobs.operations.maintain import maintain
+    from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
     snapshots = duration(keep_snapshots, "--keep-snapshots")
     revisions = duration(keep_revisions, "--keep-revisions") if keep_revisions is not None else None
     done = maintain(
-        session(loaded, "maintain"), loaded, progress_for(errors), now=datetime.now(UTC),
-        keep_snapshots=snapshots, keep_revisions=revisions,
-    )  # fmt: skip
+        session(loaded, "maintain"),
+        loaded,
+        progress_for(errors),
+        now=datetime.now(UTC),
+        keep_snapshots=snapshots,
+        keep_revisions=revisions,
+    )
     if as_json:
         print(json.dumps(asdict(done)))
         return
@@ -222,7 +233,7 @@ def archive_topic(
     """
     from dataclasses import asdict
 
-    from spark_jobs.archive import archive
+    from spark_jobs.operations.archive import archive
 
     loaded = load(pipeline)
     result = archive(session(loaded, "archive"), loaded, as_of=as_of_vector(as_of), dry_run=dry_run)
@@ -256,9 +267,9 @@ def kafka_up(
     """Start a real broker (KRaft) on this machine, with the flights sample in a topic, until Ctrl-C."""
     import signal
 
-    from spark_jobs.services.kafka_broker import KafkaBroker
-    from spark_jobs.services.kafka_sample import TOPIC, load_flights
-    from spark_jobs.session import rewindow_home
+    from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+    from spark_jobs.devtools.services.kafka_sample import TOPIC, load_flights
+    from spark_jobs.spark.session import rewindow_home
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with KafkaBroker(directory or rewindow_home() / "kafka", port=port) as broker:
@@ -279,6 +290,6 @@ def bench(
     section: Annotated[str | None, typer.Option(help="Only this section.")] = None,
 ) -> None:
     """Measure the engine against plain Spark on the same data in the same run, and print ratios."""
-    from spark_jobs.bench import run_bench
+    from spark_jobs.devtools.bench import run_bench
 
     run_bench(console, quick=quick, section=section)

@@ -40,12 +40,18 @@ def list_expectations(pipeline: PipelineArgument, as_json: JsonOption = False) -
     if as_json:
         rows = [
             {
-                "suite": one.suite.name, "file": one.suite.file, "data": one.written.data, "name": one.written.name,
-                "severity": one.written.severity, "type": one.written.type, "kwargs": dict(one.kwargs),
-                "when": list(one.written.when), "description": one.written.description,
+                "suite": one.suite.name,
+                "file": one.suite.file,
+                "data": one.written.data,
+                "name": one.written.name,
+                "severity": one.written.severity,
+                "type": one.written.type,
+                "kwargs": dict(one.kwargs),
+                "when": list(one.written.when),
+                "description": one.written.description,
             }
             for one in fitted
-        ]  # fmt: skip
+        ]
         unchecked = [
             {"suite": one.suite.name, "data": one.written.data, "name": one.written.name, "reason": one.reason}
             for one in left_out
@@ -67,8 +73,9 @@ def list_expectations(pipeline: PipelineArgument, as_json: JsonOption = False) -
             colour = colours[written.severity]
             console.print(
                 f"  [{colour}]{written.severity:8}[/] {escape(called)}:{about} {told}{own}",
-                soft_wrap=True, highlight=False,
-            )  # fmt: skip
+                soft_wrap=True,
+                highlight=False,
+            )
     for one in left_out:
         name = one.written.name or one.written.type
         console.print(escape(f"left out: {one.written.data}/{name}: {one.reason}"), soft_wrap=True)
@@ -88,7 +95,7 @@ def new_suite(
     from spark_jobs.lakehouse.tables import Tables
     from spark_jobs.quality import draft
     from spark_jobs.quality.suites import expectations_folder
-    from spark_jobs.run_store import checked_run_id
+    from spark_jobs.runs.store import checked_run_id
 
     loaded = load(pipeline)
     path = expectations_folder(loaded) / f"{loaded.name}.json"
@@ -107,9 +114,12 @@ def new_suite(
     draft.write(suite, path, force=force)
     console.print(
         f"drafted {len(suite['expectations'])} expectations from {told.rows:,} windows into {escape(str(path))}",
-        soft_wrap=True, highlight=False,
-    )  # fmt: skip
+        soft_wrap=True,
+        highlight=False,
+    )
     console.print(
         "[yellow]A person has to edit it[/]: the ranges are what was there, not what is right. Then: "
-        f"rewindow expectations check {escape(pipeline)}", soft_wrap=True, highlight=False,
-    )  # fmt: skip
+        f"rewindow expectations check {escape(pipeline)}",
+        soft_wrap=True,
+        highlight=False,
+    )

@@ -64,14 +64,19 @@ def plan(
     quarantined: Annotated[bool, typer.Option(help="List some of the records that go to quarantine, and why.")] = False,
 ) -> None:
     """Say everything a run would do: source, as-of vector, chunks, fidelity. Writes nothing."""
-    from spark_jobs.plan import make_plan, read_planned
+    from spark_jobs.runs.plan import make_plan, read_planned
 
     loaded = load(pipeline)
     spark = session(loaded, "plan")
     made = make_plan(
-        spark, loaded, start=instant(start, "--from"), end=instant(end, "--to"), as_of=as_of_vector(as_of),
-        mode=mode_of(mode), chunks=chunks,
-    )  # fmt: skip
+        spark,
+        loaded,
+        start=instant(start, "--from"),
+        end=instant(end, "--to"),
+        as_of=as_of_vector(as_of),
+        mode=mode_of(mode),
+        chunks=chunks,
+    )
     if as_json:
         print(made.to_json())
         return
@@ -96,8 +101,9 @@ def compare(
 
     Exit code 3 where a window differs without a reason in the log: drift, missing or unexpected.
     """
-    from spark_jobs.progress import progress_for
-    from spark_jobs.reconcile.command import print_report, run_compare
+    from spark_jobs.cli.comparison import print_report
+    from spark_jobs.comparison.compare import run_compare
+    from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
     from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
@@ -122,7 +128,7 @@ def history(
     """Tell a window's life: every value that it had, when, why, and by which run."""
     from dataclasses import asdict
 
-    from spark_jobs.window_history import window_history
+    from spark_jobs.operations.window_history import window_history
 
     loaded = load(pipeline)
     start = instant(window, "--window")
@@ -174,7 +180,7 @@ def conformance(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for passing cases too.")] = False,
 ) -> None:
     """Hold an engine to recorded cases: what real Flink did. One line a failing case, exit code 1 if any."""
-    from spark_jobs.conformance.runner import run_cases
+    from spark_jobs.devtools.conformance.runner import run_cases
 
     if engine not in ("sequential", "spark"):
         raise DefinitionError(f"--engine: {engine!r}", mend="Use sequential or spark.")
@@ -186,7 +192,7 @@ def conformance(
 @app.command()
 def doctor(pipeline: Annotated[str | None, typer.Argument(help="Also check this pipeline's source.")] = None) -> None:
     """Check Java, Spark, jars, catalog and, for a pipeline, its source; says what to do about each problem."""
-    from spark_jobs.doctor import run_doctor
+    from spark_jobs.operations.doctor import run_doctor
 
     checks = run_doctor(load(pipeline) if pipeline else None)
     marks = {"ok": "[green]ok[/]  ", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}

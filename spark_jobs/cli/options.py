@@ -110,7 +110,7 @@ def mode_of(text: str):
 
 
 def session(pipeline, app_name: str):
-    from spark_jobs.session import spark_session
+    from spark_jobs.spark.session import spark_session
 
     metastore = getattr(pipeline.history, "metastore", None) if pipeline is not None else None
     return spark_session(f"rewindow {app_name}", metastore=metastore)
@@ -133,9 +133,10 @@ def duration(text: str, option: str) -> timedelta:
 
 def manner_of(pipeline, policy: str | None, dry_run: str | None, gate: bool):
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
-    from spark_jobs.decision import Policy
-    from spark_jobs.run import Manner
-    from spark_jobs.verification import gate_of, watch
+    from spark_jobs.definition.policy import Policy
+    from spark_jobs.quality.configured import gate_of
+    from spark_jobs.report.collect import collect
+    from spark_jobs.runs.backfill import Manner
 
     if policy is not None and policy not in list(Policy):
         raise DefinitionError(f"--publish: {policy!r}", mend=f"Use {', '.join(Policy)}.")
@@ -146,5 +147,5 @@ def manner_of(pipeline, policy: str | None, dry_run: str | None, gate: bool):
         policy=Policy(policy) if policy else None,
         ends_as="dry_run" if dry_run else "",
         checks=checks,
-        watcher=watch,
+        watcher=collect,
     )

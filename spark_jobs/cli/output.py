@@ -14,7 +14,7 @@ from spark_jobs.cli.options import console
 def print_plan(made) -> None:
     """The plan for people."""
     from spark_jobs.definition.instants import format_instant
-    from spark_jobs.plan import describe_span
+    from spark_jobs.runs.plan import describe_span
 
     table = Table(title=f"Plan of {made.pipeline}", show_header=False, title_justify="left")
     table.add_row("source", escape(made.source))
@@ -37,9 +37,11 @@ def print_plan(made) -> None:
     ranges = Table("partition", "offsets", "records", "first arrival", "last arrival")
     for p in made.partitions:
         ranges.add_row(
-            str(p.partition), f"[{p.first_offset}, {p.end_offset})", f"{p.records:,}",
+            str(p.partition),
+            f"[{p.first_offset}, {p.end_offset})",
+            f"{p.records:,}",
             *("unknown" if t is None else format_instant(t) for t in (p.first_arrival, p.last_arrival)),
-        )  # fmt: skip
+        )
     console.print(ranges)
     for warning in made.warnings:
         console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)

@@ -30,7 +30,7 @@ def report(
     """
     from spark_jobs.report.build import build_report
     from spark_jobs.report.junit import junit_xml
-    from spark_jobs.run_store import PAGE, REPORT, RunStore
+    from spark_jobs.runs.store import PAGE, REPORT, RunStore
 
     store = RunStore.configured()
     folder = store.folder(run)

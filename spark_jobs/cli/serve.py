@@ -16,7 +16,7 @@ from spark_jobs.cli.options import console, errors
 @app.command()
 def demo() -> None:
     """Backfill and reconcile real flights through a real Airflow, and compare with what Flink emitted for them."""
-    from spark_jobs.demo import run_demo
+    from spark_jobs.devtools.demo import run_demo
 
     run_demo(console, errors)
 
@@ -29,10 +29,10 @@ def up(
     ] = True,
 ) -> None:
     """Start an Airflow with the pipelines of this checkout and a Kafka broker with the flights, until Ctrl-C."""
-    from spark_jobs.demo import FIRST_NIGHT, night, sample_services, trigger
-    from spark_jobs.progress import progress_for
-    from spark_jobs.services.kafka_sample import load_flights
-    from spark_jobs.session import rewindow_home
+    from spark_jobs.devtools.demo import FIRST_NIGHT, night, sample_services, trigger
+    from spark_jobs.devtools.services.kafka_sample import load_flights
+    from spark_jobs.runs.progress import progress_for
+    from spark_jobs.spark.session import rewindow_home
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     home = rewindow_home()
@@ -44,8 +44,9 @@ def up(
             f"  user viewer, password {airflow.password('viewer')}    (looks only)\n"
             "Trigger backfill__departures_kafka, fill its form, look at Reports. Ctrl-C stops everything; the tables "
             f"stay under {home}.",
-            soft_wrap=True, highlight=False,
-        )  # fmt: skip
+            soft_wrap=True,
+            highlight=False,
+        )
         try:
             if first is not None:
                 trigger(console, airflow, "backfill__departures_kafka", {"reason": "all that had arrived by 25 March"})

@@ -9,9 +9,9 @@ from zoneinfo import available_timezones
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from spark_jobs.decision import Policy
 from spark_jobs.definition.fields import Refusal, Section, shown
 from spark_jobs.definition.names import Namespace, TableName
+from spark_jobs.definition.policy import Policy
 
 _PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 _MEND = "write a share like `1 %`, or a count of records like `100`"

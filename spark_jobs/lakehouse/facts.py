@@ -21,11 +21,11 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
-from spark_jobs.at_once import at_once
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, start_bounds, starts_within
-from spark_jobs.replay.assign import Span
+from spark_jobs.spark.parallel import run_parallel
 
 REVISIONS = "revisions"
 RUN_ID = "rewindow.run-id"
@@ -34,11 +34,14 @@ RANGE = "rewindow.range"
 
 _FACTS = StructType(
     [
-        StructField("revision", IntegerType()), StructField("cause", StringType()), StructField("run_id", StringType()),
-        StructField("as_of", StringType()), StructField("valid_from", TimestampType()),
+        StructField("revision", IntegerType()),
+        StructField("cause", StringType()),
+        StructField("run_id", StringType()),
+        StructField("as_of", StringType()),
+        StructField("valid_from", TimestampType()),
         StructField("valid_to", TimestampType()),
     ]
-)  # fmt: skip
+)
 _ATTEMPTS = 5
 _KEPT_COLUMNS = frozenset(_FACTS.names)
 _MOST_SENT = 100_000
@@ -66,7 +69,7 @@ class Publication:
     """
 
     run_id: str
-    span: Span
+    span: TimeRange
     staged: DataFrame
     identity: tuple[str, ...]
     in_scope: Callable[[DataFrame], DataFrame]
@@ -139,8 +142,9 @@ class Facts:
             if lacks:
                 raise CatalogError(
                     f"the table has no column {', '.join(lacks)}: an earlier version or another tool made it",
-                    table, "Name another table under `output`, or drop this one; a run makes it again.",
-                )  # fmt: skip
+                    table,
+                    "Name another table under `output`, or drop this one; a run makes it again.",
+                )
         ensure_table(spark, table, StructType([*staged, *_FACTS]))
         if not is_there:  # in time's order within a file: who asks for few windows, as each night does, reads little
             self._alter("WRITE LOCALLY ORDERED BY window_start")
@@ -189,7 +193,7 @@ class Facts:
         staged, compared = publication.staged, None
         published = self.revisions().where(starts_within(publication.span))
         bounds = (partial(start_bounds, windows) for windows in (published, staged))
-        (_, last), (_, last_staged), _ = at_once(self._spark, *bounds, publication.cause)
+        (_, last), (_, last_staged), _ = run_parallel(self._spark, *bounds, publication.cause)
         if last is None:
             changes = self._inserted(publication, staged)
         elif (last_staged or last) <= last:
@@ -206,9 +210,11 @@ class Facts:
         staged = aligned(self._spark, self.table, staged)
         placed = staged.withColumns({"rw_start": F.col("window_start"), "old_run_id": F.lit(None).cast("string")})
         return placed.select(
-            F.lit("inserted").alias("rw_change"), *_quoted([*identity, *values]), F.lit(1).alias("revision"),
+            F.lit("inserted").alias("rw_change"),
+            *_quoted([*identity, *values]),
+            F.lit(1).alias("revision"),
             publication.cause().alias("cause"),
-        )  # fmt: skip
+        )
 
     def _columns(self, publication: Publication) -> tuple[list[str], list[str]]:
         """The columns that tell one window from another, and those of its values."""
@@ -222,10 +228,12 @@ class Facts:
         new = aligned(self._spark, self.table, staged).select(*_quoted(identity), _packed(values, "rw_new"))
         before = publication.in_scope(self.revisions().where("valid_to IS NULL"))
         old = before.select(
-            *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity), _packed(values, "rw_old"),
-            F.col("revision").alias("old_revision"), F.col("cause").alias("old_cause"),
+            *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity),
+            _packed(values, "rw_old"),
+            F.col("revision").alias("old_revision"),
+            F.col("cause").alias("old_cause"),
             F.col("run_id").alias("old_run_id"),
-        )  # fmt: skip
+        )
         same = [F.col(f"`{c}`").eqNullSafe(F.col(f"old_{c}")) for c in identity]
         joined = new.join(old, _all(same), "full_outer")
         was = F.col("old_cause").isNotNull() & (F.col("old_cause") != Cause.RETRACTION)
@@ -244,10 +252,13 @@ class Facts:
             .where("rw_change IS NOT NULL")
             .withColumn("rw_start", start)
             .select(
-                "rw_change", *whole, *(F.col(f"rw_new.`{c}`").alias(c) for c in values),
-                revision.cast("int").alias("revision"), cause.alias("cause"),
+                "rw_change",
+                *whole,
+                *(F.col(f"rw_new.`{c}`").alias(c) for c in values),
+                revision.cast("int").alias("revision"),
+                cause.alias("cause"),
             )
-        )  # fmt: skip
+        )
 
     def difference(self, publication: Publication, at: datetime) -> Difference:
         """`changes`, kept to be read more than once; release it."""
@@ -296,8 +307,9 @@ class Facts:
                 if start < publication.span.end and publication.span.start < end:
                     raise CatalogError(
                         f"run {summary[RUN_ID]} has published windows of the same range meanwhile",
-                        self.table, "Nothing was published; run again to compare with what is there now.",
-                    )  # fmt: skip
+                        self.table,
+                        "Nothing was published; run again to compare with what is there now.",
+                    )
 
     def _write(self, publication: Publication, difference: Difference, heads: dict[str, int]) -> None:
         """Both future states, on branches of their own."""
@@ -310,7 +322,7 @@ class Facts:
         steps = [lambda: self._append(aligned(spark, table, written), added, publication)]
         if difference.supersedes:
             steps.append(lambda: self._end_revisions(publication, changes))
-        at_once(spark, *steps)
+        run_parallel(spark, *steps)
         # The same files belong to both states: what is written once is read from either.
         for branch in (ours, history):
             self._share_last_append(added, branch, publication)
@@ -329,7 +341,7 @@ class Facts:
         merge = f"USING rw_superseded s ON {within} AND {same}"
         ended = f"{merge} AND t.valid_to IS NULL WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
         try:
-            at_once(
+            run_parallel(
                 spark,
                 lambda: spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE"),
                 lambda: spark.sql(f"MERGE INTO {table}.branch_{history} t {ended}"),
@@ -374,10 +386,13 @@ class Facts:
             (
                 self._java()
                 .manageSnapshots()
-                .fastForwardBranch("main", ours).fastForwardBranch(REVISIONS, history)
-                .removeBranch(ours).removeBranch(history).removeBranch(added)
+                .fastForwardBranch("main", ours)
+                .fastForwardBranch(REVISIONS, history)
+                .removeBranch(ours)
+                .removeBranch(history)
+                .removeBranch(added)
                 .commit()
-            )  # fmt: skip
+            )
 
         if not self._have_moved(heads):
             try:
@@ -438,9 +453,12 @@ def _told(changes: DataFrame, publication: Publication, at: datetime) -> DataFra
     """The changes with what their run says of all of them; constants, which are not kept in memory."""
     as_of = json.dumps(dict(sorted(publication.as_of.items())), separators=(",", ":"))
     return changes.select(
-        "*", F.lit(publication.run_id).alias("run_id"), F.lit(as_of).alias("as_of"),
-        F.lit(at).cast("timestamp").alias("valid_from"), F.lit(None).cast("timestamp").alias("valid_to"),
-    )  # fmt: skip
+        "*",
+        F.lit(publication.run_id).alias("run_id"),
+        F.lit(as_of).alias("as_of"),
+        F.lit(at).cast("timestamp").alias("valid_from"),
+        F.lit(None).cast("timestamp").alias("valid_to"),
+    )
 
 
 def _summary(publication: Publication) -> dict[str, str]:

@@ -28,10 +28,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
-from spark_jobs.java import java_reason
-from spark_jobs.lakehouse.catalog import CATALOG
-from spark_jobs.replay.assign import Span
-from spark_jobs.sources.failures import read_error
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.spark.catalog import CATALOG
+from spark_jobs.spark.failures import java_reason, read_error
 
 T = TypeVar("T")
 
@@ -61,23 +60,53 @@ AS_OF = t.MapType(t.IntegerType(), t.LongType())
 """End offset (exclusive) of each partition."""
 
 RUNS_SCHEMA = _struct(
-    run_id=t.StringType(), pipeline=t.StringType(), output=t.StringType(), status=t.StringType(), kind=t.StringType(),
-    definition_hash=t.StringType(), definition=t.StringType(), range_start=t.TimestampType(),
-    range_end=t.TimestampType(), whole=t.BooleanType(), replaces=t.BooleanType(), as_of=AS_OF,
-    processing_time_end=t.TimestampType(), mode=t.StringType(), panes=t.StringType(),
-    fidelity=t.StringType(), fidelity_reasons=t.ArrayType(t.StringType()),
-    records_read=t.LongType(), records_quarantined=t.LongType(), windows=t.LongType(), windows_open=t.LongType(),
-    windows_all_late=t.LongType(), pairs_on_time=t.LongType(), pairs_late=t.LongType(), pairs_dropped=t.LongType(),
-    records_late=t.LongType(), changes=t.MapType(t.StringType(), t.LongType()), reason=t.StringType(),
-    timings=t.MapType(t.StringType(), t.DoubleType()), rewindow_version=t.StringType(), layout=t.IntegerType(),
-    process=t.StringType(), started_at=t.TimestampType(), finished_at=t.TimestampType(),
-)  # fmt: skip
+    run_id=t.StringType(),
+    pipeline=t.StringType(),
+    output=t.StringType(),
+    status=t.StringType(),
+    kind=t.StringType(),
+    definition_hash=t.StringType(),
+    definition=t.StringType(),
+    range_start=t.TimestampType(),
+    range_end=t.TimestampType(),
+    whole=t.BooleanType(),
+    replaces=t.BooleanType(),
+    as_of=AS_OF,
+    processing_time_end=t.TimestampType(),
+    mode=t.StringType(),
+    panes=t.StringType(),
+    fidelity=t.StringType(),
+    fidelity_reasons=t.ArrayType(t.StringType()),
+    records_read=t.LongType(),
+    records_quarantined=t.LongType(),
+    windows=t.LongType(),
+    windows_open=t.LongType(),
+    windows_all_late=t.LongType(),
+    pairs_on_time=t.LongType(),
+    pairs_late=t.LongType(),
+    pairs_dropped=t.LongType(),
+    records_late=t.LongType(),
+    changes=t.MapType(t.StringType(), t.LongType()),
+    reason=t.StringType(),
+    timings=t.MapType(t.StringType(), t.DoubleType()),
+    rewindow_version=t.StringType(),
+    layout=t.IntegerType(),
+    process=t.StringType(),
+    started_at=t.TimestampType(),
+    finished_at=t.TimestampType(),
+)
 
 TIMELINE_STATE_SCHEMA = _struct(
-    pipeline=t.StringType(), definition_hash=t.StringType(), run_id=t.StringType(), as_of=AS_OF,
-    processing_time_end=t.TimestampType(), watermark_below=t.LongType(), state=t.StringType(), steps=t.BinaryType(),
+    pipeline=t.StringType(),
+    definition_hash=t.StringType(),
+    run_id=t.StringType(),
+    as_of=AS_OF,
+    processing_time_end=t.TimestampType(),
+    watermark_below=t.LongType(),
+    state=t.StringType(),
+    steps=t.BinaryType(),
     saved_at=t.TimestampType(),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +150,7 @@ def row_frame(spark: SparkSession, values: Sequence[Any], schema: t.StructType) 
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=kinds))
 
 
-def starts_within(span: Span) -> Column:
+def starts_within(span: TimeRange) -> Column:
     """Windows with a start in the span; a plain comparison, which file formats can prune by."""
     start = F.col("window_start")
     return (start >= F.timestamp_millis(F.lit(span.start))) & (start < F.timestamp_millis(F.lit(span.end)))
@@ -178,8 +207,9 @@ def ensure_table(spark: SparkSession, table: str, schema: t.StructType) -> None:
             raise CatalogError(
                 f"column {field.name} is {known[field.name].simpleString()} in the table "
                 f"and {field.dataType.simpleString()} in this run",
-                table, "Write to another output table, or give the aggregate another name.",
-            )  # fmt: skip
+                table,
+                "Write to another output table, or give the aggregate another name.",
+            )
 
 
 def drop_table(spark: SparkSession, table: str) -> None:

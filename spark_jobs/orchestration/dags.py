@@ -13,15 +13,15 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, TriggerRule, get_parsing_context
 
-from spark_jobs.decision import Policy
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError
-from spark_jobs.lakehouse.catalog import CATALOG
 from spark_jobs.orchestration import settings
 from spark_jobs.orchestration.form import BY_DEFINITION, DRY_RUNS, MAX_REASON, backfill_params
 from spark_jobs.orchestration.notify import notified_approval, on_failure
 from spark_jobs.orchestration.operators import Approve, Plan, Publish, Reconcile, Report, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
+from spark_jobs.spark.catalog import CATALOG
 
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 """Nights before are nobody's; catchup is off, so nothing runs because of it."""
@@ -89,9 +89,13 @@ def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
             task_id="timeline", stage="timeline", doc_md="When the watermark passed which value.", **stage
         )
         replay = SparkStage.partial(
-            task_id="replay", stage="replay", map_index_template="{{ chunk_label }}",
-            max_active_tis_per_dagrun=settings.parallel_chunks(), doc_md="Stage the windows of one chunk.", **stage,
-        ).expand(chunk=plan.output)  # fmt: skip
+            task_id="replay",
+            stage="replay",
+            map_index_template="{{ chunk_label }}",
+            max_active_tis_per_dagrun=settings.parallel_chunks(),
+            doc_md="Stage the windows of one chunk.",
+            **stage,
+        ).expand(chunk=plan.output)
         verify = SparkStage(
             task_id="verify", stage="verify", doc_md="What would change, and what the expectations say.", **stage
         )
@@ -114,9 +118,11 @@ def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
         **_common(pipeline, max_active_runs=1),
     ) as dag:
         reconcile = Reconcile(
-            task_id="reconcile", stage="reconcile", doc_md="Recompute what new records touch.",
+            task_id="reconcile",
+            stage="reconcile",
+            doc_md="Recompute what new records touch.",
             **_stage_arguments(pipeline),
-        )  # fmt: skip
+        )
         _ending(pipeline, reconcile, [])
     return dag
 
@@ -130,17 +136,25 @@ def asset_of(pipeline: Pipeline) -> Asset:
 def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
     """approve, publish, report, after the task that checks."""
     approve = Approve(
-        task_id="approve", pipeline=pipeline.name, notifiers=notified_approval(),
+        task_id="approve",
+        pipeline=pipeline.name,
+        notifiers=notified_approval(),
         doc_md="A person decides, where the policy asks for one.",
-    )  # fmt: skip
+    )
     publish = Publish(
-        task_id="publish", stage="publish", trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
-        outlets=[asset_of(pipeline)], doc_md="One atomic commit.", **_stage_arguments(pipeline),
-    )  # fmt: skip
+        task_id="publish",
+        stage="publish",
+        trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+        outlets=[asset_of(pipeline)],
+        doc_md="One atomic commit.",
+        **_stage_arguments(pipeline),
+    )
     report = Report(
-        task_id="report", pipeline=pipeline.name, trigger_rule=TriggerRule.ALL_DONE,
+        task_id="report",
+        pipeline=pipeline.name,
+        trigger_rule=TriggerRule.ALL_DONE,
         doc_md="The report of the run, whatever became of it.",
-    ).as_teardown()  # fmt: skip
+    ).as_teardown()
     checked >> approve >> publish >> report
     checked >> publish
     for task in (*before, checked, approve):
@@ -149,9 +163,12 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
 
 def _stage_arguments(pipeline: Pipeline) -> dict[str, Any]:
     return {
-        "pipeline": pipeline.name, "pipeline_file": pipeline.file, "pool": settings.pool(), "retries": 1,
+        "pipeline": pipeline.name,
+        "pipeline_file": pipeline.file,
+        "pool": settings.pool(),
+        "retries": 1,
         "retry_delay": timedelta(seconds=30),
-    }  # fmt: skip
+    }
 
 
 def _common(pipeline: Pipeline, max_active_runs: int) -> dict[str, Any]:
@@ -165,22 +182,35 @@ def _common(pipeline: Pipeline, max_active_runs: int) -> dict[str, Any]:
 def _nightly_params() -> dict[str, Param]:
     return {
         "until": Param(
-            None, type=["null", "string"], format="date-time", title="Until",
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="Until",
             description_md="Take what arrived before this instant, with its zone. Empty: the end of the run's "
             "interval; of a run started by hand, all that is there.",
         ),
         "publish": Param(
-            BY_DEFINITION, type="string", enum=[BY_DEFINITION, *Policy], title="Publish",
+            BY_DEFINITION,
+            type="string",
+            enum=[BY_DEFINITION, *Policy],
+            title="Publish",
             description_md="Who says that the result is published.",
         ),
         "dry_run": Param(
-            "none", type="string", enum=[d for d in DRY_RUNS if d != "plan"], title="Dry run",
+            "none",
+            type="string",
+            enum=[d for d in DRY_RUNS if d != "plan"],
+            title="Dry run",
             description_md="**diff**: say what would change, and publish nothing.",
         ),
         "reason": Param(
-            "", type="string", maxLength=MAX_REASON, title="Reason", description_md="Kept with the run.",
+            "",
+            type="string",
+            maxLength=MAX_REASON,
+            title="Reason",
+            description_md="Kept with the run.",
         ),
-    }  # fmt: skip
+    }
 
 
 def _doc(pipeline: Pipeline, what: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from spark_jobs.decision import Policy
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
+from spark_jobs.definition.policy import Policy
 from spark_jobs.definition.position import end_offsets
 from spark_jobs.errors import DefinitionError
 
@@ -30,47 +30,83 @@ def backfill_params(pipeline: Pipeline) -> dict[str, Param]:
     zone = "With its zone, as `2013-02-01T00:00:00+00:00`. "
     return {
         "from": Param(
-            None, type=["null", "string"], format="date-time", title="From", section=_RANGE,
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="From",
+            section=_RANGE,
             description_md=f"The first window start to replay. {zone}Empty: from the beginning of the history.",
         ),
         "to": Param(
-            None, type=["null", "string"], format="date-time", title="To", section=_RANGE,
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="To",
+            section=_RANGE,
             description_md=f"Windows that start before this instant are replayed. {zone}Empty: to the end.",
         ),
         "as_of": Param(
-            None, type=["null", "string"], title="As of", section=_RANGE, examples=["0=1200,1=950"],
+            None,
+            type=["null", "string"],
+            title="As of",
+            section=_RANGE,
+            examples=["0=1200,1=950"],
             description_md="Cut the history at these end offsets (exclusive), `partition=offset` pairs with commas, "
             "as `0=1200,1=950`. Empty: all that is there now.",
         ),
         "mode": Param(
-            "both", type="string", enum=list(MODES), title="Values", section=_HOW,
+            "both",
+            type="string",
+            enum=list(MODES),
+            title="Values",
+            section=_HOW,
             description_md="**faithful**: what the live job's rules give. **complete**: as if nothing had been late. "
             "**both**: side by side, from one aggregation.",
         ),
         "chunks": Param(
-            1, type="integer", minimum=1, maximum=MAX_CHUNKS, title="Chunks", section=_HOW,
+            1,
+            type="integer",
+            minimum=1,
+            maximum=MAX_CHUNKS,
+            title="Chunks",
+            section=_HOW,
             description_md="Slices of the range, each a task that can be repeated alone. Never changes a result; each "
             "costs the start of a Spark application.",
         ),
         "accept_degraded": Param(
-            False, type="boolean", title="Accept degraded fidelity", section=_HOW,
+            False,
+            type="boolean",
+            title="Accept degraded fidelity",
+            section=_HOW,
             description_md="Go on where the history does not hold the broker's order, or has gaps. The run records it.",
         ),
         "dry_run": Param(
-            "none", type="string", enum=list(DRY_RUNS), title="Dry run", section=_OUTCOME,
+            "none",
+            type="string",
+            enum=list(DRY_RUNS),
+            title="Dry run",
+            section=_OUTCOME,
             description_md="**plan**: say what would be done. **diff**: replay and say what would change. "
             "Neither publishes.",
         ),
         "publish": Param(
-            BY_DEFINITION, type="string", enum=[BY_DEFINITION, *Policy], title="Publish", section=_OUTCOME,
+            BY_DEFINITION,
+            type="string",
+            enum=[BY_DEFINITION, *Policy],
+            title="Publish",
+            section=_OUTCOME,
             description_md=f"Who says that the result is published; the definition says `{pipeline.publish.policy}` "
             f"(tolerance {pipeline.publish.share:.2%}). A closed gate stops all of them.",
         ),
         "reason": Param(
-            "", type="string", maxLength=MAX_REASON, title="Reason", section=_OUTCOME,
+            "",
+            type="string",
+            maxLength=MAX_REASON,
+            title="Reason",
+            section=_OUTCOME,
             description_md="Why this is done. Kept with the run and with every value that it changes.",
         ),
-    }  # fmt: skip
+    }
 
 
 def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,9 +114,10 @@ def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
     start, end = _instant(params.get("from"), "From"), _instant(params.get("to"), "To")
     if start is not None and end is not None and start >= end:
         raise DefinitionError(
-            f"From ({format_instant(start)}) is not before To ({format_instant(end)})", "the form",
+            f"From ({format_instant(start)}) is not before To ({format_instant(end)})",
+            "the form",
             "Windows with From <= start < To are replayed: give a To after From.",
-        )  # fmt: skip
+        )
     policy = params.get("publish")
     return {
         "from": None if start is None else format_instant(start),

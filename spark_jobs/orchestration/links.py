@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk import BaseOperatorLink
 
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.run_store import APPLICATION, REQUEST, RunStore
+from spark_jobs.runs.store import APPLICATION, REQUEST, RunStore
 
 
 def report_path(run_id: str) -> str:

@@ -23,7 +23,7 @@ from airflow.sdk.definitions.context import Context
 from spark_jobs.errors import EnvironmentProblem
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.run_store import OUTCOME, RunStore
+from spark_jobs.runs.store import OUTCOME, RunStore
 
 NOTIFIERS = "REWINDOW_NOTIFIERS"
 EVENTS = ("gate_failed", "refused", "failed", "approval")
@@ -45,9 +45,10 @@ def configured(event: str) -> Iterator[BaseNotifier]:
                 yield _imported(item["class"])(**item.get("arguments", {}))
     except (ValueError, KeyError, TypeError, ImportError, AttributeError) as problem:
         raise EnvironmentProblem(
-            f"the notifiers cannot be made: {problem}", NOTIFIERS,
+            f"the notifiers cannot be made: {problem}",
+            NOTIFIERS,
             'Write a list like [{"class": "package.Notifier", "arguments": {}, "on": ["gate_failed"]}].',
-        ) from problem  # fmt: skip
+        ) from problem
 
 
 class Relay(BaseNotifier):
@@ -78,9 +79,12 @@ def tell(event: str, context: Context) -> None:
     outcome = _outcome(context)
     run_id = _run_id(context)
     facts = {
-        "event": event, "run_id": run_id, "pipeline": getattr(context.get("task"), "pipeline", ""),
-        "message": outcome.get("message") or "", "report": report_path(run_id),
-    }  # fmt: skip
+        "event": event,
+        "run_id": run_id,
+        "pipeline": getattr(context.get("task"), "pipeline", ""),
+        "message": outcome.get("message") or "",
+        "report": report_path(run_id),
+    }
     log.info("notifying of %s: %s", event, facts["message"])
     try:
         for notifier in configured(event):

@@ -24,7 +24,7 @@ from spark_jobs.orchestration.links import LINKS
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.settings import spark_submit_settings
 from spark_jobs.orchestration.summary import approval_body
-from spark_jobs.run_store import (
+from spark_jobs.runs.store import (
     APPROVAL,
     DEFINITION,
     ENDED,
@@ -143,9 +143,12 @@ class Reconcile(SparkStage):
             until = read_instant(run.data_interval_end.isoformat(), "interval end")
         asked = read_form(params)
         write_request(
-            folder, self.pipeline_file, "reconcile",
-            {"until": until, "publish": asked["publish"], "dry_run": asked["dry_run"]}, context,
-        )  # fmt: skip
+            folder,
+            self.pipeline_file,
+            "reconcile",
+            {"until": until, "publish": asked["publish"], "dry_run": asked["dry_run"]},
+            context,
+        )
 
 
 class Publish(SparkStage):
@@ -170,10 +173,12 @@ class Publish(SparkStage):
             raise AirflowSkipException("nothing changed: all windows are as they were")
         plan = folder.read(PLAN) or {}
         facts = {
-            "run_id": folder.run_id, "changes": outcome.get("changes", {}),
-            "from": format_instant(plan["span"]["start"]), "to": format_instant(plan["span"]["end"]),
+            "run_id": folder.run_id,
+            "changes": outcome.get("changes", {}),
+            "from": format_instant(plan["span"]["start"]),
+            "to": format_instant(plan["span"]["end"]),
             "windows": outcome.get("counts", {}).get("windows"),
-        }  # fmt: skip
+        }
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = facts
@@ -207,9 +212,10 @@ class Approve(ApprovalOperator):
             {
                 "decision": "approved" if approved else "rejected",
                 "by": user.get("name") or user.get("id") or "unknown",
-                "at": str(answer.get("responded_at")), "comment": "",
+                "at": str(answer.get("responded_at")),
+                "comment": "",
             },
-        )  # fmt: skip
+        )
         return answer["chosen_options"]
 
 
@@ -224,7 +230,7 @@ class Report(BaseOperator):
 
     def execute(self, context: Context) -> str:
         from spark_jobs.report.build import build_report
-        from spark_jobs.run_store import PAGE
+        from spark_jobs.runs.store import PAGE
 
         folder = folder_of(context)
         build_report(folder)
@@ -236,14 +242,19 @@ class Report(BaseOperator):
 
 def write_request(folder: RunFolder, file: str, kind: str, asked: dict[str, Any], context: Context) -> None:
     """Write down what is asked for, and the definition as it is now; a run that has begun keeps its own."""
-    from spark_jobs.requests import request_record
+    from spark_jobs.runs.request import request_record
 
     pipeline = load_pipeline(file)
     run = context["dag_run"]
     record = request_record(
-        folder.run_id, pipeline, kind, read_reason(context["params"]), datetime.now(UTC), asked,
+        folder.run_id,
+        pipeline,
+        kind,
+        read_reason(context["params"]),
+        datetime.now(UTC),
+        asked,
         requested_by=str(getattr(run, "triggering_user_name", None) or getattr(run.run_type, "value", run.run_type)),
-    )  # fmt: skip
+    )
     if folder.status() == "published":
         return
     folder.write(REQUEST, {**record, "dag_id": run.dag_id, "dag_run_id": run.run_id})

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from spark_jobs.errors import EnvironmentProblem
-from spark_jobs.jvm import jvm_settings
+from spark_jobs.spark.jvm import jvm_settings
 from spark_jobs.submit.package import packaged
 
 CONNECTION = "REWINDOW_SPARK_CONNECTION"

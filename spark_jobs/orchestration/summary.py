@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_jobs.orchestration.links import report_path
-from spark_jobs.run_store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder
+from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder
 
 
 def approval_body(folder: RunFolder) -> str:

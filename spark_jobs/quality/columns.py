@@ -65,6 +65,13 @@ def window_columns(pipeline: Pipeline) -> tuple[str, ...]:
     """The columns of the staged windows of a run with both values, and what the gate adds."""
     aggregates = [column for name in pipeline.aggregates for column in (name, f"{name}__complete")]
     return (
-        *pipeline.keys, "window_start", "window_end", *aggregates, *COUNTS, "pane", "state", "closed_at",
+        *pipeline.keys,
+        "window_start",
+        "window_end",
+        *aggregates,
+        *COUNTS,
+        "pane",
+        "state",
+        "closed_at",
         *WINDOW_EXTRAS,
-    )  # fmt: skip
+    )

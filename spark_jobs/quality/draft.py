@@ -73,10 +73,12 @@ def drafted(pipeline: Pipeline, told: Profile, source: str) -> dict[str, Any]:
     for key, values in told.values.items():
         expectations.append(
             _expectation(
-                "expect_column_values_to_be_in_set", {"column": key, "value_set": list(values)},
-                f"{key.replace('_', '-')}-known", f"Values of {key} that were there when this was drafted",
+                "expect_column_values_to_be_in_set",
+                {"column": key, "value_set": list(values)},
+                f"{key.replace('_', '-')}-known",
+                f"Values of {key} that were there when this was drafted",
             )
-        )  # fmt: skip
+        )
     for name, share in told.null_shares.items():
         mostly = math.floor((1 - share - NULL_SLACK) * 100) / 100 if share else 1
         if mostly > 0:
@@ -121,8 +123,12 @@ def _number(value: Any) -> int | float:
 
 def _expectation(kind: str, kwargs: dict[str, Any], name: str, description: str) -> dict[str, Any]:
     return {
-        "type": kind, "kwargs": kwargs, "severity": "warning", "description": description, "meta": {"name": name},
-    }  # fmt: skip
+        "type": kind,
+        "kwargs": kwargs,
+        "severity": "warning",
+        "description": description,
+        "meta": {"name": name},
+    }
 
 
 def write(suite: Mapping[str, Any], path: Path, *, force: bool) -> None:

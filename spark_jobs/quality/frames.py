@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import (
     CumulativeWindows,
     SessionWindows,
@@ -20,14 +21,13 @@ from spark_jobs.eventtime.windows import (
     TumblingWindows,
     WindowAssigner,
 )
-from spark_jobs.evidence import Evidence
 from spark_jobs.lakehouse.facts import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
-from spark_jobs.plan import Plan
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
-from spark_jobs.replay.assign import Span
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.staged_run import Evidence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,11 +64,17 @@ def input_frame(plan: Plan) -> pd.DataFrame:
         gaps = width - p.records
         rows.append(
             {
-                "partition": p.partition, "records": p.records, "first_offset": p.first_offset,
-                "end_offset": p.end_offset, "offset_gaps": gaps, "offset_gap_share": _share(gaps, width),
-                "first_arrival_ms": p.first_arrival, "last_arrival_ms": p.last_arrival, **run,
+                "partition": p.partition,
+                "records": p.records,
+                "first_offset": p.first_offset,
+                "end_offset": p.end_offset,
+                "offset_gaps": gaps,
+                "offset_gap_share": _share(gaps, width),
+                "first_arrival_ms": p.first_arrival,
+                "last_arrival_ms": p.last_arrival,
+                **run,
             }
-        )  # fmt: skip
+        )
     return _table(rows or [run], INPUT_COLUMNS)
 
 
@@ -151,17 +157,30 @@ def reconciliation_frame(evidence: Evidence) -> pd.DataFrame:
         ratio = _ratio(day, after, whole) if whole[day] else None
         rows.append(
             {
-                "day": day, **told, "records_after": after[day], "is_whole_day": whole[day], "volume_ratio": ratio,
+                "day": day,
+                **told,
+                "records_after": after[day],
+                "is_whole_day": whole[day],
+                "volume_ratio": ratio,
                 **run,
             }
-        )  # fmt: skip
+        )
     return _table(rows or [run], RECONCILIATION_COLUMNS)
 
 
 _SUMS = (
-    "windows", "records", "late", "dropped", "inserted", "updated", "retracted", "unexplained", "before",
-    "before_records", "published_records",
-)  # fmt: skip
+    "windows",
+    "records",
+    "late",
+    "dropped",
+    "inserted",
+    "updated",
+    "retracted",
+    "unexplained",
+    "before",
+    "before_records",
+    "published_records",
+)
 
 
 def _by_day(evidence: Evidence) -> dict[str, dict[str, int]]:
@@ -219,7 +238,7 @@ def _published_near(evidence: Evidence) -> DataFrame | None:
         return None
     first = max(plan.span.start, plan.event_times.start) // _DAY_MS - DAYS_BEFORE
     last = min(plan.span.end, plan.event_times.end) // _DAY_MS + 1
-    return evidence.spark.table(table).where(starts_within(Span(first * _DAY_MS, last * _DAY_MS)))
+    return evidence.spark.table(table).where(starts_within(TimeRange(first * _DAY_MS, last * _DAY_MS)))
 
 
 def _is_whole(day: str, sums: Mapping[str, int], plan: Plan) -> bool:

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.evidence import Evidence
 from spark_jobs.quality import gx
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
 from spark_jobs.quality.resolve import Fitted, LeftOut, Scope, fit
 from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
+from spark_jobs.runs.staged_run import Evidence
 
 SAMPLES = 5
 """Rows shown of an expectation that fails."""
@@ -175,17 +175,22 @@ def _checked(one: Fitted, told: Mapping[str, Any]) -> Checked:
     columns = ("column", "column_A", "column_B", "column_list")
     kwargs = told["kwargs"] or one.kwargs
     return Checked(
-        suite=one.suite.name, data=written.data.value, expectation=written.type, name=written.name,
-        description=written.description or _described(one), severity=written.severity.value,
+        suite=one.suite.name,
+        data=written.data.value,
+        expectation=written.type,
+        name=written.name,
+        description=written.description or _described(one),
+        severity=written.severity.value,
         success=bool(told["success"]) and told["error"] is None,
-        column=one.column, observed=plain(observed),
+        column=one.column,
+        observed=plain(observed),
         threshold={k: plain(v) for k, v in kwargs.items() if k not in columns},
         checked=None if elements is None else int(elements) - int(missing),
         unexpected_count=None if count is None else int(count),
         unexpected_percent=_rounded(result.get("unexpected_percent")),
         samples=[plain(row) for row in (result.get("partial_unexpected_index_list") or [])[:SAMPLES]],
         error=None if told["error"] is None else _cut(told["error"]),
-    )  # fmt: skip
+    )
 
 
 def _described(one: Fitted) -> str:

@@ -54,9 +54,12 @@ def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
             written = one.written
             try:
                 configuration = ExpectationConfiguration(
-                    type=written.type, kwargs=dict(one.kwargs), severity=written.severity.value,
-                    meta={"rewindow": number}, description=written.description or None,
-                )  # fmt: skip
+                    type=written.type,
+                    kwargs=dict(one.kwargs),
+                    severity=written.severity.value,
+                    meta={"rewindow": number},
+                    description=written.description or None,
+                )
                 expectations.append(configuration.to_domain_obj())
             except ExpectationNotFoundError:
                 what, mend = f"{written.type[:80]!r} is no type of expectation", _nearest_type(written.type)

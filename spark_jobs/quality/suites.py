@@ -117,9 +117,10 @@ def load_suites(pipeline: Pipeline, folder: Path | None = None) -> Suites:
     folder = folder or expectations_folder(pipeline)
     if not folder.is_dir():
         raise DefinitionError(
-            "there is no folder of expectations", str(folder),
+            "there is no folder of expectations",
+            str(folder),
             f"Take the common suites from Rewindow's `expectations/`, or set {FOLDER_VARIABLE}.",
-        )  # fmt: skip
+        )
     problems: list[Problem] = []
     suites: list[Suite] = []
     for data in Data:
@@ -231,9 +232,15 @@ class _Reader:
         if len(self.problems) > before:
             return None
         return Expectation(
-            data=Data(data), type=item["type"], kwargs=kwargs, severity=Severity(severity),
-            description=str(item.get("description") or ""), name=name, when=tuple(when), place=place,
-        )  # fmt: skip
+            data=Data(data),
+            type=item["type"],
+            kwargs=kwargs,
+            severity=Severity(severity),
+            description=str(item.get("description") or ""),
+            name=name,
+            when=tuple(when),
+            place=place,
+        )
 
     def _refuse_same_names(self, expectations: Iterable[Expectation]) -> None:
         seen: set[str] = set()

@@ -39,10 +39,20 @@ _PARSED_AGGREGATES = {"First": "first", "Last": "last", "AnyValue": "any_value"}
 _BY_ORDERING = ("max_by", "min_by")
 _NOT_REPEATABLE = frozenset(
     {
-        "rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date", "localtimestamp",
-        "monotonically_increasing_id", "spark_partition_id", "input_file_name",
+        "rand",
+        "randn",
+        "random",
+        "uuid",
+        "shuffle",
+        "now",
+        "current_timestamp",
+        "current_date",
+        "localtimestamp",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
     }
-)  # fmt: skip
+)
 _SORTERS = ("sort_array", "array_sort")
 
 
@@ -99,11 +109,17 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
             given = node.filter()
             found.append(
                 _Call(
-                    name, start, stop, is_aggregate(name), bool(node.isDistinct()),
-                    span(given.get()) if given.isDefined() else None, parent,
-                    any(c.getClass().getSimpleName() == "SortOrder" for c in children), frozenset(references),
+                    name,
+                    start,
+                    stop,
+                    is_aggregate(name),
+                    bool(node.isDistinct()),
+                    span(given.get()) if given.isDefined() else None,
+                    parent,
+                    any(c.getClass().getSimpleName() == "SortOrder" for c in children),
+                    frozenset(references),
                 )
-            )  # fmt: skip
+            )
         return references
 
     try:

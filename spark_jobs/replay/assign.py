@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import (
     CalendarDayWindows,
     CumulativeWindows,
@@ -19,14 +18,6 @@ from spark_jobs.replay.grid import RegularGrid, day_start, local_day_index
 
 START = "window_start"
 END = "window_end"
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Event times `[start, end)` in epoch ms. A range of windows is chosen by their start."""
-
-    start: int
-    end: int
 
 
 def latest_start(windows: WindowAssigner, time: Column | None = None) -> Column:
@@ -93,7 +84,7 @@ def assign_windows(records: DataFrame, windows: WindowAssigner) -> DataFrame:
             raise TypeError(f"{type(windows).__name__} are merged, not assigned")
 
 
-def in_span(records: DataFrame, windows: WindowAssigner, span: Span) -> DataFrame:
+def in_span(records: DataFrame, windows: WindowAssigner, span: TimeRange) -> DataFrame:
     """The records that can be in a window with a start in `span`."""
     ts = F.col(EVENT_TIME)
     return records.where((ts >= F.lit(span.start)) & (ts < F.lit(span.end + longest(windows))))

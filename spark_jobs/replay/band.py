@@ -13,7 +13,7 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.replay.assign import Span
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.columns import ARRIVAL, NEVER, long_arrays
 from spark_jobs.replay.timeline import CloseArrays
 
@@ -34,7 +34,7 @@ class Band:
 
     margin: int
     slack: int
-    lags: tuple[Span, ...] = ()
+    lags: tuple[TimeRange, ...] = ()
     emissions: tuple[np.ndarray, np.ndarray] = field(
         default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.int64))
     )

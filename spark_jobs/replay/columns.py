@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -96,28 +94,6 @@ def end_offset(as_of: Mapping[int, int]) -> Column:
 def identity_columns(records: DataFrame) -> list[str]:
     """The columns that say which record this is, as far as the history has them."""
     return [c for c in (PARTITION, OFFSET, ARRIVAL, SEQUENCE, EVENT_TIME) if c in records.columns]
-
-
-class Held:
-    """Cached DataFrames of one replay, given back together: by `release`, or at the end of its context."""
-
-    def __init__(self) -> None:
-        self._frames: list[DataFrame] = []
-
-    def keep(self, frame: DataFrame) -> DataFrame:
-        """Cache `frame` (memory, then disk) until `release`."""
-        self._frames.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-        return frame
-
-    def release(self) -> None:
-        while self._frames:
-            self._frames.pop().unpersist()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> dict[str, Column]:

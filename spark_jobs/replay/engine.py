@@ -9,14 +9,14 @@ from functools import cached_property, partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows
-from spark_jobs.replay.assign import END, START, Span, latest_start
+from spark_jobs.replay.assign import END, START, latest_start
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
-    Held,
     PositionColumns,
     identity_columns,
     position_names,
@@ -31,6 +31,7 @@ from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.steps import Steps
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.replay.windows import FIRED, late_records, replay_windows
+from spark_jobs.spark.cached import CachedFrames
 
 Position = tuple[int, int, int]
 """(arrival, major, minor); see `spark_jobs.replay.columns`."""
@@ -45,7 +46,7 @@ class History:
     """
 
     records: DataFrame
-    event_times: Span
+    event_times: TimeRange
     processing_time_end: int
 
 
@@ -85,8 +86,8 @@ class Replay:
         self._exact_positions = exact_positions
         self._earlier = earlier
         self._saved = saved
-        self._held = Held()
-        self._sessions: dict[Span, SessionReplay] = {}
+        self._held = CachedFrames()
+        self._sessions: dict[TimeRange, SessionReplay] = {}
 
     def __enter__(self) -> Replay:
         return self
@@ -126,12 +127,14 @@ class Replay:
         make = simulate if self.simulates else partial(invert, are_few=are_few)
         if self.spec.restarts:
             return restarted_timeline(
-                self._timeline_records, self.spec.restarts, self.history.processing_time_end,
+                self._timeline_records,
+                self.spec.restarts,
+                self.history.processing_time_end,
                 lambda life, until: make(
                     life, self.spec.strategy, thresholds, processing_time_end=until, held=self._held
                 ),
                 self._held,
-            )  # fmt: skip
+            )
         return make(
             self._timeline_records,
             self.spec.strategy,
@@ -141,7 +144,7 @@ class Replay:
             state=self._state,
         )
 
-    def windows(self, span: Span, band: Band | None = None, only: DataFrame | None = None) -> DataFrame:
+    def windows(self, span: TimeRange, band: Band | None = None, only: DataFrame | None = None) -> DataFrame:
         """The windows with a start in `span`; see `replay_windows` for the columns. Sessions have no band.
 
         `only` (keys, `window_start`, `window_end` in epoch ms, distinct) leaves all other windows out.
@@ -152,7 +155,7 @@ class Replay:
             return replay_windows(self._usable, self.spec, None, span)
         return replay_windows(self._usable, self.spec, self.timeline, span, band, only)
 
-    def late(self, span: Span, chosen: Span | None = None, records: DataFrame | None = None) -> DataFrame:
+    def late(self, span: TimeRange, chosen: TimeRange | None = None, records: DataFrame | None = None) -> DataFrame:
         """The late records of windows with a start in `chosen` (default `span`); see `late_records`.
 
         `records` asks for the late ones among these alone.
@@ -164,18 +167,24 @@ class Replay:
         late = late_records(asked, self.spec, self.timeline, span, chosen)
         return late.unionByName(self._late_between_windows(span, asked)) if _has_gaps(self.spec) else late
 
-    def sessions(self, span: Span) -> SessionReplay:
+    def sessions(self, span: TimeRange) -> SessionReplay:
         """The sessions with a start in `span`; worked out once, for their windows and their late records."""
         if span not in self._sessions:
             self._sessions[span] = self._replay_sessions(span)
         return self._sessions[span]
 
-    def _replay_sessions(self, span: Span) -> SessionReplay:
+    def _replay_sessions(self, span: TimeRange) -> SessionReplay:
         finer = FinerTimeline(self._make, self.timeline, self.simulates or self._exact_positions)
         return replay_sessions(
-            self.history.records, self.spec, self.timeline, finer, self.cells, span,
-            held=self._held, exact_positions=self._exact_positions,
-        )  # fmt: skip
+            self.history.records,
+            self.spec,
+            self.timeline,
+            finer,
+            self.cells,
+            span,
+            held=self._held,
+            exact_positions=self._exact_positions,
+        )
 
     @cached_property
     def cells(self) -> Cells:
@@ -196,7 +205,7 @@ class Replay:
         first = missing.agg(F.min(record_position(missing).as_struct())).collect()[0][0]
         return None if first is None else (first[0], first[1], first[2])
 
-    def _late_between_windows(self, span: Span, records: DataFrame) -> DataFrame:
+    def _late_between_windows(self, span: TimeRange, records: DataFrame) -> DataFrame:
         """Records that fall between windows (slide > size) and are behind: late by rule 20, in no window."""
         windows, lateness = self.spec.windows, self.spec.allowed_lateness
         if self.spec.after_watermark:
@@ -216,10 +225,14 @@ class Replay:
         closed = PositionColumns.named("x")
         nothing = F.lit(None).cast("long")
         return placed.where(~record_position(placed).not_after(closed)).select(
-            *self.spec.keys, *identity_columns(records), F.lit(0).cast("long").alias("windows_missed"),
-            F.lit(True).alias("side_output"), nothing.alias(START), nothing.alias(END),
+            *self.spec.keys,
+            *identity_columns(records),
+            F.lit(0).cast("long").alias("windows_missed"),
+            F.lit(True).alias("side_output"),
+            nothing.alias(START),
+            nothing.alias(END),
             (F.col(ARRIVAL) - closed.arrival).alias("missed_by"),
-        )  # fmt: skip
+        )
 
 
 def asks_for_old_closes(spec: ReplaySpec) -> bool:

@@ -17,19 +17,10 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.columns import (
-    ARRIVAL,
-    EVENT_TIME,
-    MARKER,
-    NEVER,
-    OFFSET,
-    PARTITION,
-    SEQUENCE,
-    Held,
-    PositionColumns,
-)
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, PositionColumns
 from spark_jobs.replay.steps import MOST_IN_MEMORY, SCHEMA, inverted
 from spark_jobs.replay.timeline import Thresholds, Timeline
+from spark_jobs.spark.cached import CachedFrames
 
 _MAXIMA = (
     GeneratorKind.ASCENDING,
@@ -90,7 +81,7 @@ def invert(
     thresholds: Thresholds,
     *,
     processing_time_end: int,
-    held: Held,
+    held: CachedFrames,
     state: dict | None = None,
     are_few: bool = False,
 ) -> Timeline:

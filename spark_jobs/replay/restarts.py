@@ -15,16 +15,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.columns import ARRIVAL, NEVER, Held
+from spark_jobs.replay.columns import ARRIVAL, NEVER
 from spark_jobs.replay.idleness import joined
 from spark_jobs.replay.timeline import Timeline
+from spark_jobs.spark.cached import CachedFrames
 
 MakeTimeline = Callable[[DataFrame, int], Timeline]
 """Records and the end of processing time (epoch ms) to their timeline, from nothing."""
 
 
 def restarted_timeline(
-    records: DataFrame, restarts: Sequence[int], processing_time_end: int, make: MakeTimeline, held: Held
+    records: DataFrame, restarts: Sequence[int], processing_time_end: int, make: MakeTimeline, held: CachedFrames
 ) -> Timeline:
     """One timeline over all lives of a job that was restarted at `restarts` (epoch ms, ascending).
 

@@ -24,10 +24,20 @@ JUDGED = (
     "late BOOLEAN, f_arrival BIGINT, f_major BIGINT, f_minor BIGINT"
 )
 JUDGED_ARROW = pa.schema(
-    [(GROUP, pa.string()), ("kind", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
-     (START, pa.int64()), (END, pa.int64()), (PANE, pa.int32()), ("late", pa.bool_()),
-     ("f_arrival", pa.int64()), ("f_major", pa.int64()), ("f_minor", pa.int64())]
-)  # fmt: skip
+    [
+        (GROUP, pa.string()),
+        ("kind", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        (START, pa.int64()),
+        (END, pa.int64()),
+        (PANE, pa.int32()),
+        ("late", pa.bool_()),
+        ("f_arrival", pa.int64()),
+        ("f_major", pa.int64()),
+        ("f_minor", pa.int64()),
+    ]
+)
 
 
 class _OwnSession:

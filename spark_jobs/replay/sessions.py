@@ -16,15 +16,15 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.replay.assign import END, START, Span
+from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
     NEVER,
     OFFSET,
     PARTITION,
-    Held,
     PositionColumns,
     identity_columns,
     long_arrays,
@@ -36,6 +36,7 @@ from spark_jobs.replay.session_groups import GROUP, JUDGED, replay_groups
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.spark.cached import CachedFrames
 
 _TS = "rw_ts"
 _END = "rw_end"
@@ -72,7 +73,7 @@ class Cells:
     closes: CloseArrays
 
     @classmethod
-    def around(cls, timeline: Timeline, times: Span) -> Cells:
+    def around(cls, timeline: Timeline, times: TimeRange) -> Cells:
         """The cells of a history with these event times; `timeline` tells at least their first points apart."""
         grid = cell_grid(times)
         first = grid.first_index_at_or_after(times.start) - 2
@@ -154,12 +155,12 @@ class FinerTimeline:
         return self._make(Thresholds(floor))
 
 
-def cell_grid(times: Span) -> RegularGrid:
+def cell_grid(times: TimeRange) -> RegularGrid:
     """A grid fine enough to tell most sessions from those that need a closer look."""
     return RegularGrid(max(1, (times.end - times.start) // _CELLS))
 
 
-def coarse_thresholds(times: Span) -> Thresholds:
+def coarse_thresholds(times: TimeRange) -> Thresholds:
     return Thresholds(cell_grid(times).floor)
 
 
@@ -183,10 +184,17 @@ def sessionize(records: DataFrame, spec: ReplaySpec, suspicious: Column) -> Data
         .withColumn("rw_session", F.expr(f"sum(rw_new) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"))
     )
     values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
-    return numbered.groupBy(*spec.keys, "rw_session").agg(
-        F.min(_TS).alias(START), F.max(_END).alias(END), *values,
-        F.expr("count(*)").alias("rw_all"), F.max("rw_suspicious").alias("rw_suspicious"),
-    ).drop("rw_session")  # fmt: skip
+    return (
+        numbered.groupBy(*spec.keys, "rw_session")
+        .agg(
+            F.min(_TS).alias(START),
+            F.max(_END).alias(END),
+            *values,
+            F.expr("count(*)").alias("rw_all"),
+            F.max("rw_suspicious").alias("rw_suspicious"),
+        )
+        .drop("rw_session")
+    )
 
 
 def replay_sessions(
@@ -195,9 +203,9 @@ def replay_sessions(
     timeline: Timeline,
     finer: FinerTimeline,
     cells: Cells,
-    span: Span,
+    span: TimeRange,
     *,
-    held: Held,
+    held: CachedFrames,
     exact_positions: bool,
 ) -> SessionReplay:
     """Sessions with a start in `span`; `timeline` tells at least the first points of the `cells` apart.
@@ -234,13 +242,13 @@ def replay_sessions(
     return SessionReplay(_chosen(clean.unionByName(combined), span), late, failure, handed_over)
 
 
-def _overlapping(sessions: DataFrame, span: Span) -> DataFrame:
+def _overlapping(sessions: DataFrame, span: TimeRange) -> DataFrame:
     """The complete sessions that can hold one with a start in `span`."""
     overlaps = (F.col(START) < F.lit(span.end)) & (F.col(END) > F.lit(span.start))
     return sessions.where(overlaps | (F.col(START) == F.lit(MIN_TIMESTAMP)))
 
 
-def _chosen(rows: DataFrame, span: Span) -> DataFrame:
+def _chosen(rows: DataFrame, span: TimeRange) -> DataFrame:
     in_span = (F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end))
     return rows.where(in_span | (F.col(START) == F.lit(MIN_TIMESTAMP)))
 
@@ -264,12 +272,17 @@ def _suspicion(base: DataFrame, cells: Cells, flushes: bool) -> tuple[Column, Co
 def _clean_rows(sessions: DataFrame, spec: ReplaySpec) -> DataFrame:
     """Emitted once, as they are complete: nothing late, nothing dropped, one pane."""
     return sessions.select(
-        *spec.keys, START, END,
+        *spec.keys,
+        START,
+        END,
         *(F.col(complete_name(name)).alias(name) for name in spec.aggregates),
         *(F.col(complete_name(name)) for name in spec.aggregates if spec.mode is Mode.BOTH),
-        F.col("rw_all").alias(ON_TIME), F.lit(0).cast("long").alias(LATE), F.lit(0).cast("long").alias(DROPPED),
-        F.lit(0).alias(PANE), F.lit("closed").alias(STATE),
-    ).withColumns(_no_position())  # fmt: skip
+        F.col("rw_all").alias(ON_TIME),
+        F.lit(0).cast("long").alias(LATE),
+        F.lit(0).cast("long").alias(DROPPED),
+        F.lit(0).alias(PANE),
+        F.lit("closed").alias(STATE),
+    ).withColumns(_no_position())
 
 
 def _no_position() -> dict[str, Column]:
@@ -285,8 +298,10 @@ def _with_positions(clean: DataFrame, cells: Cells, timeline: Timeline) -> DataF
 def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec) -> DataFrame:
     sessions = marked.select(
         *(F.col(key).alias(f"rw_key_{i}") for i, key in enumerate(spec.keys)),
-        F.col(START).alias("rw_low"), F.col(END).alias("rw_high"), GROUP,
-    )  # fmt: skip
+        F.col(START).alias("rw_low"),
+        F.col(END).alias("rw_high"),
+        GROUP,
+    )
     same = [F.col(key).eqNullSafe(F.col(f"rw_key_{i}")) for i, key in enumerate(spec.keys)]
     inside = (F.col(_TS) >= F.col("rw_low")) & (F.col(_TS) < F.col("rw_high"))
     joined = base.join(sessions, [*same, inside]) if same else base.join(sessions, inside)
@@ -299,7 +314,7 @@ def _operate(
     finer: FinerTimeline,
     cells: Cells,
     flushes: bool,
-    held: Held,
+    held: CachedFrames,
     *,
     exactly: bool,
 ) -> tuple[DataFrame, Timeline]:
@@ -310,9 +325,15 @@ def _operate(
     """
     lateness = spec.allowed_lateness
     queried = members.select(
-        GROUP, PARTITION, OFFSET, _TS, _END, *record_position(members).aliased("r"),
-        (F.col(_END) - F.lit(1)).alias("rw_x_end"), _cleanup(F.col(_END), lateness).alias("rw_x_cleanup"),
-    )  # fmt: skip
+        GROUP,
+        PARTITION,
+        OFFSET,
+        _TS,
+        _END,
+        *record_position(members).aliased("r"),
+        (F.col(_END) - F.lit(1)).alias("rw_x_end"),
+        _cleanup(F.col(_END), lateness).alias("rw_x_cleanup"),
+    )
     asked = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
     run = partial(replay_groups, gap_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
 
@@ -357,11 +378,15 @@ def _faithful_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec) -> D
     joined = members.join(renamed, same)
     values = [F.expr(text).alias(name) for name, text in spec.aggregates.items()]
     return joined.groupBy(
-        GROUP, *spec.keys, *(F.col(f"rw_m_{c}").alias(c) for c in (START, END, PANE)),
+        GROUP,
+        *spec.keys,
+        *(F.col(f"rw_m_{c}").alias(c) for c in (START, END, PANE)),
     ).agg(
-        *values, F.count_if(~F.col("rw_m_late")).alias(ON_TIME), F.count_if("rw_m_late").alias(LATE),
+        *values,
+        F.count_if(~F.col("rw_m_late")).alias(ON_TIME),
+        F.count_if("rw_m_late").alias(LATE),
         *PositionColumns(*map(F.min, position_names("rw_m_f"))).aliased(FIRED),
-    )  # fmt: skip
+    )
 
 
 def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -370,11 +395,15 @@ def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, sp
         F.count_if(F.col("kind") == "late").alias("rw_lost"), F.count_if(F.col("kind") == "member").alias("rw_members")
     )
     complete = marked.join(outcomes, F.col(GROUP) == F.col("rw_judged_group"), "left").select(
-        F.col(GROUP).alias("c_group"), *(F.col(k).alias(f"c_key_{i}") for i, k in enumerate(spec.keys)),
-        F.col(START).alias("c_start"), F.col(END).alias("c_end"),
+        F.col(GROUP).alias("c_group"),
+        *(F.col(k).alias(f"c_key_{i}") for i, k in enumerate(spec.keys)),
+        F.col(START).alias("c_start"),
+        F.col(END).alias("c_end"),
         *(complete_name(name) for name in spec.aggregates),
-        "rw_all", "rw_members", F.coalesce("rw_lost", F.lit(0)).alias("c_dropped"),
-    )  # fmt: skip
+        "rw_all",
+        "rw_members",
+        F.coalesce("rw_lost", F.lit(0)).alias("c_dropped"),
+    )
     same = (F.col(GROUP) == F.col("c_group")) & (F.col(START) == F.col("c_start")) & (F.col(END) == F.col("c_end"))
     how = "full" if spec.mode is Mode.BOTH else "left"
     joined = faithful.join(complete, same, how)
@@ -382,24 +411,34 @@ def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, sp
     zero = F.lit(0).cast("long")
     return joined.select(
         *(F.when(emitted, F.col(k)).otherwise(F.col(f"c_key_{i}")).alias(k) for i, k in enumerate(spec.keys)),
-        F.coalesce(START, "c_start").alias(START), F.coalesce(END, "c_end").alias(END),
+        F.coalesce(START, "c_start").alias(START),
+        F.coalesce(END, "c_end").alias(END),
         *(F.col(name) for name in spec.aggregates),
         *(F.col(complete_name(name)) for name in spec.aggregates if spec.mode is Mode.BOTH),
-        F.coalesce(ON_TIME, zero).alias(ON_TIME), F.coalesce(LATE, zero).alias(LATE),
-        F.coalesce("c_dropped", zero).alias(DROPPED), PANE,
-        F.when(emitted, "closed").when(F.col("c_dropped") == F.col("rw_all"), "all_late")
-        .when(F.col("rw_members") > 0, "not_emitted").otherwise("open").alias(STATE),
+        F.coalesce(ON_TIME, zero).alias(ON_TIME),
+        F.coalesce(LATE, zero).alias(LATE),
+        F.coalesce("c_dropped", zero).alias(DROPPED),
+        PANE,
+        F.when(emitted, "closed")
+        .when(F.col("c_dropped") == F.col("rw_all"), "all_late")
+        .when(F.col("rw_members") > 0, "not_emitted")
+        .otherwise("open")
+        .alias(STATE),
         *position_names(FIRED),
-    )  # fmt: skip
+    )
 
 
 def _late_rows(
-    judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: Span, cells: Cells, timeline: Timeline
+    judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: TimeRange, cells: Cells, timeline: Timeline
 ) -> DataFrame:
     late = judged.where("kind = 'late'").select(
-        F.col(GROUP).alias("l_group"), F.col("partition").alias("l_partition"), F.col("offset").alias("l_offset"),
-        START, END, _cleanup(F.col(END), spec.allowed_lateness).alias("rw_x"),
-    )  # fmt: skip
+        F.col(GROUP).alias("l_group"),
+        F.col("partition").alias("l_partition"),
+        F.col("offset").alias("l_offset"),
+        START,
+        END,
+        _cleanup(F.col(END), spec.allowed_lateness).alias("rw_x"),
+    )
     late = cells.closed(late, "rw_x", "l", timeline)
     same = (
         (F.col("l_group") == F.col(GROUP))
@@ -407,8 +446,12 @@ def _late_rows(
         & (F.col("l_offset") == F.col(OFFSET))
     )
     rows = members.join(late, same).select(
-        *spec.keys, *identity_columns(members),
-        F.lit(1).cast("long").alias("windows_missed"), F.lit(True).alias("side_output"),
-        START, END, (F.col(ARRIVAL) - F.col("l_arrival")).alias("missed_by"),
-    )  # fmt: skip
+        *spec.keys,
+        *identity_columns(members),
+        F.lit(1).cast("long").alias("windows_missed"),
+        F.lit(True).alias("side_output"),
+        START,
+        END,
+        (F.col(ARRIVAL) - F.col("l_arrival")).alias("missed_by"),
+    )
     return _chosen(rows, span)

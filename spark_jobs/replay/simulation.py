@@ -20,10 +20,11 @@ from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.source import Signal, Source, WatermarkEmitted
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, Held, record_position
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, record_position
 from spark_jobs.replay.idleness import IdleSpans
 from spark_jobs.replay.steps import SCHEMA
 from spark_jobs.replay.timeline import Thresholds, Timeline
+from spark_jobs.spark.cached import CachedFrames
 
 _BATCH = 65_536
 _ARROW = pa.schema([(name, pa.int64()) for name in ("x_from", "arrival", "major", "minor")] + [("state", pa.string())])
@@ -43,7 +44,7 @@ def simulate(
     thresholds: Thresholds,
     *,
     processing_time_end: int,
-    held: Held,
+    held: CachedFrames,
     state: dict | None = None,
 ) -> Timeline:
     """The timeline of `records`, going on from `state` (an earlier run's) if given.
@@ -103,10 +104,15 @@ def _visible_steps(records: DataFrame, strategy: WatermarkStrategy) -> DataFrame
         records.groupBy(partition, before_tick.alias("before_tick"))
         .agg(F.min(position.arrival).alias("arrival"), F.max(timestamp).alias("ts"))
         .select(
-            "arrival", F.col("partition").cast("long").alias("major"), F.lit(0).cast("long").alias("minor"),
-            "partition", "ts", F.lit(False).alias("marker"), F.lit(None).cast("string").alias("stream"),
+            "arrival",
+            F.col("partition").cast("long").alias("major"),
+            F.lit(0).cast("long").alias("minor"),
+            "partition",
+            "ts",
+            F.lit(False).alias("marker"),
+            F.lit(None).cast("string").alias("stream"),
         )
-    )  # fmt: skip
+    )
 
 
 def _run(
@@ -145,9 +151,11 @@ def _run(
         note(signals, now, -1, -1)
     rows.append((min(next_x, MAX_TIMESTAMP), NEVER, NEVER, NEVER))
     final = {
-        "source": source.snapshot(), "processing_time_end": processing_time_end, "last": last,
+        "source": source.snapshot(),
+        "processing_time_end": processing_time_end,
+        "last": last,
         "idle": idle.ended(processing_time_end),
-    }  # fmt: skip
+    }
     yield _batch(rows, state=json.dumps(final))
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.replay.assign import Span
 from spark_jobs.replay.columns import NEVER, PositionColumns, long_arrays
 from spark_jobs.replay.grid import EndGrid, RegularGrid
 from spark_jobs.replay.steps import MOST_IN_MEMORY, Steps
@@ -45,7 +45,7 @@ class Thresholds:
     step: int = 0
     apart: int = 0
 
-    def are_few(self, span: Span, partitions: int) -> bool:
+    def are_few(self, span: TimeRange, partitions: int) -> bool:
         """Whether those that so many partitions reach within `span` surely fit the driver's memory."""
         return self.step > 0 and ((span.end - span.start) // self.step + 2) * partitions <= MOST_IN_MEMORY
 
@@ -124,9 +124,12 @@ class Timeline:
     def told(self) -> dict:
         """All but the table, JSON-able; `restored` takes it."""
         return {
-            "flushes": self.flushes, "state": self.state, "watermark_below": self.watermark_below, "note": self.note,
+            "flushes": self.flushes,
+            "state": self.state,
+            "watermark_below": self.watermark_below,
+            "note": self.note,
             "idle": self.idle,
-        }  # fmt: skip
+        }
 
     @classmethod
     def restored(cls, told: Mapping, table: DataFrame | Steps, thresholds: Thresholds) -> Timeline:

@@ -19,9 +19,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import SlidingWindows, TumblingWindows
 from spark_jobs.replay.aggregates import conditional, from_halves, running
-from spark_jobs.replay.assign import END, START, Span, assign_windows, in_span, latest_end, latest_start, longest
+from spark_jobs.replay.assign import END, START, assign_windows, in_span, latest_end, latest_start, longest
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -64,7 +65,7 @@ class CloseLookup:
     at_cleanup: CloseArrays
 
 
-def close_lookup(timeline: Timeline, spec: ReplaySpec, span: Span) -> CloseLookup:
+def close_lookup(timeline: Timeline, spec: ReplaySpec, span: TimeRange) -> CloseLookup:
     """Look-ups for all windows that a record of the chunk `span` can be in."""
     grid, first, count = _lookup_range(spec, span)
     at_end = timeline.close_arrays(grid, first, count)
@@ -77,7 +78,7 @@ def replay_windows(
     records: DataFrame,
     spec: ReplaySpec,
     timeline: Timeline,
-    span: Span,
+    span: TimeRange,
     band: Band | None = None,
     only: DataFrame | None = None,
 ) -> DataFrame:
@@ -104,7 +105,7 @@ def replay_windows(
     return _with_all_panes(_with_bounds(judged, spec, span), windows, spec, lookup, flushes)
 
 
-def _in_range(records: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
+def _in_range(records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
     """One row for each (record, window in `span`), with `rw_index`: the number of the window's end in the look-up.
 
     Tumbling windows: a range of starts is a range of event times, which Parquet prunes, and one division by
@@ -125,7 +126,7 @@ def _in_range(records: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
     return chosen.withColumn(_INDEX, (grid.index(F.col(END)) - F.lit(first)).cast("int"))
 
 
-def _restricted(placed: DataFrame, spec: ReplaySpec, span: Span, only: DataFrame) -> DataFrame:
+def _restricted(placed: DataFrame, spec: ReplaySpec, span: TimeRange, only: DataFrame) -> DataFrame:
     """The (record, window) pairs of these windows alone: a semi-join before anything is aggregated."""
     bounded = _with_bounds(placed, spec, span)
     wanted = only.select(*(F.col(f"`{c}`").alias(f"rw_only_{c}") for c in (*spec.keys, START, END)))
@@ -141,7 +142,7 @@ def windows_of_records(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     return placed.select(*spec.keys, START, END).distinct()
 
 
-def _lookup_range(spec: ReplaySpec, span: Span) -> tuple[EndGrid, int, int]:
+def _lookup_range(spec: ReplaySpec, span: TimeRange) -> tuple[EndGrid, int, int]:
     """The grid, and number and count of the ends of all windows that a record of the chunk can be in."""
     grid = end_grid(spec.windows)
     first = grid.first_index_at_or_after(span.start)
@@ -152,14 +153,14 @@ def _index_says_all(spec: ReplaySpec) -> bool:
     return isinstance(spec.windows, TumblingWindows | SlidingWindows)
 
 
-def _with_bounds(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
+def _with_bounds(placed: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
     """`window_start` and `window_end`, where the window's number is all that was carried along."""
     if not _index_says_all(spec):
         return placed
     return placed.withColumns(_bounds(spec, span, F.col(_INDEX).cast("long")))
 
 
-def _bounds(spec: ReplaySpec, span: Span, index: Column) -> dict[str, Column]:
+def _bounds(spec: ReplaySpec, span: TimeRange, index: Column) -> dict[str, Column]:
     """Start and end of the window with this number (BIGINT), where the number says all."""
     grid, first, _ = _lookup_range(spec, span)
     step = spec.windows.size if isinstance(spec.windows, TumblingWindows) else spec.windows.slide
@@ -168,7 +169,7 @@ def _bounds(spec: ReplaySpec, span: Span, index: Column) -> dict[str, Column]:
 
 
 def _group_by_window(
-    placed: DataFrame, spec: ReplaySpec, span: Span, values: Sequence[Column]
+    placed: DataFrame, spec: ReplaySpec, span: TimeRange, values: Sequence[Column]
 ) -> tuple[DataFrame, Column, list[Column]]:
     """One aggregation by key and window; where its number says all, the number alone is the key.
 
@@ -207,13 +208,13 @@ def _comes_before(closes: CloseArrays, placed: DataFrame) -> Column:
     return F.call_function("if", soon, F.lit(True), looked_up)
 
 
-def _complete_only(placed: DataFrame, spec: ReplaySpec, span: Span) -> DataFrame:
+def _complete_only(placed: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
     values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
     grouped, _, bounds = _group_by_window(placed, spec, span, values)
     return grouped.select(*spec.keys, *bounds, *(complete_name(name) for name in spec.aggregates))
 
 
-def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLookup, flushes: bool) -> DataFrame:
+def _last_panes(judged: DataFrame, spec: ReplaySpec, span: TimeRange, lookup: CloseLookup, flushes: bool) -> DataFrame:
     spark = judged.sparkSession
     values = {name: F.expr(conditional(spark, text, _FITS)) for name, text in spec.aggregates.items()}
     halves = _complete_from_halves(judged, spec)
@@ -239,14 +240,18 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, span: Span, lookup: CloseLo
     fired = (has_closed & (F.col(ON_TIME) > 0)) | (late > 0)
     by_watermark = F.when(F.col(ON_TIME) > 0, 1).otherwise(0)
     return grouped.select(
-        *spec.keys, *bounds,
+        *spec.keys,
+        *bounds,
         *(F.when(fired, F.col(name)).alias(name) for name in spec.aggregates),
         *complete,
-        ON_TIME, late.alias(LATE), DROPPED,
+        ON_TIME,
+        late.alias(LATE),
+        DROPPED,
         F.when(fired, (by_watermark + late - 1).cast("int")).alias(PANE),
         F.when(fired, "closed").when(F.col(ON_TIME) > 0, "open").otherwise("all_late").alias(STATE),
-        *closed.aliased(FIRED), *([UNDECIDED] if banded else []),
-    )  # fmt: skip
+        *closed.aliased(FIRED),
+        *([UNDECIDED] if banded else []),
+    )
 
 
 def _complete_from_halves(judged: DataFrame, spec: ReplaySpec) -> dict[str, Column]:
@@ -288,20 +293,29 @@ def _with_all_panes(
     whole = f"PARTITION BY {group} ORDER BY rw_position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
     in_time = _FITS if spec.allowed_lateness == 0 else _IN_TIME
     ran = kept.select(
-        *spec.keys, START, END, _INDEX, "rw_position", F.col(in_time).alias("rw_first"),
+        *spec.keys,
+        START,
+        END,
+        _INDEX,
+        "rw_position",
+        F.col(in_time).alias("rw_first"),
         *(F.expr(running(spark, text, over)).alias(name) for name, text in spec.aggregates.items()),
         F.expr(f"sum(CAST({in_time} AS INT)) OVER ({whole})").alias("rw_on_time"),
         F.expr(f"row_number() OVER (PARTITION BY {group} ORDER BY rw_position)").alias("rw_number"),
-    )  # fmt: skip
+    )
     closed = lookup.at_end.at_index(F.col(_INDEX), ran)
     has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
     first = F.col("rw_first") & (F.col("rw_number") == F.col("rw_on_time")) & has_closed
     first_pane = F.when(F.col("rw_on_time") > 0, F.col("rw_on_time") - 1).otherwise(F.lit(0))
     fired = F.when(F.col("rw_first"), closed.as_struct()).otherwise(F.col("rw_position"))
     panes = ran.where(first | ~F.col("rw_first")).select(
-        *spec.keys, START, END, *spec.aggregates,
-        (F.col("rw_number") - 1 - first_pane).cast("int").alias(PANE), fired.alias("rw_fired"),
-    )  # fmt: skip
+        *spec.keys,
+        START,
+        END,
+        *spec.aggregates,
+        (F.col("rw_number") - 1 - first_pane).cast("int").alias(PANE),
+        fired.alias("rw_fired"),
+    )
     rest = windows.drop(*spec.aggregates, PANE, *position_names(FIRED))
     same = [F.col(f"w.{c}").eqNullSafe(F.col(f"p.{c}")) for c in (*spec.keys, START, END)]
     joined = rest.alias("w").join(panes.alias("p"), same, "left")
@@ -310,7 +324,9 @@ def _with_all_panes(
     return joined.select(*picked, *PositionColumns.of_struct(F.col("p.rw_fired")).aliased(FIRED))
 
 
-def late_records(records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: Span, chosen: Span) -> DataFrame:
+def late_records(
+    records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: TimeRange, chosen: TimeRange
+) -> DataFrame:
     """One row for each record that at least one window of `chosen` dropped; or that entered none (rule 20).
 
     A record belongs to the chunk `span` that holds its latest possible window start. Columns: keys, the
@@ -336,8 +352,10 @@ def late_records(records: DataFrame, spec: ReplaySpec, timeline: Timeline, span:
     # Windows close in the order of their ends: who missed the last of its windows entered none.
     last_end = latest_end(spec.windows)
     return by_record.where("windows_missed > 0").select(
-        *identity, "windows_missed",
+        *identity,
+        "windows_missed",
         (F.col(f"rw_last.{END}") == last_end).alias("side_output"),
-        F.col(f"rw_last.{START}").alias(START), F.col(f"rw_last.{END}").alias(END),
+        F.col(f"rw_last.{START}").alias(START),
+        F.col(f"rw_last.{END}").alias(END),
         (F.col(ARRIVAL) - F.col("rw_last.rw_cleanup")).alias("missed_by"),
-    )  # fmt: skip
+    )

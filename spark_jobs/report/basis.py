@@ -20,16 +20,17 @@ import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CalendarDayWindows, SessionWindows, WindowAssigner
-from spark_jobs.evidence import Evidence
-from spark_jobs.replay.assign import Span
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, Held
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
+from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.spark.cached import CachedFrames
 
 MOST_JUDGED = 3_000_000
 """About so many records, the latest, are looked at one by one: the report must not cost more than the replay."""
@@ -40,20 +41,48 @@ _MOST_POINTS = 150_000
 _MOST_GROUPS = 250_000
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _RESOLUTIONS = (
-    1, 10, 100, 200, 500, _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
-    _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY,
-)  # fmt: skip
+    1,
+    10,
+    100,
+    200,
+    500,
+    _SECOND,
+    2 * _SECOND,
+    5 * _SECOND,
+    10 * _SECOND,
+    15 * _SECOND,
+    30 * _SECOND,
+    _MINUTE,
+    2 * _MINUTE,
+    5 * _MINUTE,
+    15 * _MINUTE,
+    30 * _MINUTE,
+    _HOUR,
+    6 * _HOUR,
+    _DAY,
+    7 * _DAY,
+    28 * _DAY,
+)
 _TOLERANCES = (
-    0, 100, 200, 500, *(s * _SECOND for s in (1, 2, 5, 10, 15, 20, 30, 45)),
+    0,
+    100,
+    200,
+    500,
+    *(s * _SECOND for s in (1, 2, 5, 10, 15, 20, 30, 45)),
     *(m * _MINUTE for m in (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 45, 50)),
     *(m * _MINUTE for m in (60, 75, 90, 105, 120, 150, 180, 240, 300, 360, 480, 600, 720, 960)),
     *(d * _DAY for d in (1, 1.5, 2, 3, 4, 5, 7, 10, 14)),
-)  # fmt: skip
+)
 _PARAMETER = {
-    GeneratorKind.ASCENDING: "bound", GeneratorKind.BOUNDED: "bound", GeneratorKind.INTERLEAVED: "bound",
-    GeneratorKind.ADVANCE_AFTER_WAIT: "bound", GeneratorKind.LAG: "lag", GeneratorKind.AVERAGE_OF_LAST: "lag",
-    GeneratorKind.TIME_LAG: "lag", GeneratorKind.PUNCTUATED: "lag",
-}  # fmt: skip
+    GeneratorKind.ASCENDING: "bound",
+    GeneratorKind.BOUNDED: "bound",
+    GeneratorKind.INTERLEAVED: "bound",
+    GeneratorKind.ADVANCE_AFTER_WAIT: "bound",
+    GeneratorKind.LAG: "lag",
+    GeneratorKind.AVERAGE_OF_LAST: "lag",
+    GeneratorKind.TIME_LAG: "lag",
+    GeneratorKind.PUNCTUATED: "lag",
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +105,7 @@ class Basis:
     `resolution` (ms) tells tolerances apart; `exact`: whether a window counts as closed when the engine says so.
     """
 
-    event_times: Span
+    event_times: TimeRange
     tolerances: tuple[int, ...]
     configured: int
     dropped_at: int | None
@@ -86,7 +115,7 @@ class Basis:
     parameter: str | None
 
 
-def find_basis(evidence: Evidence, held: Held) -> Basis:
+def find_basis(evidence: Evidence, held: CachedFrames) -> Basis:
     """The watermark over the log, fine enough for advice. One scan of the history; none where it was simulated."""
     strategy, spec = evidence.spec.strategy, evidence.spec
     times = _judged_times(evidence)
@@ -113,9 +142,15 @@ def find_basis(evidence: Evidence, held: Held) -> Basis:
     high = max(times.end, evidence.plan.processing_time_end) + resolution
     exact = step is not None and step % resolution == 0
     return Basis(
-        times, tolerances, configured, dropped_at, resolution, exact, _steps(timeline, grids, low, high),
+        times,
+        tolerances,
+        configured,
+        dropped_at,
+        resolution,
+        exact,
+        _steps(timeline, grids, low, high),
         _PARAMETER.get(strategy.kind),
-    )  # fmt: skip
+    )
 
 
 def end_grid_or_none(windows: WindowAssigner) -> EndGrid | None:
@@ -128,7 +163,7 @@ def _window_step(windows: WindowAssigner) -> int:
     return 900_000 if isinstance(windows, CalendarDayWindows) else end_grid(windows).step
 
 
-def estimated_records(evidence: Evidence, times: Span) -> int:
+def estimated_records(evidence: Evidence, times: TimeRange) -> int:
     """About how many records have these event times, if they are spread evenly; offsets with holes count too many."""
     plan = evidence.plan
     most = max(plan.records, sum(p.end_offset - p.first_offset for p in plan.partitions))
@@ -136,16 +171,16 @@ def estimated_records(evidence: Evidence, times: Span) -> int:
     return int(most * min(1.0, (times.end - times.start) / whole))
 
 
-def _judged_times(evidence: Evidence) -> Span:
+def _judged_times(evidence: Evidence) -> TimeRange:
     span, times = evidence.plan.span, evidence.plan.event_times
     start, end = max(span.start, times.start), min(span.end, times.end)
     if evidence.kind == "reconcile":
         start = max(start, end - RECONCILED_DAYS * _DAY)
-    times = Span(start, max(end, start + 1))
+    times = TimeRange(start, max(end, start + 1))
     judged = estimated_records(evidence, times)
     if judged > MOST_JUDGED:  # the latest ones: advice is for what comes
         start = end - int((end - start) * MOST_JUDGED / judged)
-    return Span(start, max(end, start + 1))
+    return TimeRange(start, max(end, start + 1))
 
 
 def _resolution(reach: int, most: int, step: int | None) -> int:
@@ -162,7 +197,7 @@ def _resolution(reach: int, most: int, step: int | None) -> int:
     return fine[0]
 
 
-def _fine_timeline(evidence: Evidence, grids: Sequence[RegularGrid], low: int, held: Held) -> Timeline:
+def _fine_timeline(evidence: Evidence, grids: Sequence[RegularGrid], low: int, held: CachedFrames) -> Timeline:
     """The run's timeline with thresholds on these grids. A simulated one has every step already.
 
     Records that cannot take the watermark to `low` decide nothing above it.

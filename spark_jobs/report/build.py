@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_jobs.report.model import Documents, report_of
 from spark_jobs.report.page import render
-from spark_jobs.run_store import PAGE, REPORT, RunFolder
+from spark_jobs.runs.store import PAGE, REPORT, RunFolder
 
 
 def build_report(folder: RunFolder) -> None:

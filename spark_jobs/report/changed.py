@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 
-from spark_jobs.evidence import Evidence
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.report.values import json_column, json_value
+from spark_jobs.runs.staged_run import Evidence
 
 TOP = 20
 MOST_BUCKETS = 200
@@ -116,15 +116,19 @@ def _top(evidence: Evidence, compared: DataFrame, moves: dict[str, Column], grou
         .orderBy(is_new, F.desc("rw_size"), F.when(is_new, dropped).desc(), *by_identity)
         .limit(TOP)
         .select(
-            "rw_change", "cause", "rw_size", "revision",
-            F.unix_millis("window_start").alias("start"), F.unix_millis("window_end").alias("end"),
+            "rw_change",
+            "cause",
+            "rw_size",
+            "revision",
+            F.unix_millis("window_start").alias("start"),
+            F.unix_millis("window_end").alias("end"),
             *(json_column(compared, c).alias(f"k{i}") for i, c in enumerate(keys)),
             *(json_column(compared, c).alias(f"p{i}") for i, c in enumerate(pane)),
             *(json_column(compared, c).alias(f"a{i}") for i, c in enumerate(columns)),
             *(json_column(compared, f"{_BEFORE}{c}").alias(f"b{i}") for i, c in enumerate(kept)),
         )
         .collect()
-    )  # fmt: skip
+    )
     return [
         {
             "change": row["rw_change"],

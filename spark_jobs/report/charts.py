@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from spark_jobs.report.words import length
+from spark_jobs.formatting import length
 
 Spans = Sequence[Sequence[int]]
 """[partition, from, to] each."""
@@ -23,9 +23,25 @@ _COLOURS = ("var(--on-time)", "var(--behind)", "var(--late)")
 _SHAPES = ("circle", "M0,-1.1L1.1,0.9L-1.1,0.9Z", "M-1,-1L1,1M-1,1L1,-1")
 _CHANGES = {"inserted": "var(--inserted)", "updated": "var(--updated)", "retracted": "var(--retracted)"}
 _DURATIONS = (
-    0, _SECOND, 5 * _SECOND, 30 * _SECOND, _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE,
-    _HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR, _DAY, 2 * _DAY, 4 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY,
-)  # fmt: skip
+    0,
+    _SECOND,
+    5 * _SECOND,
+    30 * _SECOND,
+    _MINUTE,
+    5 * _MINUTE,
+    15 * _MINUTE,
+    30 * _MINUTE,
+    _HOUR,
+    2 * _HOUR,
+    4 * _HOUR,
+    8 * _HOUR,
+    _DAY,
+    2 * _DAY,
+    4 * _DAY,
+    7 * _DAY,
+    14 * _DAY,
+    28 * _DAY,
+)
 
 
 def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
@@ -67,12 +83,18 @@ def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
         title="Event time (UTC)",
         axis=alt.Axis(tickCount=6, labelExpr=_time_labels((view["from"], view["to"]))),
     )
-    line = alt.Chart(_pairs(view["line"])).mark_line(
-        interpolate="step-after", color="var(--watermark)", strokeWidth=2
-    ).encode(x=x, y=y)  # fmt: skip
-    closes = alt.Chart(_pairs(view["closes"])).mark_point(
-        shape="diamond", size=34, stroke="var(--watermark)", fill="var(--paper)", strokeWidth=1.5, opacity=1
-    ).encode(x=x, y=y)  # fmt: skip
+    line = (
+        alt.Chart(_pairs(view["line"]))
+        .mark_line(interpolate="step-after", color="var(--watermark)", strokeWidth=2)
+        .encode(x=x, y=y)
+    )
+    closes = (
+        alt.Chart(_pairs(view["closes"]))
+        .mark_point(
+            shape="diamond", size=34, stroke="var(--watermark)", fill="var(--paper)", strokeWidth=1.5, opacity=1
+        )
+        .encode(x=x, y=y)
+    )
     layers = [*_shaded(view, idle, x), _points(view, x, y, lambda t, v: v), line, closes]
     return _spec(alt.layer(*layers), width, 380 if width > 500 else 300)
 
@@ -86,9 +108,11 @@ def watermark_lag(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
     x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
     delays = [d for cell in view["lag"] for d in cell[2:]] + [t - v for kind in _KINDS for t, v in view[kind]]
     y = alt.Y(
-        "v:Q", title="Delay behind processing time",
-        scale=_duration_scale(delays), axis=_duration_axis(delays),
-    )  # fmt: skip
+        "v:Q",
+        title="Delay behind processing time",
+        scale=_duration_scale(delays),
+        axis=_duration_axis(delays),
+    )
     cells = [{"t": a, "end": b, "v": least, "most": most} for a, b, least, most in view["lag"]]
     band = (
         alt.Chart(alt.Data(values=cells))
@@ -125,12 +149,14 @@ def late_by_hour(hours: Sequence[Mapping[str, Any]], width: int) -> dict[str, An
         .mark_bar(color="var(--late)", width={"band": 0.72})
         .encode(
             x=alt.X(
-                "hour:N", sort=None, title="Hour of the event time (UTC)",
+                "hour:N",
+                sort=None,
+                title="Hour of the event time (UTC)",
                 axis=alt.Axis(labelAngle=0, values=[f"{h:02d}" for h in range(0, 24, 3)], ticks=False),
             ),
             y=alt.Y("share:Q", title="Late", axis=alt.Axis(format="~%", tickCount=4)),
         )
-    )  # fmt: skip
+    )
     return _spec(chart, width, 150)
 
 
@@ -147,23 +173,33 @@ def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
     ]
     tolerances = [row["tolerance"] for row in shown]
     x = alt.X(
-        "tolerance:Q", title="Bound + allowed lateness",
-        scale=_duration_scale(tolerances), axis=_duration_axis(tolerances),
-    )  # fmt: skip
+        "tolerance:Q",
+        title="Bound + allowed lateness",
+        scale=_duration_scale(tolerances),
+        axis=_duration_axis(tolerances),
+    )
     y = alt.Y(
-        "share:Q", title="Share of records", scale=alt.Scale(type="log"), axis=alt.Axis(format="~%", tickCount=5),
-    )  # fmt: skip
+        "share:Q",
+        title="Share of records",
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(format="~%", tickCount=5),
+    )
     lines = (
         alt.Chart(alt.Data(values=rows))
         .mark_line(point={"size": 26, "filled": True}, strokeWidth=2)
         .encode(
-            x=x, y=y,
-            color=alt.Color("what:N", legend=None, scale=alt.Scale(
-                domain=list(names.values()), range=["var(--late)", "var(--behind)"])),
-            strokeDash=alt.StrokeDash("what:N", legend=None, scale=alt.Scale(
-                domain=list(names.values()), range=[[1, 0], [5, 3]])),
+            x=x,
+            y=y,
+            color=alt.Color(
+                "what:N",
+                legend=None,
+                scale=alt.Scale(domain=list(names.values()), range=["var(--late)", "var(--behind)"]),
+            ),
+            strokeDash=alt.StrokeDash(
+                "what:N", legend=None, scale=alt.Scale(domain=list(names.values()), range=[[1, 0], [5, 3]])
+            ),
         )
-    )  # fmt: skip
+    )
     layers = [lines]
     if advisor["now"]:
         now = alt.Data(values=[{"tolerance": advisor["now"]["tolerance"], "label": "now"}])
@@ -199,16 +235,20 @@ def _points(view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Char
         alt.Chart(alt.Data(values=rows))
         .mark_point(clip=True)
         .encode(
-            x=x, y=y,
+            x=x,
+            y=y,
             shape=alt.Shape("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=_SHAPES)),
             stroke=alt.Stroke("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=_COLOURS)),
-            fill=alt.Fill("kind:N", legend=None, scale=alt.Scale(
-                domain=_KINDS, range=["var(--on-time)", "transparent", "transparent"])),
+            fill=alt.Fill(
+                "kind:N",
+                legend=None,
+                scale=alt.Scale(domain=_KINDS, range=["var(--on-time)", "transparent", "transparent"]),
+            ),
             size=alt.Size("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[9, 30, 28])),
             strokeWidth=alt.StrokeWidth("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[0, 1.3, 1.4])),
             opacity=alt.Opacity("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[0.6, 0.9, 0.9])),
         )
-    )  # fmt: skip
+    )
 
 
 def _shaded(view: Mapping[str, Any], idle: Spans, x: alt.X) -> list[alt.Chart]:
@@ -270,12 +310,17 @@ def _spec(chart: Any, width: int, height: int) -> dict[str, Any]:
     return (
         chart.properties(width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
         .configure(
-            background="transparent", padding={"left": 12, "right": 8, "top": 4, "bottom": 4},
+            background="transparent",
+            padding={"left": 12, "right": 8, "top": 4, "bottom": 4},
             view={"stroke": None},
             axis={
-                **text, "labelFontSize": 12, "titleFontSize": 12, "gridColor": "var(--grid)",
-                "domainColor": "var(--edge)", "tickColor": "var(--edge)",
+                **text,
+                "labelFontSize": 12,
+                "titleFontSize": 12,
+                "gridColor": "var(--grid)",
+                "domainColor": "var(--edge)",
+                "tickColor": "var(--edge)",
             },
         )
         .to_dict()
-    )  # fmt: skip
+    )

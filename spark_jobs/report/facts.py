@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_jobs.evidence import Evidence
-from spark_jobs.replay.columns import Held
 from spark_jobs.report.basis import find_basis
 from spark_jobs.report.changed import changed_windows
 from spark_jobs.report.judged import judge_records
 from spark_jobs.report.lateness import late_facts, seen_late
 from spark_jobs.report.picture import find_zoom, watermark_facts
 from spark_jobs.report.tolerances import advisor_facts
+from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.spark.cached import CachedFrames
 
 FORMAT = "rewindow-facts/1"
 
@@ -25,7 +25,7 @@ def gather(evidence: Evidence) -> dict[str, Any]:
     `changes`: see `changed_windows`. `late`, `watermark` and `advisor` are None where the run has no timeline (mode
     `complete`). Looks twice at `evidence.changes` and a few times at `evidence.late`: cache them where they are dear.
     """
-    with Held() as held:
+    with CachedFrames() as held:
         facts: dict[str, Any] = {
             "format": FORMAT,
             "changes": changed_windows(evidence),

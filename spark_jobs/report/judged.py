@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.evidence import Evidence
-from spark_jobs.replay.assign import Span, latest_end
+from spark_jobs.replay.assign import latest_end
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
@@ -25,6 +25,7 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.grid import divided
 from spark_jobs.report.basis import Basis, WatermarkSteps, estimated_records
+from spark_jobs.runs.staged_run import Evidence
 
 MOST_POINTS = 1_500
 """The most points of one kind in one picture."""
@@ -65,12 +66,12 @@ class Judged:
     behind: list[int]
     closed: list[int]
     by_place: dict[tuple[int | None, int], int]
-    arrivals: Span
+    arrivals: TimeRange
     overview: View
     zoomed: View
 
 
-def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None) -> Judged:
+def judge_records(evidence: Evidence, basis: Basis, zoom: TimeRange | None) -> Judged:
     """Scan the records of the basis once. `zoom`: arrivals of which more points are wanted."""
     times = basis.event_times
     total = estimated_records(evidence, times)
@@ -100,9 +101,11 @@ def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None) -> Judged
         _tolerances_failed(closed, basis.tolerances).alias("closed"),
         F.when(wanted, number).alias("number"),  # a group of its own for each sampled record
     ).agg(
-        F.count(F.lit(1)).alias("n"), F.min(ARRIVAL).alias("arrival"), F.max(ARRIVAL).alias("last"),
+        F.count(F.lit(1)).alias("n"),
+        F.min(ARRIVAL).alias("arrival"),
+        F.max(ARRIVAL).alias("last"),
         F.min(EVENT_TIME).alias("event_time"),
-    )  # fmt: skip
+    )
     # Grows with partitions, hours and tolerances, and with the sample.
     counted = grouped.withColumn("chance", F.xxhash64("partition", "number")).toArrow()
     places = counted.group_by(["partition", "hour"]).aggregate([("n", "sum")]).to_pylist()
@@ -117,7 +120,7 @@ def judge_records(evidence: Evidence, basis: Basis, zoom: Span | None) -> Judged
         behind=_at_least(counted["behind"], counted["n"], len(basis.tolerances)),
         closed=_at_least(counted["closed"], counted["n"], len(basis.tolerances)),
         by_place={(row["partition"], row["hour"]): row["n_sum"] for row in places},
-        arrivals=Span(
+        arrivals=TimeRange(
             times.start if not counted.num_rows else pc.min(counted["arrival"]).as_py(),
             times.end if not counted.num_rows else pc.max(counted["last"]).as_py(),
         ),

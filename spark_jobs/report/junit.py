@@ -7,8 +7,8 @@ from typing import Any
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from spark_jobs.formatting import plain
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL
-from spark_jobs.report.words import plain
 
 
 def junit_xml(report: Mapping[str, Any]) -> bytes:

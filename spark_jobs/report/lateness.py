@@ -7,15 +7,32 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.replay.assign import Span
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.basis import Basis
 from spark_jobs.report.judged import MOST_POINTS, Judged
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 EDGES = (
-    0, _SECOND, 10 * _SECOND, 30 * _SECOND, _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE,
-    _HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 28 * _DAY,
-)  # fmt: skip
+    0,
+    _SECOND,
+    10 * _SECOND,
+    30 * _SECOND,
+    _MINUTE,
+    2 * _MINUTE,
+    5 * _MINUTE,
+    10 * _MINUTE,
+    15 * _MINUTE,
+    30 * _MINUTE,
+    _HOUR,
+    2 * _HOUR,
+    3 * _HOUR,
+    6 * _HOUR,
+    12 * _HOUR,
+    _DAY,
+    2 * _DAY,
+    7 * _DAY,
+    28 * _DAY,
+)
 """Lower bounds (ms) of the bins of lateness; the last one has no upper bound."""
 
 MOST_PARTITIONS = 200
@@ -26,25 +43,28 @@ def seen_late(late: DataFrame) -> DataFrame:
     """The late table's rows as `partition, number, arrival, event_time, missed_by`, all BIGINT but the partition."""
     numbers = [F.col(c) for c in ("offset", "sequence") if c in late.columns]
     return late.select(
-        "partition", F.coalesce(*numbers).alias("number"), F.unix_millis("arrival").alias("arrival"),
-        F.unix_millis("event_time").alias("event_time"), "missed_by",
-    )  # fmt: skip
+        "partition",
+        F.coalesce(*numbers).alias("number"),
+        F.unix_millis("arrival").alias("arrival"),
+        F.unix_millis("event_time").alias("event_time"),
+        "missed_by",
+    )
 
 
-def densest(late: DataFrame, length: int, default_end: int) -> Span:
+def densest(late: DataFrame, length: int, default_end: int) -> TimeRange:
     """The `length` ms of arrivals with the most late records; the last ones before `default_end` if none is late."""
     cell = max(1, length // 4)
     rows = late.groupBy(F.floor(F.col("arrival") / F.lit(cell)).alias("cell")).count().collect()
     counts = {row["cell"]: row["count"] for row in rows}
     if not counts:
-        return Span(default_end - length, default_end)
+        return TimeRange(default_end - length, default_end)
     starts = sorted({c - k for c in counts for k in range(4)})
     # Of equal stretches the first; one that begins a cell early shows what led to it.
     best = max(starts, key=lambda c: (sum(counts.get(c + k, 0) for k in range(4)), -c))
-    return Span(best * cell, best * cell + length)
+    return TimeRange(best * cell, best * cell + length)
 
 
-def late_points(late: DataFrame, zoom: Span | None = None) -> list[tuple[int, int]]:
+def late_points(late: DataFrame, zoom: TimeRange | None = None) -> list[tuple[int, int]]:
     """(arrival, event time) of up to `MOST_POINTS` late records, those with the smallest hashes of their positions."""
     chosen = late
     if zoom is not None:

@@ -8,24 +8,43 @@ from typing import Any
 
 from spark_jobs.report.advice import advise
 from spark_jobs.report.verdict import verdict_of
-from spark_jobs.run_store import APPLICATION, APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
+from spark_jobs.runs.store import APPLICATION, APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
 
 FORMAT = "rewindow-report/1"
 
 _SEVERITIES = ("critical", "warning", "info")
 _RESULT = dict.fromkeys(
-    ("suite", "data", "expectation", "description", "severity", "column", "observed", "threshold", "checked",
-     "unexpected_count", "unexpected_percent", "error")
-) | {"success": False, "samples": []}  # fmt: skip
+    (
+        "suite",
+        "data",
+        "expectation",
+        "description",
+        "severity",
+        "column",
+        "observed",
+        "threshold",
+        "checked",
+        "unexpected_count",
+        "unexpected_percent",
+        "error",
+    )
+) | {"success": False, "samples": []}
 _LEFT_OUT = dict.fromkeys(("suite", "data", "expectation", "name", "reason"))
 _APPLICATION = dict.fromkeys(("stage", "chunk", "application_id", "seconds"))
 _STAGES = ("plan", "reconcile", "timeline", "replay", "verify", "publish", "discard")
 _APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
 _CHANGES = ("inserted", "updated", "retracted")
 _FIGURES = (
-    "windows", "windows_open", "windows_all_late", "windows_before", "unchanged", "pairs_on_time", "pairs_late",
-    "pairs_dropped", "records_late",
-)  # fmt: skip
+    "windows",
+    "windows_open",
+    "windows_all_late",
+    "windows_before",
+    "unchanged",
+    "pairs_on_time",
+    "pairs_late",
+    "pairs_dropped",
+    "records_late",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +72,17 @@ class Documents:
 
         read = {name: folder.read(name) for name in (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME)}
         return cls(
-            folder.run_id, read[REQUEST], read[PLAN], each("chunk-"), each(APPLICATION),
-            read[CHANGES], read[GATE], read[FACTS], read[APPROVAL], read[OUTCOME],
-        )  # fmt: skip
+            folder.run_id,
+            read[REQUEST],
+            read[PLAN],
+            each("chunk-"),
+            each(APPLICATION),
+            read[CHANGES],
+            read[GATE],
+            read[FACTS],
+            read[APPROVAL],
+            read[OUTCOME],
+        )
 
 
 def report_of(documents: Documents) -> dict[str, Any]:
@@ -162,9 +189,20 @@ def _plan(documents: Documents) -> dict[str, Any] | None:
         return None
     plan = plan or {}
     named = (
-        "source", "definition_hash", "mode", "span", "is_whole", "event_times", "processing_time_end", "records",
-        "quarantined", "missing_event_times", "window_ends", "watermark", "partition_columns",
-    )  # fmt: skip
+        "source",
+        "definition_hash",
+        "mode",
+        "span",
+        "is_whole",
+        "event_times",
+        "processing_time_end",
+        "records",
+        "quarantined",
+        "missing_event_times",
+        "window_ends",
+        "watermark",
+        "partition_columns",
+    )
     return {
         **{name: plan.get(name) for name in named},
         "partitions": plan.get("partitions") or [],

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from spark_jobs.report import words
+from spark_jobs import formatting
 from spark_jobs.report.charts import (
     HALF,
     NARROW,
@@ -54,28 +54,29 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
     if strip and strip["buckets"]:
         starts = [b["start"] for b in strip["buckets"]]
         add(
-            "strip", "Changed windows over time",
-            f"Bars of changed windows by window start, one for each {words.length(strip['width'])}, from "
-            f"{words.moment(starts[0])} to {words.moment(starts[-1] + strip['width'])} UTC. The counts by change are "
-            "in the text.",
+            "strip",
+            "Changed windows over time",
+            f"Bars of changed windows by window start, one for each {formatting.length(strip['width'])}, from "
+            f"{formatting.moment(starts[0])} to {formatting.moment(starts[-1] + strip['width'])} UTC. The counts by "
+            "change are in the text.",
             lambda width: changed_strip(strip, width),
-        )  # fmt: skip
+        )
     picture = facts.get("watermark")
     if picture and picture["overview"]["line"]:
         overview, zoom = picture["overview"], picture["zoom"]
         idle = (picture.get("idle") or {}).get("longest", [])
-        across = (
-            f"from {words.moment(overview['from'], seconds=False)} to {words.moment(overview['to'], seconds=False)}"
-        )
+        first, last = (formatting.moment(overview[edge], seconds=False) for edge in ("from", "to"))
+        across = f"from {first} to {last}"
         if zoom is None:
             add("watermark", "Watermark and records", _told_map(across), lambda w: watermark_map(overview, w, idle))
         else:
             add(
-                "lag", "Delay of watermark and records over the whole range",
+                "lag",
+                "Delay of watermark and records over the whole range",
                 f"Processing time {across} UTC; up, how far the watermark, a band, and sampled records lag behind it.",
                 lambda w: watermark_lag(overview, w, idle),
-            )  # fmt: skip
-            across = f"from {words.moment(zoom['from'])} to {words.moment(zoom['to'])}"
+            )
+            across = f"from {formatting.moment(zoom['from'])} to {formatting.moment(zoom['to'])}"
             add(
                 "zoom",
                 "Watermark and records where most were late",
@@ -85,23 +86,28 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
     late = report["late"]
     if late and late["records"]:
         add(
-            "missed", "Late records by how long after their window's close they came",
+            "missed",
+            "Late records by how long after their window's close they came",
             "Bars by length of time; the numbers stand beside them.",
-            lambda w: missed_by(late["edges"], late["bins"], w), HALF,
-        )  # fmt: skip
+            lambda w: missed_by(late["edges"], late["bins"], w),
+            HALF,
+        )
         add(
-            "hours", "Share of late records by hour of day",
+            "hours",
+            "Share of late records by hour of day",
             "Bars for the 24 hours of the event time in UTC; the table below has the numbers.",
-            lambda w: late_by_hour(late["by_hour"], w), HALF,
-        )  # fmt: skip
+            lambda w: late_by_hour(late["by_hour"], w),
+            HALF,
+        )
     advisor = report["advisor"]
     if advisor and any(row["behind"] for row in advisor["tolerances"]):
         add(
-            "advisor", "Share of records that would have been late, by tolerance",
+            "advisor",
+            "Share of records that would have been late, by tolerance",
             "Two falling curves on a logarithmic scale: records behind the watermark, and below it records whose "
             "window had closed. The table has the numbers.",
             lambda w: tolerance_curve(advisor, w),
-        )  # fmt: skip
+        )
     return charts
 
 
@@ -127,15 +133,30 @@ def _drawn(name: str, title: str, description: str, spec: Callable[[int], dict[s
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("spark_jobs.report"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("spark_jobs.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters.update(
-        count=words.count, plural=words.plural, duration=words.length, exact=words.exact_length, moment=words.moment,
-        iso=words.iso, written=words.written_time, plain=words.plain, tojson_text=words.pretty,
-    )  # fmt: skip
+        count=formatting.count,
+        plural=formatting.plural,
+        duration=formatting.length,
+        exact=formatting.exact_length,
+        moment=formatting.moment,
+        iso=formatting.iso,
+        written=formatting.written_time,
+        plain=formatting.plain,
+        tojson_text=formatting.pretty,
+    )
     environment.globals.update(
-        percent=words.percent, span=words.span, difference=words.difference, bin_name=bin_name,
-        shown_tolerances=shown_tolerances, told_changes=told_changes, complete=lambda name: f"{name}__complete",
-    )  # fmt: skip
+        percent=formatting.percent,
+        span=formatting.span,
+        difference=formatting.difference,
+        bin_name=bin_name,
+        shown_tolerances=shown_tolerances,
+        told_changes=told_changes,
+        complete=lambda name: f"{name}__complete",
+    )
     return environment

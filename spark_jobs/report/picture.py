@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame
 
-from spark_jobs.evidence import Evidence
-from spark_jobs.replay.assign import Span
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.basis import Basis, WatermarkSteps, end_grid_or_none
 from spark_jobs.report.judged import Judged, View
 from spark_jobs.report.lateness import densest, late_points
+from spark_jobs.runs.staged_run import Evidence
 
 MOST_STEPS = 500
 MOST_CLOSES = 200
@@ -20,7 +20,7 @@ MOST_STANDSTILLS = 5
 _MINUTE, _DAY = 60_000, 86_400_000
 
 
-def find_zoom(evidence: Evidence, basis: Basis, late: DataFrame) -> Span | None:
+def find_zoom(evidence: Evidence, basis: Basis, late: DataFrame) -> TimeRange | None:
     """The arrivals that are worth a closer look: about 24 windows where most records were late; None: all fit."""
     times = basis.event_times
     reach = times.end - times.start
@@ -33,7 +33,7 @@ def find_zoom(evidence: Evidence, basis: Basis, late: DataFrame) -> Span | None:
 
 
 def watermark_facts(
-    evidence: Evidence, basis: Basis, judged: Judged, late: DataFrame, zoom: Span | None
+    evidence: Evidence, basis: Basis, judged: Judged, late: DataFrame, zoom: TimeRange | None
 ) -> dict[str, Any]:
     """`overview`, and `zoom` where the range is long.
 
@@ -44,7 +44,7 @@ def watermark_facts(
     (`count`), and the longest of these times (`longest`, [partition, from, to]); null where the definition knows none.
     """
     steps = basis.steps
-    whole = Span(judged.arrivals.start, judged.arrivals.end + 1)
+    whole = TimeRange(judged.arrivals.start, judged.arrivals.end + 1)
     return {
         "resolution": basis.resolution,
         "overview": _view(evidence, basis, whole, judged.overview, late_points(late)),
@@ -54,7 +54,9 @@ def watermark_facts(
     }
 
 
-def _view(evidence: Evidence, basis: Basis, reach: Span, sample: View, late: list[tuple[int, int]]) -> dict[str, Any]:
+def _view(
+    evidence: Evidence, basis: Basis, reach: TimeRange, sample: View, late: list[tuple[int, int]]
+) -> dict[str, Any]:
     kept = [p for p in sample.points if not p.dropped]
     return {
         "from": reach.start,
@@ -69,7 +71,7 @@ def _view(evidence: Evidence, basis: Basis, reach: Span, sample: View, late: lis
     }
 
 
-def line_of(steps: WatermarkSteps, reach: Span, most: int = MOST_STEPS) -> list[list[int]]:
+def line_of(steps: WatermarkSteps, reach: TimeRange, most: int = MOST_STEPS) -> list[list[int]]:
     """The watermark as steps [arrival, value] over `reach`, at most `most`: the last in each stretch of time."""
     arrivals = steps.positions[:, 0] if len(steps.values) else np.empty(0, dtype=np.int64)
     before = int(np.searchsorted(arrivals, reach.start, side="right")) - 1
@@ -86,7 +88,7 @@ def line_of(steps: WatermarkSteps, reach: Span, most: int = MOST_STEPS) -> list[
     return line
 
 
-def lag_of(steps: WatermarkSteps, reach: Span, cells: int = LAG_CELLS) -> list[list[int]]:
+def lag_of(steps: WatermarkSteps, reach: TimeRange, cells: int = LAG_CELLS) -> list[list[int]]:
     """[from, to, least, most]: how far the watermark stood behind processing time in equal stretches of `reach` (ms).
 
     It lags most just before a step and least just after one. Stretches before the first watermark are left out.
@@ -110,7 +112,7 @@ def lag_of(steps: WatermarkSteps, reach: Span, cells: int = LAG_CELLS) -> list[l
     return lag
 
 
-def _closes(evidence: Evidence, basis: Basis, reach: Span) -> list[list[int]]:
+def _closes(evidence: Evidence, basis: Basis, reach: TimeRange) -> list[list[int]]:
     """[arrival, end] of windows that the watermark closed in `reach`; evenly thinned out where they are many."""
     grid, values = end_grid_or_none(evidence.spec.windows), basis.steps.values
     if grid is None or not len(values):
@@ -133,7 +135,7 @@ def _closes(evidence: Evidence, basis: Basis, reach: Span) -> list[list[int]]:
     ]
 
 
-def _standstills(steps: WatermarkSteps, reach: Span) -> list[dict[str, int]]:
+def _standstills(steps: WatermarkSteps, reach: TimeRange) -> list[dict[str, int]]:
     if not len(steps.values):
         return []
     arrivals = steps.positions[:, 0]

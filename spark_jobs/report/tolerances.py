@@ -8,9 +8,9 @@ import numpy as np
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.evidence import Evidence
 from spark_jobs.report.basis import Basis, end_grid_or_none
 from spark_jobs.report.judged import Judged
+from spark_jobs.runs.staged_run import Evidence
 
 
 def advisor_facts(evidence: Evidence, basis: Basis, judged: Judged) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from spark_jobs.report.words import iso, plain, plural
+from spark_jobs.formatting import iso, plain, plural
 
 
 class Level(StrEnum):

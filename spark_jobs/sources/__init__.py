@@ -1,7 +1,6 @@
 """Histories: files, Hive tables and Kafka topics, opened, checked and made into canonical records."""
 
 from spark_jobs.sources.check import check_expressions
-from spark_jobs.sources.failures import reading
 from spark_jobs.sources.fidelity import Fidelity, fidelity
 from spark_jobs.sources.files import PinnedFile
 from spark_jobs.sources.history import OpenHistory, open_history, partition_columns, reachable
@@ -9,6 +8,7 @@ from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_hi
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.spool import spooled
+from spark_jobs.spark.failures import reading
 
 __all__ = [
     "QUARANTINE_SCHEMA",

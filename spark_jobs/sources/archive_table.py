@@ -19,8 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import CatalogError, SourceError
-from spark_jobs.java import java_reason
-from spark_jobs.sources.failures import reading, short
+from spark_jobs.spark.failures import java_reason, reading, short
 
 COLUMNS = (
     "`partition` INT, `offset` BIGINT, `timestamp` TIMESTAMP, timestamp_type INT, `key` BINARY, `value` BINARY, "
@@ -119,16 +118,24 @@ class ArchiveTable:
         storage = metadata.storage()
         uri = jvm.java.net.URI(batch.location)
         own = storage.copy(
-            jvm.scala.Option.apply(uri), storage.inputFormat(), storage.outputFormat(), storage.serde(),
-            storage.compressed(), storage.properties(),
-        )  # fmt: skip
+            jvm.scala.Option.apply(uri),
+            storage.inputFormat(),
+            storage.outputFormat(),
+            storage.serde(),
+            storage.compressed(),
+            storage.properties(),
+        )
         parameters = {_STARTS: _packed(batch.starts), _ENDS: _packed(batch.ends), _TOPIC_ID: batch.topic_id}
         package = jvm.org.apache.spark.sql.catalyst.catalog
         now = jvm.java.lang.System.currentTimeMillis()
         partition = package.CatalogTablePartition(
-            self._scala_map({"batch": f"{batch.number:06}"}), own, self._scala_map(parameters), now, -1,
+            self._scala_map({"batch": f"{batch.number:06}"}),
+            own,
+            self._scala_map(parameters),
+            now,
+            -1,
             jvm.scala.Option.empty(),
-        )  # fmt: skip
+        )
         many = jvm.PythonUtils.toSeq(jvm.java.util.List.of(partition))
         try:
             self._catalog.createPartitions(self._identifier, many, False)

@@ -16,7 +16,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import DefinitionError, Problem, RewindowError, SourceError
-from spark_jobs.sources.failures import short
+from spark_jobs.spark.failures import short
 
 _CLOCK = ("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentTimestampLike")
 _SHOWN_COLUMNS = 30

@@ -14,7 +14,6 @@ from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.decode import parse_schema
 from spark_jobs.sources.expressions import expression_type, refuse_schema
-from spark_jobs.sources.failures import plain_path
 from spark_jobs.sources.files import (
     PinnedFile,
     check_pinned,
@@ -27,6 +26,7 @@ from spark_jobs.sources.hive import read_table, table_partitions
 from spark_jobs.sources.kafka import pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.stitched import open_stitched
+from spark_jobs.spark.failures import plain_path
 
 
 @dataclass(frozen=True)

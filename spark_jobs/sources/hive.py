@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition.history import HiveHistory
 from spark_jobs.errors import SourceError
-from spark_jobs.session import check_metastore
-from spark_jobs.sources.failures import reading, short
+from spark_jobs.spark.failures import reading, short
+from spark_jobs.spark.session import check_metastore
 
 _URIS = "spark.hadoop.hive.metastore.uris"
 

@@ -17,10 +17,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.errors import HistoryError
-from spark_jobs.replay.assign import Span
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.failures import reading
 from spark_jobs.sources.history import OpenHistory
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import canonical, cut_at
@@ -37,6 +36,7 @@ from spark_jobs.sources.scan import (
     scan_task,
     scanned,
 )
+from spark_jobs.spark.failures import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Inspection:
     records: int
     quarantined: int
     missing_event_times: int
-    event_times: Span | None
+    event_times: TimeRange | None
 
 
 def inspect_history(
@@ -112,24 +112,31 @@ def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, 
     good, time = F.col(REASON).isNull(), F.col(EVENT_TIME)
     good_time = F.when(good, time)
     by_arrival = records.groupBy(PARTITION, ARRIVAL).agg(
-        F.min(OFFSET).alias("first"), F.max(OFFSET).alias("last"), F.count("*").alias("records"),
-        F.count_if(~good).alias("quarantined"), F.count_if(good & time.isNull()).alias("missing"),
-        F.min(good_time).alias("first_time"), F.max(good_time).alias("last_time"),
-    )  # fmt: skip
+        F.min(OFFSET).alias("first"),
+        F.max(OFFSET).alias("last"),
+        F.count("*").alias("records"),
+        F.count_if(~good).alias("quarantined"),
+        F.count_if(good & time.isNull()).alias("missing"),
+        F.min(good_time).alias("first_time"),
+        F.max(good_time).alias("last_time"),
+    )
     before = Window.partitionBy(PARTITION).orderBy(ARRIVAL).rowsBetween(Window.unboundedPreceding, -1)
     goes_back = F.coalesce(F.max("last").over(before) > F.col("first"), F.lit(False))
     rows = (
         by_arrival.withColumn("goes_back", goes_back)
         .groupBy(PARTITION)
         .agg(
-            F.min("first").alias("first"), F.max("last").alias("last"),
-            F.min(ARRIVAL).alias("first_arrival"), F.max(ARRIVAL).alias("last_arrival"),
+            F.min("first").alias("first"),
+            F.max("last").alias("last"),
+            F.min(ARRIVAL).alias("first_arrival"),
+            F.max(ARRIVAL).alias("last_arrival"),
             *(F.sum(name).alias(name) for name in ("records", "quarantined", "missing")),
-            F.min("first_time").alias("first_time"), F.max("last_time").alias("last_time"),
+            F.min("first_time").alias("first_time"),
+            F.max("last_time").alias("last_time"),
             F.bool_or("goes_back").alias("goes_back"),
         )
         .collect()
-    )  # fmt: skip
+    )
     for row in sorted(rows, key=lambda row: row[PARTITION]):
         if row["goes_back"]:
             _refuse_disorder(records, pipeline, opened, row[PARTITION])
@@ -143,7 +150,7 @@ def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, 
         records=sum(row["records"] for row in rows),
         quarantined=sum(row["quarantined"] for row in rows),
         missing_event_times=sum(row["missing"] for row in rows),
-        event_times=Span(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
+        event_times=TimeRange(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
     )
 
 
@@ -171,9 +178,11 @@ def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory
         log = log.where(F.col(PARTITION) == partition)
     order = Window.partitionBy(F.lit(0)).orderBy(by, ARRIVAL)
     pairs = log.select(
-        F.lag(by).over(order).alias("offset"), F.lag(ARRIVAL).over(order).alias("arrival"),
-        F.col(by).alias("next_offset"), F.col(ARRIVAL).alias("next_arrival"),
-    )  # fmt: skip
+        F.lag(by).over(order).alias("offset"),
+        F.lag(ARRIVAL).over(order).alias("arrival"),
+        F.col(by).alias("next_offset"),
+        F.col(ARRIVAL).alias("next_arrival"),
+    )
     broken = (F.col("offset") == F.col("next_offset")) | (F.col("arrival") > F.col("next_arrival"))
     found = pairs.where(broken).orderBy("next_offset", "next_arrival").limit(1).collect()
     if not found:
@@ -209,7 +218,7 @@ def _inspection(rows: list[Row], has_arrival: bool, topic: PinnedTopic | None) -
         records=sum(row.records for row in totals),
         quarantined=sum(row.quarantined for row in totals),
         missing_event_times=sum(row.missing for row in totals),
-        event_times=Span(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
+        event_times=TimeRange(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
     )
 
 

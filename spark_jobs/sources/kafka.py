@@ -73,9 +73,14 @@ def pin_topic(
         if pinned is not None:
             return confirm(topic, state, pinned)
         return resolve(
-            topic, state, admin.offsets_at,
-            registered=registered, as_of=as_of, past=past, past_topic_id=past_topic_id,
-        )  # fmt: skip
+            topic,
+            state,
+            admin.offsets_at,
+            registered=registered,
+            as_of=as_of,
+            past=past,
+            past_topic_id=past_topic_id,
+        )
 
 
 def read_topic(spark: SparkSession, topic: Topic, pinned: PinnedTopic, *, headers: bool = True) -> DataFrame:
@@ -122,9 +127,14 @@ def topic_columns(log: DataFrame, topic: Topic, arrival_kind: str) -> DataFrame:
     headers = header_map(F.col("headers")) if "headers" in log.columns else F.lit(None).cast(_HEADERS)
     key = F.col("key").cast("string") if topic.key == "text" else F.col("key")
     return log.select(
-        key.alias("key"), "value", headers.alias("headers"),
-        "topic", "partition", "offset", timestamp.alias("timestamp"),
-    )  # fmt: skip
+        key.alias("key"),
+        "value",
+        headers.alias("headers"),
+        "topic",
+        "partition",
+        "offset",
+        timestamp.alias("timestamp"),
+    )
 
 
 def append_time(kind: Column) -> Column:

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition.kafka import TopicAccess
 from spark_jobs.errors import SourceError
-from spark_jobs.java import java_reason
 from spark_jobs.sources.kafka_config import client_config
+from spark_jobs.spark.failures import java_reason
 
 _SECONDS = 20
 """How long a question to the brokers may take."""
@@ -78,8 +78,12 @@ class TopicAdmin:
 
     def _settings(self, name: str) -> dict[str, str]:
         config = self._jvm.org.apache.kafka.common.config
-        resource = config.ConfigResource(self._jvm.java.lang.Enum.valueOf(
-            self._class("org.apache.kafka.common.config.ConfigResource$Type"), "TOPIC"), name)  # fmt: skip
+        resource = config.ConfigResource(
+            self._jvm.java.lang.Enum.valueOf(
+                self._class("org.apache.kafka.common.config.ConfigResource$Type"), "TOPIC"
+            ),
+            name,
+        )
         answer = self._get(self._client.describeConfigs(self._jvm.java.util.List.of(resource)).all()).get(resource)
         return {key: answer.get(key).value() for key in ("message.timestamp.type", "cleanup.policy")}
 

@@ -73,11 +73,14 @@ def good(records: DataFrame) -> DataFrame:
 
 QUARANTINE_SCHEMA = t.StructType(
     [
-        t.StructField("partition", t.IntegerType()), t.StructField("offset", t.LongType()),
-        t.StructField("arrival", t.TimestampType()), t.StructField("raw", t.StringType()),
-        t.StructField("reason", t.StringType()), t.StructField("raw_bytes", t.BinaryType()),
+        t.StructField("partition", t.IntegerType()),
+        t.StructField("offset", t.LongType()),
+        t.StructField("arrival", t.TimestampType()),
+        t.StructField("raw", t.StringType()),
+        t.StructField("reason", t.StringType()),
+        t.StructField("raw_bytes", t.BinaryType()),
     ]
-)  # fmt: skip
+)
 """The columns of quarantined records."""
 
 

@@ -170,9 +170,12 @@ class _Scan:
         for partition, chosen in _grouped(partitions):
             own_offsets, own_arrivals = offsets[chosen], arrivals[chosen]
             seen = Range(
-                int(own_offsets.min()), int(own_offsets.max()), int(own_arrivals.min()), int(own_arrivals.max()),
+                int(own_offsets.min()),
+                int(own_offsets.max()),
+                int(own_arrivals.min()),
+                int(own_arrivals.max()),
                 len(own_offsets),
-            )  # fmt: skip
+            )
             known = self._ranges.get(partition)
             self._ranges[partition] = known.widened(seen) if known else seen
             self._log(partition).add(own_offsets, own_arrivals)

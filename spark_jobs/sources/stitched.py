@@ -20,11 +20,11 @@ from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
 from spark_jobs.sources.archive_table import ArchiveTable
 from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
-from spark_jobs.sources.failures import reading
 from spark_jobs.sources.hive import read_table
 from spark_jobs.sources.kafka import append_time, empty_topic, header_map, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import cut_at, payload_schema, running_maximum, with_payload, with_positions
+from spark_jobs.spark.failures import reading
 
 _PLACE = (PARTITION, OFFSET, ARRIVAL)
 

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from spark_jobs import __version__
 from spark_jobs.errors import DefinitionError, EnvironmentProblem
 from spark_jobs.orchestration.run_ids import pipeline_of, run_id_of
-from spark_jobs.run_store import RunFolder, RunStore
+from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
 from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
 from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_way_back
@@ -156,13 +156,19 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
         {wanted.status: wanted.status} if wanted.status else {}
     )
     return _html(
-        request, "runs.html.j2",
-        page=part, wanted=wanted, query=query, any_run=bool(visible),
-        longest=LONGEST, trends=trends[:MOST_TRENDS], more_trends=len(trends) - MOST_TRENDS,
+        request,
+        "runs.html.j2",
+        page=part,
+        wanted=wanted,
+        query=query,
+        any_run=bool(visible),
+        longest=LONGEST,
+        trends=trends[:MOST_TRENDS],
+        more_trends=len(trends) - MOST_TRENDS,
         pipelines=sorted({run.pipeline for run in visible} | ({wanted.pipeline} - {""})),
         statuses=sorted(statuses.items()),
         page_url=lambda number: f"{_home(request)}?{urlencode({**query, 'page': number})}",
-    )  # fmt: skip
+    )
 
 
 @app.get("/runs/{run_id}", response_class=HTMLResponse, include_in_schema=False)
@@ -185,10 +191,12 @@ def show_tab(
     pipeline = pipeline_of(dag_id)
     if pipeline is None:
         return _html(
-            request, "message.html.j2", title="Nothing of Rewindow here",
+            request,
+            "message.html.j2",
+            title="Nothing of Rewindow here",
             text="This DAG is not one of Rewindow's, so its runs have no report. Rewindow's DAGs are named "
             "backfill__ or reconcile__ and a pipeline.",
-        )  # fmt: skip
+        )
     try:
         folder = _store().folder(run_id_of(dag_id, run_id))
     except DefinitionError:
@@ -197,10 +205,12 @@ def show_tab(
     # Two DAGs of a pipeline may have runs of one name: what is there may be the other's.
     if run is None or run.dag_id != dag_id:
         return _html(
-            request, "message.html.j2", title="No report yet",
+            request,
+            "message.html.j2",
+            title="No report yet",
             text="This run has written nothing down so far. Its report begins with its first task, and is whole when "
             "the task `report` has ended.",
-        )  # fmt: skip
+        )
     return HTMLResponse(report_page(folder), headers=REPORT_HEADERS)
 
 
@@ -245,9 +255,14 @@ def openapi(request: Request) -> JSONResponse:
 
 
 _TITLES = {
-    401: "Log in to Airflow first", 403: "Not for you", 404: "Not found", 405: "Not possible", 422: "Not understood",
-    503: "The run store does not answer", 500: "Something went wrong",
-}  # fmt: skip
+    401: "Log in to Airflow first",
+    403: "Not for you",
+    404: "Not found",
+    405: "Not possible",
+    422: "Not understood",
+    503: "The run store does not answer",
+    500: "Something went wrong",
+}
 
 
 def _refused(request: Request, status: int, text: str, more: MutableMapping[str, str] | None = None) -> Response:
@@ -259,9 +274,7 @@ def _refused(request: Request, status: int, text: str, more: MutableMapping[str,
     if status == 401:
         airflow = request.scope["root_path"].removesuffix("/rewindow")
         login = f"{airflow}/api/v2/auth/login?{urlencode({'next': request.url.path})}"
-    response = _html(
-        request, "message.html.j2", status, title=_TITLES.get(status, "Refused"), text=text, login=login
-    )  # fmt: skip
+    response = _html(request, "message.html.j2", status, title=_TITLES.get(status, "Refused"), text=text, login=login)
     response.headers.update(more or {})
     return response
 

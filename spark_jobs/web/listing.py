@@ -36,9 +36,11 @@ class Wanted:
     def query(self) -> dict[str, str]:
         """As the address of a page has it."""
         fields = {
-            "pipeline": self.pipeline, "status": self.status,
-            "from": self.since.isoformat() if self.since else "", "to": self.until.isoformat() if self.until else "",
-        }  # fmt: skip
+            "pipeline": self.pipeline,
+            "status": self.status,
+            "from": self.since.isoformat() if self.since else "",
+            "to": self.until.isoformat() if self.until else "",
+        }
         return {name: value for name, value in fields.items() if value}
 
 

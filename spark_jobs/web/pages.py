@@ -11,12 +11,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from spark_jobs.report import words
+from spark_jobs import formatting
 
 _POLICY = (
-    "default-src 'none'; style-src {styles}; img-src data:; "
-    "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
-)  # fmt: skip
+    "default-src 'none'; style-src {styles}; img-src data:; frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
+)
 _PARTS = '<header class="top">'
 
 
@@ -57,9 +56,12 @@ def _style() -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("spark_jobs.web"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters.update(plain=words.plain, count=words.count, plural=words.plural)
-    environment.globals.update(percent=words.percent)
+        loader=PackageLoader("spark_jobs.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(plain=formatting.plain, count=formatting.count, plural=formatting.plural)
+    environment.globals.update(percent=formatting.percent)
     return environment

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 
 from spark_jobs.report.model import Documents, report_of
-from spark_jobs.run_store import OUTCOME, PAGE, REPORT, RunFolder
+from spark_jobs.runs.store import OUTCOME, PAGE, REPORT, RunFolder
 
 _KEPT = 8
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from spark_jobs.orchestration.run_ids import dag_of
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
-from spark_jobs.run_store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder, RunStore
+from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder, RunStore
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.report.words import percent
+from spark_jobs.formatting import percent
 from spark_jobs.web.runs import Run
 
 LONGEST = 30

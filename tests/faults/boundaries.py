@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from spark_jobs import stages
 from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.staging import Staging
-from spark_jobs.run_store import RunFolder
+from spark_jobs.runs import stages
+from spark_jobs.runs.store import RunFolder
 
 STEPS: list[tuple[Any, str]] = [
     (Ledger, "begin"), (Ledger, "update"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),

@@ -10,10 +10,10 @@ import os
 import signal
 import sys
 
-from spark_jobs import reconcile_run
 from spark_jobs.definition import load_pipeline
-from spark_jobs.progress import NoProgress
-from spark_jobs.session import spark_session
+from spark_jobs.runs import nightly
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import stopped_at
 
 
@@ -26,7 +26,7 @@ def main(path: str, kill_at: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     with stopped_at(kill_at, stop=kill) as passed:
-        reconcile_run.reconcile(spark, load_pipeline(path), NoProgress())
+        nightly.reconcile(spark, load_pipeline(path), NoProgress())
     print("\n".join(passed))
     spark.stop()
 

@@ -23,13 +23,13 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.plan import make_plan
-from spark_jobs.progress import NoProgress
-from spark_jobs.reconcile_run import reconcile
-from spark_jobs.run import execute
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import NoProgress
 from tests.faults.boundaries import stopped_at
 from tests.faults.forked import forked, kill_this_process
-from tests.test_reconcile_run import assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.runs.test_nightly import assert_history_is_whole, log_of, pipeline, tables_of, write
 
 pytestmark = pytest.mark.long
 

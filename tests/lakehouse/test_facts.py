@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import CatalogError
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.facts import Facts, Publication, _told
 from spark_jobs.lakehouse.tables import starts_within
-from spark_jobs.replay.assign import Span
 
 HOUR = 3_600_000
 
@@ -52,7 +52,7 @@ def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_
     facts.prepare(hours.schema)
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
-    def publication(run_id: str, span: Span) -> Publication:
+    def publication(run_id: str, span: TimeRange) -> Publication:
         within = starts_within(span)
         cause = F.when(F.col("old_run_id").isNull() & (F.col("rw_start") >= F.lit(at)), "live").otherwise("backfill")
         return Publication(
@@ -65,18 +65,18 @@ def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_
         assert quick.schema.simpleString() == compared.schema.simpleString()
         assert sorted(map(str, quick.collect())) == sorted(map(str, compared.collect()))
 
-    for step in (publication("first", Span(0, 12 * HOUR)), publication("second", Span(12 * HOUR, 24 * HOUR))):
+    for step in (publication("first", TimeRange(0, 12 * HOUR)), publication("second", TimeRange(12 * HOUR, 24 * HOUR))):
         assert_as_compared(step)
         assert facts.publish(step, facts.head(), at) == {"inserted": 12}
     # Half of it is known: of that a third is another, a third is gone.
-    third = publication("third", Span(6 * HOUR, 30 * HOUR))
+    third = publication("third", TimeRange(6 * HOUR, 30 * HOUR))
     hour = F.unix_millis("window_start") / F.lit(HOUR)
     other = F.when(hour % 3 == 1, F.lit(99)).otherwise(F.col("n"))
     third = replace(third, staged=third.staged.where(hour % 3 != 2).withColumn("n", other.cast("bigint")))
     assert_as_compared(third)
     assert facts.publish(third, facts.head(), at) == {"inserted": 4, "updated": 6, "retracted": 6}
     assert facts.publish(third, facts.head(), at) == {}
-    whole = publication("whole", Span(0, 48 * HOUR))
+    whole = publication("whole", TimeRange(0, 48 * HOUR))
     assert_as_compared(whole)
     assert facts.publish(whole, facts.head(), at) == {"inserted": 26, "updated": 8}
     files = [row[0] for row in spark.sql(f"SELECT file_path FROM {facts.table}.files WHERE content = 0").collect()]
@@ -96,7 +96,9 @@ def test_windows_that_come_back_end_their_retraction_also_where_nothing_else_cha
     def publish(run_id: str, staged: DataFrame) -> dict[str, int]:
         identity = ("k", "window_start", "window_end")
         return facts.publish(
-            Publication(run_id, Span(0, HOUR), staged, identity, lambda rows: rows, lambda: F.lit("backfill"), {0: 7}),
+            Publication(
+                run_id, TimeRange(0, HOUR), staged, identity, lambda rows: rows, lambda: F.lit("backfill"), {0: 7}
+            ),
             facts.head(), at,
         )  # fmt: skip
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.devtools.services.airflow import DagRun
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.run_store import RunFolder, RunStore
-from spark_jobs.services.airflow import DagRun
+from spark_jobs.runs.store import RunFolder, RunStore
 
 ROOT = Path(__file__).parents[2]
 _THIS_MONTH = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.plan import make_plan
-from spark_jobs.progress import NoProgress
-from spark_jobs.run import execute
-from spark_jobs.run_store import APPROVAL, GATE, OUTCOME, PAGE, PLAN
-from spark_jobs.services.airflow import Airflow, DagRun
+from spark_jobs.devtools.services.airflow import Airflow, DagRun
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.store import APPROVAL, GATE, OUTCOME, PAGE, PLAN
 from tests.orchestration.project import SPACING, START, day, definition, folder_of, make_project, rows
 
 pytestmark = pytest.mark.long

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.run_store import OUTCOME
-from spark_jobs.services.airflow import Airflow
-from spark_jobs.services.spark_cluster import SparkCluster
+from spark_jobs.devtools.services.airflow import Airflow
+from spark_jobs.devtools.services.spark_cluster import SparkCluster
+from spark_jobs.runs.store import OUTCOME
 from spark_jobs.submit.package import packaged
 from tests.orchestration.project import folder_of, make_project, rows
 

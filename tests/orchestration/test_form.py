@@ -7,7 +7,7 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.orchestration.form import BY_DEFINITION, backfill_params, read_form, read_reason
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.summary import _plain
-from spark_jobs.run_store import checked_run_id
+from spark_jobs.runs.store import checked_run_id
 
 
 def test_the_form_as_it_opens_asks_for_everything_that_is_there() -> None:

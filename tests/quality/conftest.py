@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.evidence import Evidence
-from spark_jobs.plan import make_plan, read_planned
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.stages import identity_of, published_windows
 from spark_jobs.sources import good
-from spark_jobs.stages import identity_of, published_windows
 
 ROOT = Path(__file__).parents[2]
 EXPECTATIONS = ROOT / "expectations"

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from spark_jobs.cli.app import app
 from spark_jobs.errors import DefinitionError
-from spark_jobs.evidence import Evidence
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.staged_run import Evidence
 from tests.quality.conftest import FLIGHTS
 
 COMMAND = CliRunner()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import DefinitionError, EmptyRangeError
-from spark_jobs.evidence import Evidence
 from spark_jobs.quality.draft import drafted, profile, widened, write
 from spark_jobs.quality.gate import Verdict, check, check_suites
 from spark_jobs.quality.suites import load_suites
+from spark_jobs.runs.staged_run import Evidence
 
 
 @pytest.mark.parametrize(

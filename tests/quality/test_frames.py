@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import functions as F
 
-from spark_jobs.evidence import Evidence
-from spark_jobs.plan import Plan
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS
 from spark_jobs.quality.frames import input_frame, reconciliation_frame
+from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.staged_run import Evidence
 from spark_jobs.sources import PartitionRange
 
 DAYS = "window_start >= '2013-01-08' AND window_start < '2013-01-14'"

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.evidence import Evidence
 from spark_jobs.quality.gate import Checked, GateResult, Verdict, check
 from spark_jobs.quality.suites import load_suites
+from spark_jobs.runs.staged_run import Evidence
 from tests.quality.conftest import EXPECTATIONS
 from tests.quality.test_suites import between, own
 

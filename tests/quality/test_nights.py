@@ -7,17 +7,17 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.application import publish_staged
-from spark_jobs.decision import Action
 from spark_jobs.errors import CatalogError
-from spark_jobs.plan import make_plan
-from spark_jobs.progress import NoProgress
-from spark_jobs.reconcile_run import reconcile
-from spark_jobs.run import Manner, execute
-from spark_jobs.run_store import GATE, OUTCOME, RunStore
-from spark_jobs.stages import RunResult
-from spark_jobs.verification import gate_of
-from tests.test_reconcile_run import CASES, log_of, pipeline, tables_of, write
+from spark_jobs.quality.configured import gate_of
+from spark_jobs.runs.backfill import Manner, execute
+from spark_jobs.runs.decision import Action
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.stages import RunResult
+from spark_jobs.runs.store import GATE, OUTCOME, RunStore
+from spark_jobs.submit.application import publish_staged
+from tests.runs.test_nightly import CASES, log_of, pipeline, tables_of, write
 
 CASE = next(iter(CASES))
 

@@ -1,5 +1,5 @@
 """A Spark session for many tiny inputs."""
 
-from tests.conformance.conftest import quick_spark
+from tests.golden.conftest import quick_spark
 
 __all__ = ["quick_spark"]

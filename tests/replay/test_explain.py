@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CumulativeWindows, SlidingWindows, TumblingWindows
-from spark_jobs.replay.assign import Span
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.inversion import first_reached
 from spark_jobs.replay.spec import ReplaySpec
@@ -43,10 +43,10 @@ def test_windows_are_replayed_set_by_set_without_python(records, windows, kind, 
         kind, (0, 1), ((0, 1),), per_event=per_event, interval=0 if per_event else 200, bound=300
     )
     spec = ReplaySpec(strategy, windows, lateness, ("k",), {"n": "count(*)", "s": "sum(v)"})
-    with Replay(History(records, Span(0, 5400), 5900), spec) as replay:
+    with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
         assert not replay.simulates
-        plans = [plan_of(replay.windows(Span(-4000, 6000))), plan_of(replay.timeline.rows(records.sparkSession))]
-        plans.append(plan_of(replay.late(Span(-4000, 6000))))
+        plans = [plan_of(replay.windows(TimeRange(-4000, 6000))), plan_of(replay.timeline.rows(records.sparkSession))]
+        plans.append(plan_of(replay.late(TimeRange(-4000, 6000))))
     for plan in plans:
         assert "Python" not in plan
         assert "Arrow" not in plan.replace("ArrowConverters", "")
@@ -55,8 +55,8 @@ def test_windows_are_replayed_set_by_set_without_python(records, windows, kind, 
 def test_faithful_and_complete_come_out_of_one_hash_aggregation_with_one_shuffle(records) -> None:
     strategy = WatermarkStrategy(GeneratorKind.BOUNDED, (0, 1), ((0, 1),), bound=300)
     spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
-    with Replay(History(records, Span(0, 5400), 5900), spec) as replay:
-        plan = plan_of(replay.windows(Span(-4000, 6000)))
+    with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
+        plan = plan_of(replay.windows(TimeRange(-4000, 6000)))
     assert plan.count("Exchange") == 1
     assert plan.count("Scan parquet") == 1
     assert "Sort" not in plan
@@ -66,11 +66,11 @@ def test_a_record_is_looked_up_once_and_its_partition_and_offset_only_at_equal_a
     strategy = WatermarkStrategy(GeneratorKind.BOUNDED, (0, 1), ((0, 1),), bound=300)
     spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
     debug = getattr(spark._jvm.org.apache.spark.sql.execution.debug, "package$")
-    with Replay(History(records, Span(0, 5400), 5900), spec) as replay:
+    with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
         replay.timeline  # noqa: B018 - made before, as it would be with adaptive execution
         spark.conf.set("spark.sql.adaptive.enabled", "false")  # which shows no code before it has run
         try:
-            plan = replay.windows(Span(-4000, 6000))._jdf.queryExecution().executedPlan()
+            plan = replay.windows(TimeRange(-4000, 6000))._jdf.queryExecution().executedPlan()
             stages = getattr(debug, "MODULE$").codegenString(plan).split("== Subtree")
         finally:
             spark.conf.unset("spark.sql.adaptive.enabled")

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.eventtime.durations import FOREVER
-from spark_jobs.plan import make_plan
-from spark_jobs.progress import LogProgress
 from spark_jobs.replay.spec import Panes
-from spark_jobs.run import execute
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import LogProgress
 
 pytestmark = pytest.mark.long
 

@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from spark_jobs.conformance.case import Case
-from spark_jobs.conformance.compare import first_difference
-from spark_jobs.conformance.spark import all_windows, case_history, case_records, case_spec, run_spark
+from spark_jobs.devtools.conformance.case import Case
+from spark_jobs.devtools.conformance.compare import first_difference
+from spark_jobs.devtools.conformance.spark import all_windows, case_history, case_records, case_spec, run_spark
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.assign import START, Span
+from spark_jobs.replay.assign import START
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay, asks_for_old_closes
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes
@@ -39,10 +40,10 @@ def test_spark_fires_what_the_naive_simulator_fires(quick_spark, document) -> No
     assert first_difference(case, expected, run_spark(quick_spark, case, case.strategy()), set_based=True) is None
 
 
-def tables(case: Case, replay: Replay, spans: list[Span]) -> tuple[list, list]:
+def tables(case: Case, replay: Replay, spans: list[TimeRange]) -> tuple[list, list]:
     """Windows and late records of a replay, chunk by chunk, as sorted rows."""
     windows, late = [], []
-    chosen = Span(spans[0].start, spans[-1].end)
+    chosen = TimeRange(spans[0].start, spans[-1].end)
     for span in spans:
         windows += replay.windows(span).collect()
         rows = replay.late(span, chosen)
@@ -63,7 +64,7 @@ def test_chunks_tasks_and_file_order_change_nothing(quick_spark, document, data)
         whole = tables(case, replay, [span])
     shuffled = records.repartition(data.draw(st.integers(1, 4)), "value").sortWithinPartitions("rw_event_time")
     with Replay(case_history(case, shuffled), spec) as replay:
-        assert tables(case, replay, [Span(a, b) for a, b in itertools.pairwise(edges)]) == whole
+        assert tables(case, replay, [TimeRange(a, b) for a, b in itertools.pairwise(edges)]) == whole
 
 
 @FEW
@@ -81,7 +82,7 @@ def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_s
         state, below = first.timeline.state, first.timeline.watermark_below
         earlier = first.timeline.steps
     span = all_windows(case, history)
-    open_then = Span(max(span.start, below + 1), span.end)
+    open_then = TimeRange(max(span.start, below + 1), span.end)
     assume(open_then.start < open_then.end)
     if state["kind"] == "simulation":
         assume(can_continue(state, spec.strategy, (case.rows[cut][2], cut, 0)))
@@ -106,7 +107,7 @@ def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, da
     spec = case_spec(case, case.strategy(), mode=Mode.BOTH, panes=data.draw(st.sampled_from(list(Panes))))
     span = all_windows(case, history)
 
-    def told(spans: list[Span], *, exact: bool) -> tuple[list[Row], list[Row]]:
+    def told(spans: list[TimeRange], *, exact: bool) -> tuple[list[Row], list[Row]]:
         windows, late = [], []
         with Replay(history, spec, exact_positions=exact) as replay:
             for part in spans:
@@ -125,13 +126,13 @@ def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, da
         pieces = {row[START] for row in whole[0] if row["count"] is not None and row["count__complete"] is None}
         among = sorted(pieces & starts or starts)
         cuts = [data.draw(st.sampled_from(among))] if among else []
-        spans = [Span(a, b) for a, b in itertools.pairwise([span.start, *cuts, span.end])]
+        spans = [TimeRange(a, b) for a, b in itertools.pairwise([span.start, *cuts, span.end])]
         assert told(spans, exact=False) == whole
 
 
 @pytest.mark.parametrize("mode", [Mode.FAITHFUL, Mode.COMPLETE])
 def test_each_mode_alone_gives_its_half_of_both(quick_spark, mode) -> None:
-    from spark_jobs.conformance.case import load_case
+    from spark_jobs.devtools.conformance.case import load_case
 
     case = load_case(Path("tests/golden/flink/sem_published_sliding.json"))
     history = case_history(case, case_records(quick_spark, case))

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.strategy import GeneratorKind, Scope, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay import inversion, timeline
-from spark_jobs.replay.columns import NEVER, Held
+from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.timeline import grid_thresholds
+from spark_jobs.spark.cached import CachedFrames
 
 RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT"
 GROUPS = {
@@ -60,7 +61,7 @@ def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name
         for most in (1_000_000, 0):
             monkeypatch.setattr(inversion, "MOST_IN_MEMORY", most)
             monkeypatch.setattr(timeline, "MOST_IN_MEMORY", most)
-            held = Held()
+            held = CachedFrames()
             made = inversion.invert(
                 spark.createDataFrame(rows, RECORDS), strategy, grid_thresholds(grid, 0),
                 processing_time_end=rows[-1][2], held=held,

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.run_store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder, RunStore
+from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder, RunStore
 
 HOUR, MINUTE = 3_600_000, 60_000
 T0 = 1_360_281_600_000  # 2013-02-08T00:00:00Z

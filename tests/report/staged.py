@@ -10,17 +10,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.evidence import Evidence
 from spark_jobs.lakehouse.facts import Facts, Publication
 from spark_jobs.lakehouse.tables import Tables, create_tables, starts_within
-from spark_jobs.plan import make_plan, read_planned
 from spark_jobs.replay.assign import longest
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, Held
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode
+from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.stages import identity_of, published_windows
 from spark_jobs.sources import good
-from spark_jobs.stages import identity_of, published_windows
+from spark_jobs.spark.cached import CachedFrames
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -43,7 +44,7 @@ def staged_evidence(
     records = good(read_planned(spark, pipeline, plan))
     tables = Tables.of(pipeline)
     create_tables(spark, tables)
-    facts, held = Facts(spark, tables.windows), Held()
+    facts, held = Facts(spark, tables.windows), CachedFrames()
     with Replay(History(records, plan.event_times, plan.processing_time_end), spec) as replay:
         staged = published_windows(replay.windows(plan.chunks[0]))
         for chunk in plan.chunks[1:]:

@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.instants import parse_instant
-from spark_jobs.replay.columns import Held
 from spark_jobs.replay.spec import Mode
 from spark_jobs.report.basis import find_basis
 from spark_jobs.report.build import build_report
 from spark_jobs.report.facts import gather
 from spark_jobs.report.judged import judge_records
-from spark_jobs.run_store import PAGE, REPORT
+from spark_jobs.runs.store import PAGE, REPORT
+from spark_jobs.spark.cached import CachedFrames
 from tests.report.documents import written
 from tests.report.staged import staged_evidence
 
@@ -228,7 +228,7 @@ def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(
     (folder / "part.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
     path = tmp_path / "small.yaml"
     path.write_text(SMALL.format(name="small", folder=folder, watermark=watermark, window=window, lateness=lateness))
-    held = Held()
+    held = CachedFrames()
     with staged_evidence(spark, load_pipeline(path)) as evidence:
         basis = find_basis(evidence, held)
         judged = judge_records(evidence, basis, None)

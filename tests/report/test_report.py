@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 from spark_jobs.cli.app import app
 from spark_jobs.errors import DefinitionError
+from spark_jobs.formatting import difference, length, moment, percent, plain
 from spark_jobs.report.advice import advise
 from spark_jobs.report.build import build_report
 from spark_jobs.report.junit import junit_xml
 from spark_jobs.report.model import Documents, report_of
-from spark_jobs.report.words import difference, length, moment, percent, plain
-from spark_jobs.run_store import REPORT
+from spark_jobs.runs.store import REPORT
 from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, written
 
 FAILING = [

@@ -99,7 +99,7 @@ def test_partitions_added_later_by_another_application_are_seen(
         """
         import sys
         from pathlib import Path
-        from spark_jobs.session import spark_session
+        from spark_jobs.spark.session import spark_session
         uri, home, table, base = sys.argv[1:]
         spark = spark_session("other", home=Path(home), metastore=uri, master="local[1]")
         spark.sql(f"INSERT INTO {table} PARTITION (day = '2013-01-03') "
@@ -216,8 +216,8 @@ def test_a_metastore_that_went_away_is_unreachable(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from spark_jobs.errors import SourceError
-        from spark_jobs.services.hive_metastore import HiveMetastore
-        from spark_jobs.session import spark_session
+        from spark_jobs.devtools.services.hive_metastore import HiveMetastore
+        from spark_jobs.spark.session import spark_session
         from spark_jobs.sources import open_history
         from tests.sources.test_hive import of_table
         from tests.sources.conftest import make_pipeline

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.errors import HistoryError
-from spark_jobs.replay.assign import Span
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.sources import PartitionRange, canonical, good, inspect_history, open_history
 from spark_jobs.sources.scan import RUN, scan_task
 from tests.sources.conftest import BASE, MakePipeline, make_pipeline, payload, position, records, write_log
@@ -41,7 +41,7 @@ def test_the_inspection_says_what_is_there(spark, tmp_path: Path, pipeline: Make
         PartitionRange(2, 0, 1, BASE + 5, BASE + 5, 1),
     )
     assert (found.records, found.quarantined, found.missing_event_times) == (4, 1, 1)
-    assert found.event_times == Span(BASE + 100, BASE + 501)
+    assert found.event_times == TimeRange(BASE + 100, BASE + 501)
 
 
 def test_a_history_without_records_has_no_event_times(spark, tmp_path: Path, pipeline: MakePipeline) -> None:

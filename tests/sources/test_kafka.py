@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import HistoryError, RewindowError, SourceError
-from spark_jobs.plan import make_plan, plan_from_json, planned_records, read_planned
-from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
 from spark_jobs.sources import check_expressions, good, quarantined, reachable
 from tests.conftest import KAFKA_PASSWORD
 from tests.kafka import Producer, Sent, produce

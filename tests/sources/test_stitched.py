@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import RewindowError
-from spark_jobs.plan import make_plan, plan_from_json, planned_records, read_planned
-from spark_jobs.progress import NoProgress
-from spark_jobs.run import execute
-from spark_jobs.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
+from spark_jobs.runs.progress import NoProgress
 from spark_jobs.sources import good
 from tests.kafka import Sent, produce
 from tests.sources.conftest import BASE

@@ -16,11 +16,11 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from spark_jobs.devtools.services.airflow import Airflow
+from spark_jobs.devtools.services.supervised import Supervised
 from spark_jobs.orchestration.run_ids import dag_id_of, run_id_of
 from spark_jobs.report.build import build_report
-from spark_jobs.run_store import OUTCOME, REPORT, REQUEST, RunStore
-from spark_jobs.services.airflow import Airflow
-from spark_jobs.services.supervised import Supervised
+from spark_jobs.runs.store import OUTCOME, REPORT, REQUEST, RunStore
 from tests.report.documents import outcome, request, written
 
 ROOT = Path(__file__).parents[2]

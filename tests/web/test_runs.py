@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.run_store import CHANGES, OUTCOME, REQUEST, RunStore
+from spark_jobs.runs.store import CHANGES, OUTCOME, REQUEST, RunStore
 from spark_jobs.web.listing import Wanted, page_of
 from spark_jobs.web.runs import RUNNING, Run, Runs, run_of
 from spark_jobs.web.trend import LONGEST, trends_of

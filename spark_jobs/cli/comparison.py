@@ -1,0 +1,73 @@
+"""A comparison for people, on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from spark_jobs.comparison.report import Report
+from spark_jobs.comparison.verdicts import Verdict
+
+_MEANING = {
+    Verdict.MATCH: "emitted = faithful = complete",
+    Verdict.LATE_ARRIVALS: "emitted = faithful; late records would change it",
+    Verdict.TIMING: "the live job's own clock decided; one cut of the log explains all keys",
+    Verdict.DRIFT: "emitted differs: logic or source changed, or the live job failed",
+    Verdict.MISSING: "no emitted row, and there should be one",
+    Verdict.UNEXPECTED: "an emitted row, and there should be none",
+    Verdict.ALL_LATE: "no emitted row, rightly: every record was late",
+    Verdict.UNDECIDED: "differs, and the log cannot tell whether by timing",
+    Verdict.NOT_CLOSED: "still open at the as-of vector; not counted",
+}
+
+
+def print_report(report: Report, console: Console) -> None:
+    """The report for people."""
+    table = Table("verdict", "windows", "meaning", title=f"Emitted against replayed: {report.pipeline}")
+    table.title_justify = "left"
+    for verdict, count in report.verdicts.items():
+        labels = report.labels.get(verdict, {})
+        told = ", ".join(f"{n} {label}" for label, n in sorted(labels.items(), key=lambda item: -item[1]))
+        meaning = _MEANING[Verdict(verdict)] + (f" ({told})" if told else "")
+        table.add_row(verdict, f"{count:,}", escape(meaning))
+    console.print(table)
+    console.print(f"{report.windows:,} windows compared with {escape(report.emitted)}; fidelity {report.fidelity}")
+    if report.late_records:
+        console.print(f"{report.late_records:,} late records behind late_arrivals (pairs of record and window)")
+    if report.not_told:
+        console.print(f"of {report.not_told:,} windows the log could not tell a difference in their undecided records")
+    for fit in report.fits:
+        console.print(
+            f"{fit['window_ends']} window ends by {fit['fit']}, resting on {fit['fewest_keys']} keys or more "
+            f"(median {fit['median_keys']:.0f}), {fit['keys_left_out']} keys left out"
+        )
+    for note in report.notes:
+        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+    _print_rows(console, "Largest changes (emitted / faithful / complete)", [_short(row) for row in report.top])
+    _print_rows(console, "Late records, some of them", report.causes)
+    console.print(f"Next: {escape(report.next_step)}", soft_wrap=True)
+
+
+def _short(row: dict) -> dict:
+    """A window in few columns: its three values of each aggregate in one, its end left out."""
+    short: dict = {}
+    for name, value in row.items():
+        aggregate = name.removesuffix("__emitted")
+        if aggregate != name and f"{aggregate}__complete" in row:
+            three = (value, row[aggregate], row[f"{aggregate}__complete"])
+            short[aggregate] = " / ".join("-" if v is None else str(v) for v in three)
+        elif name not in ("window_end", "emitted_rows") and name not in short and not name.endswith("__complete"):
+            short[name] = value
+    return short
+
+
+def _print_rows(console: Console, title: str, rows: list[dict]) -> None:
+    if not rows:
+        return
+    shown = [name for name in rows[0] if any(row[name] not in (None, []) for row in rows)]
+    table = Table(*shown, title=title, title_justify="left")
+    for row in rows:
+        cells = (row[name] for name in shown)
+        table.add_row(*("" if c is None else escape(", ".join(c) if isinstance(c, list) else str(c)) for c in cells))
+    console.print(table)

@@ -1,0 +1,62 @@
+"""`rewindow compare`: plan, replay, judge. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.comparison.comparer import Comparer
+from spark_jobs.comparison.emitted import live_of, read_emitted
+from spark_jobs.comparison.join_keys import key_types
+from spark_jobs.comparison.report import Report, make_report
+from spark_jobs.definition import Pipeline
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.replay.spec import Mode, Panes
+from spark_jobs.runs.plan import Plan, planned_records
+from spark_jobs.runs.progress import Progress
+from spark_jobs.sources import good, reading
+from spark_jobs.spark.cached import CachedFrames
+
+
+def run_compare(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    progress: Progress,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    as_of: Mapping[int, int] | None = None,
+    limit: int = 10,
+) -> Report:
+    """Compare the windows with a start in `[start, end)` (epoch ms); writes nothing.
+
+    Raises DefinitionError where the definition names no emitted windows, and what making a plan raises.
+    """
+    live_of(pipeline)
+    with ExitStack() as kept:
+        with progress.stage("plan", pipeline.name):
+            planned = planned_records(spark, pipeline, start=start, end=end, as_of=as_of)
+            plan, records = kept.enter_context(planned)
+        return compare_planned(spark, pipeline, plan, progress, records=records, limit=limit)
+
+
+def compare_planned(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, progress: Progress, *, records: DataFrame, limit: int = 10
+) -> Report:
+    """The same for a plan that has been made, and its canonical records."""
+    records = good(records)
+    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.BOTH, panes=Panes.LAST)
+    types = key_types(records.schema, spec.keys)
+    history = History(records, plan.event_times, plan.processing_time_end)
+    with CachedFrames() as held, Replay(history, spec) as replay, reading(plan.pipeline):
+        with progress.stage("emitted", "what the live job's table holds"):
+            emitted = read_emitted(spark, pipeline, types, plan.span, held)
+        with Comparer(replay, pipeline, emitted, plan.chunks) as comparer:
+            with progress.stage("timeline", plan.watermark):
+                replay.timeline  # noqa: B018 - made here, so that its time is told
+            with progress.stage("compare", "emitted, faithful, complete"):
+                comparison = comparer.compare()
+                return make_report(comparison, comparer.looking, pipeline.name, emitted, limit=limit)

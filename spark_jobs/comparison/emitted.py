@@ -1,0 +1,370 @@
+"""What the live job emitted, as canonical rows: one for each key and window.
+
+| column | type | meaning |
+| --- | --- | --- |
+| the keys | as in the history | |
+| `window_start`, `window_end` | BIGINT | epoch ms, half-open |
+| `<aggregate>__emitted` | as emitted | one for each aggregate that the job emitted |
+| `emitted_rows` | INT | how many rows there are for this window |
+| `emitted_pane`, `emitted_at`, `first_emitted_at` | BIGINT | of the row that counts; of the first row (epoch ms) |
+| `last_offsets` | MAP<INT, BIGINT> | evidence: last offset by partition in the row's contents |
+| `ambiguous` | BOOLEAN | several rows, and nothing says which is the last; or one pane twice |
+| `again` | BOOLEAN | emitted before a restart of the job, and once more after it |
+
+and the columns of `spark_jobs.comparison.join_keys`, by which the rows are partitioned and sorted already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, TimestampNTZType
+
+from spark_jobs.comparison.emitted_source import OpenRows, open_rows
+from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION, TOMBSTONE, UNREADABLE
+from spark_jobs.comparison.join_keys import join_columns, with_join_keys
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.live import Live
+from spark_jobs.definition.yaml_tree import FieldPath
+from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import (
+    CalendarDayWindows,
+    CumulativeWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowAssigner,
+)
+from spark_jobs.replay.assign import END, START
+from spark_jobs.replay.columns import OFFSET, PARTITION
+from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.grid import day_start, local_day_index
+from spark_jobs.sources.expressions import Refused, expression_type, refuse
+from spark_jobs.sources.times import instants, unit_refused
+from spark_jobs.spark.cached import CachedFrames
+
+ROWS, PANE, AT, FIRST_AT = "emitted_rows", "emitted_pane", "emitted_at", "first_emitted_at"
+OFFSETS, AMBIGUOUS, AGAIN = "last_offsets", "ambiguous", "again"
+LATE_OUTPUT = "rw_late_output"
+_ORDER, _DELETED, _SCATTERED = "rw_order", "rw_deleted", "rw_scattered"
+_WHY, _UNKNOWN = "rw_why", "rw_unknown_operation"
+
+_KEPT = ("+I", "I", "INSERT", "C", "CREATE", "R", "+U", "U", "UPDATE", "UPDATE_AFTER")
+_RETRACTED = ("-U", "UB", "UPDATE_BEFORE")
+_DELETES = ("-D", "D", "DELETE")
+_KNOWN = (*_KEPT, *_RETRACTED, *_DELETES)
+_ZONED = r"(Z|[+-]\d{2}(:?\d{2})?)\s*$"
+
+
+def emitted_name(aggregate: str) -> str:
+    """The column of the value that the live job emitted for an aggregate."""
+    return f"{aggregate}__emitted"
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The emitted windows. `rows`: see the module; `values`: the aggregates that the job emitted, in their order.
+
+    `unreadable` rows have no readable bounds or cannot be decoded, `outside` ones lie outside of the range: neither is
+    in `rows`. `notes` say more of them, and of what a topic no longer holds, for people.
+    """
+
+    rows: DataFrame
+    values: tuple[str, ...]
+    has_emission_time: bool
+    description: str
+    unreadable: int
+    outside: int
+    notes: tuple[str, ...]
+
+
+def read_emitted(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    types: Mapping[str, DataType],
+    span: TimeRange,
+    held: CachedFrames | None = None,
+) -> Emitted:
+    """The emitted windows with a start in `span`; `types` are the keys' types in the history.
+
+    The rows of a topic are read once and kept in `held`, where it is given.
+
+    Raises DefinitionError where the definition names nothing to compare with or names it wrongly, SourceError where
+    it cannot be read or has an operation that is not known.
+    """
+    live = live_of(pipeline)
+    opened = open_rows(spark, live.source, pipeline)
+    values = _value_columns(opened.frame, pipeline)
+    canonical = _canonical(opened, pipeline, live, values, types)
+    if held is not None and opened.is_topic:
+        canonical = held.keep(canonical)
+    unreadable, outside, notes = _survey(canonical, pipeline, span)
+    inside = canonical.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+    good = inside.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)
+    return Emitted(
+        last_rows(good, tuple(pipeline.keys), live, in_topic=opened.is_topic),
+        tuple(values),
+        live.emitted_at is not None,
+        opened.description,
+        unreadable,
+        outside,
+        (*opened.notes, *notes),
+    )
+
+
+def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, int, tuple[str, ...]]:
+    """How many canonical rows cannot be read, how many lie outside of `span`, and the first of the former."""
+    bad = F.col(_WHY).isNotNull()
+    outside = (F.col(START) < F.lit(span.start)) | (F.col(START) >= F.lit(span.end))
+    first = F.min(F.when(bad, F.struct(AT_PARTITION, AT_OFFSET, _WHY)))
+    unknown = F.min(F.col(_UNKNOWN))
+    unread, beyond, example, operation = rows.agg(
+        F.count_if(bad), F.count_if(~bad & outside), first, unknown
+    ).collect()[0]
+    if operation is not None:
+        place = pipeline.source_of(("live", "operation")) or pipeline.name
+        mend = "Known are +I, -U, +U, -D and c, r, u, d; map others by an expression (CASE ...)."
+        raise SourceError(f"emitted rows have the unknown operation `{operation}`", place, mend)
+    if not unread:
+        return 0, int(beyond), ()
+    place = "" if example[0] is None else f" at partition {example[0]}, offset {example[1]}"
+    many = "row was" if unread == 1 else "rows were"
+    note = f"{unread:,} emitted {many} left out because they cannot be read, the first{place}: {example[2]}"
+    return int(unread), int(beyond), (note.replace("because they", "because it") if unread == 1 else note,)
+
+
+def live_of(pipeline: Pipeline) -> Live:
+    if pipeline.live is None:
+        raise DefinitionError(
+            "the definition does not say what the live job emitted",
+            pipeline.file or pipeline.name,
+            "Add a `live:` section: source, window, and the columns that have other names.",
+        )
+    return pipeline.live
+
+
+def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    """The live job's late side output: PARTITION, OFFSET and `rw_late_output`, true."""
+    late = live_of(pipeline).late_output
+    opened = open_rows(spark, late.source, pipeline, ("live", "late_output", "source"))
+    frame = opened.frame
+    if opened.is_topic:
+        frame = frame.where(~F.col(TOMBSTONE) & F.col(UNREADABLE).isNull())
+    for name in ("partition", "offset"):
+        expression_type(frame, getattr(late, name), pipeline, ("live", "late_output", name))
+    place = frame.select(
+        F.expr(late.partition).cast("int").alias(PARTITION), F.expr(late.offset).cast("bigint").alias(OFFSET)
+    )
+    return place.distinct().withColumn(LATE_OUTPUT, F.lit(True))
+
+
+def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: bool = False) -> DataFrame:
+    """Of several rows for one window the last counts: by pane, then by order, then by emission time.
+
+    In a topic the offset says which is the last, and those three only where a window's rows lie in several partitions.
+    One sort by keys and window, which a join by them uses again.
+    """
+    placed = with_join_keys(rows, keys)
+    window = join_columns(keys)
+    whole = Window.partitionBy(*window)
+    scattered = F.lit(True)
+    if in_topic:
+        several = F.min(AT_PARTITION).over(whole) < F.max(AT_PARTITION).over(whole)
+        placed = placed.withColumn(_SCATTERED, several)
+        scattered = F.col(_SCATTERED)
+    latest_first = Window.partitionBy(*window).orderBy(
+        F.desc_nulls_last(F.when(scattered, F.col(_ORDER))), F.desc_nulls_last(AT_OFFSET)
+    )
+    ranked = placed.select(
+        "*",
+        F.row_number().over(latest_first).alias("rw_rank"),
+        F.lead(_ORDER).over(latest_first).alias("rw_next"),
+        F.count(F.lit(1)).over(whole).cast("int").alias(ROWS),
+        F.min(AT).over(whole).alias(FIRST_AT),
+    )
+    tied = scattered & F.col(_ORDER).eqNullSafe(F.col("rw_next"))
+    if live.mode == "append" and live.pane is not None and not live.restarts and not in_topic:
+        tied = tied | (F.col(ROWS) > F.col(PANE) + 1)  # panes count from 0: one of them is there twice
+    last = ranked.where("rw_rank = 1").withColumn(AMBIGUOUS, (F.col(ROWS) > 1) & F.coalesce(tied, F.lit(False)))
+    again = F.lit(False)
+    for restart in live.restarts:
+        again = again | F.coalesce((F.col(FIRST_AT) < F.lit(restart)) & (F.col(AT) >= F.lit(restart)), F.lit(False))
+    last = last.withColumn(AGAIN, again)
+    if live.mode != "append":
+        last = last.where(~F.col(_DELETED))
+    return last.drop("rw_rank", "rw_next", _ORDER, _DELETED, _SCATTERED, AT_PARTITION, AT_OFFSET)
+
+
+def _canonical(
+    opened: OpenRows, pipeline: Pipeline, live: Live, values: Mapping[str, str], types: Mapping[str, DataType]
+) -> DataFrame:
+    """Every row that says something of a window, in the columns of the module; `rw_why`: why one cannot be read."""
+    frame = opened.frame
+    if opened.is_topic and live.mode == "changelog":
+        # Behind a delete, a record without a value tells the broker's compaction to forget the key.
+        frame = frame.where(~F.col(TOMBSTONE))
+    start, end = _bounds(frame, pipeline, live)
+    keys = []
+    for key, kind in types.items():
+        text = live.keys.get(key, f"`{key}`")
+        expression_type(frame, text, pipeline, ("live", "keys", key) if key in live.keys else ("live", "keys"))
+        keys.append(F.expr(text).try_cast(kind).alias(key))
+    pane = _optional(frame, pipeline, live.pane, "pane", "bigint")
+    at = F.lit(None).cast("bigint")
+    if live.emitted_at is not None:
+        kind = _instant_type(frame, pipeline, live.emitted_at, live.emitted_at_unit, ("live", "emitted_at"))
+        at = instants(F.expr(live.emitted_at), kind, live.emitted_at_unit).milliseconds
+    order = _optional(frame, pipeline, live.order, "order", None)
+    code = _operation(frame, pipeline, live)
+    deleted = F.lit(False) if code is None else F.coalesce(code.isin(*_DELETES), F.lit(False))
+    unknown = F.lit(None).cast("string")
+    no_bounds = F.when(start.isNull() | end.isNull(), "no readable window bounds")
+    why, place = no_bounds, (F.lit(None).cast("int"), F.lit(None).cast("bigint"))
+    if opened.is_topic:
+        place = (F.col(AT_PARTITION), F.col(AT_OFFSET))
+        empty = "a null value" if live.mode == "append" else "a null value, and no window in the key"
+        no_window = F.lit(True) if live.mode == "append" else no_bounds.isNotNull()
+        why = F.coalesce(UNREADABLE, F.when(F.col(TOMBSTONE) & no_window, empty), no_bounds)
+        deleted = deleted | F.col(TOMBSTONE)
+    if code is not None:
+        unknown = F.when(why.isNull() & ~F.coalesce(code.isin(*_KNOWN), F.lit(False)), F.coalesce(code, F.lit("null")))
+        frame = frame.where(~F.coalesce(code.isin(*_RETRACTED), F.lit(False)))
+    return frame.select(
+        *keys,
+        start.alias(START),
+        end.alias(END),
+        *(F.expr(text).alias(emitted_name(name)) for name, text in values.items()),
+        pane.alias(PANE),
+        at.alias(AT),
+        _last_offsets(frame, pipeline, live).alias(OFFSETS),
+        F.struct(pane.alias("pane"), order.alias("order"), at.alias("at")).alias(_ORDER),
+        deleted.alias(_DELETED),
+        place[0].alias(AT_PARTITION),
+        place[1].alias(AT_OFFSET),
+        why.alias(_WHY),
+        unknown.alias(_UNKNOWN),
+    )
+
+
+def _value_columns(frame: DataFrame, pipeline: Pipeline) -> dict[str, str]:
+    """Aggregate to expression over the emitted columns; those neither named nor there are not compared."""
+    live = live_of(pipeline)
+    there = {name.lower() for name in frame.columns}
+    found = {}
+    for name in pipeline.aggregates:
+        text = live.values.get(name)
+        if text is None and not live.values and name.lower() in there:
+            text = f"`{name}`"
+        if text is not None:
+            expression_type(frame, text, pipeline, ("live", "values", name) if live.values else ("live", "source"))
+            found[name] = text
+    if not found:
+        known = ", ".join(frame.columns)
+        mend = f"Name the columns under live.values, as `{next(iter(pipeline.aggregates))}: ...`; there are {known}."
+        where = pipeline.source_of(("live",)) or pipeline.name
+        raise DefinitionError("no aggregate of the definition is a column of the emitted windows", where, mend)
+    return found
+
+
+def _bounds(frame: DataFrame, pipeline: Pipeline, live: Live) -> tuple[Column, Column]:
+    """Start and end of the half-open window, epoch ms."""
+    columns = live.window
+    windows = windows_of(pipeline)
+    start = None if columns.start is None else _bound(frame, pipeline, live, "start")
+    end = None if columns.end is None else _bound(frame, pipeline, live, "end") + F.lit(columns.inclusive_end)
+    if start is None:
+        start = _start_before(windows, end)
+    if end is None:
+        end = _end_after(windows, start)
+    if start is None or end is None:
+        missing = "start" if start is None else "end"
+        what = f"is missing: {missing}s of {pipeline.window.type} windows do not follow from the other bound"
+        raise refuse(pipeline, ("live", "window", missing), Refused(what, f"name the column of the {missing}"))
+    return start, end
+
+
+def _bound(frame: DataFrame, pipeline: Pipeline, live: Live, which: str) -> Column:
+    text, unit, zone = getattr(live.window, which), live.window.unit, live.window.time_zone
+    path = ("live", "window", which)
+    kind = expression_type(frame, text, pipeline, path)
+    value = F.expr(text)
+    if zone is None:
+        kind = _instant_type(frame, pipeline, text, unit, path)
+        return instants(value, kind, unit).milliseconds
+    if isinstance(kind, (TimestampNTZType, StringType)) and unit in ("timestamp", "iso"):
+        clock = value.try_cast("timestamp")
+        local = F.unix_millis(F.to_utc_timestamp(clock, zone))
+        # Text that carries a zone of its own is an instant already.
+        return F.when(value.cast("string").rlike(_ZONED), F.unix_millis(clock)).otherwise(local)
+    kind = _instant_type(frame, pipeline, text, unit, path)
+    shown = F.timestamp_millis(instants(value, kind, unit).milliseconds)
+    return F.unix_millis(F.to_utc_timestamp(shown, zone))
+
+
+def _end_after(windows: WindowAssigner, start: Column) -> Column | None:
+    match windows:
+        case TumblingWindows(size) | SlidingWindows(size):
+            return start + F.lit(size)
+        case CalendarDayWindows():
+            return day_start(windows, local_day_index(windows, start) + F.lit(1))
+        case _:
+            return None
+
+
+def _start_before(windows: WindowAssigner, end: Column) -> Column | None:
+    match windows:
+        case TumblingWindows(size) | SlidingWindows(size):
+            return end - F.lit(size)
+        case CumulativeWindows(size, _, offset):
+            return end - F.lit(1) - F.pmod(end - F.lit(1 + offset), F.lit(size))
+        case CalendarDayWindows():
+            return day_start(windows, local_day_index(windows, end - F.lit(1)))
+        case _:
+            return None
+
+
+def _last_offsets(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column:
+    target = "map<int,bigint>"
+    if live.last_offsets is None:
+        return F.lit(None).cast(target)
+    path = ("live", "last_offsets")
+    kind = expression_type(frame, live.last_offsets, pipeline, path)
+    value = F.expr(live.last_offsets)
+    match kind:
+        case MapType():
+            return value.cast(target)
+        case StringType():
+            return F.from_json(value, "map<string,bigint>").cast(target)
+        case ArrayType():
+            numbers = F.sequence(F.lit(0), F.size(value) - F.lit(1))
+            pairs = F.map_from_arrays(numbers, value.cast("array<bigint>"))
+            return F.when(F.size(value) > 0, F.map_filter(pairs, lambda _, last: last.isNotNull())).cast(target)
+        case _:
+            what = f"is {kind.simpleString().upper()}, not a map of partition to offset"
+            mend = "name a MAP<INT, BIGINT> column, JSON text, or an array by partition"
+            raise refuse(pipeline, path, Refused(what, mend))
+
+
+def _operation(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column | None:
+    """What a row of a changelog does; None in the other modes."""
+    if live.operation is None:
+        return None
+    expression_type(frame, live.operation, pipeline, ("live", "operation"))
+    return F.upper(F.trim(F.expr(live.operation).cast("string")))
+
+
+def _optional(frame: DataFrame, pipeline: Pipeline, text: str | None, name: str, kind: str | None) -> Column:
+    if text is None:
+        return F.lit(None).cast(kind or "int")
+    found = expression_type(frame, text, pipeline, ("live", name))
+    return F.expr(text).cast(kind or found)
+
+
+def _instant_type(frame: DataFrame, pipeline: Pipeline, text: str, unit: str, path: FieldPath) -> DataType:
+    kind = expression_type(frame, text, pipeline, path)
+    if (refused := unit_refused(kind, unit)) is not None:
+        raise refuse(pipeline, path, refused)
+    return kind

@@ -1,0 +1,184 @@
+"""Sessions compared: their bounds depend on what was late, so they are judged by their records, not by their end.
+
+With evidence a row's contents are the records of its key inside of its bounds, up to the last offset of their
+partition. From the log alone a session that differs is `undecided` where a record near it may have come on either
+side of a close, and drift, missing or unexpected where none may. A close is looked up on the timeline's own coarse
+grid, which errs on the side of doubt.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.comparison.emitted import AMBIGUOUS, OFFSETS, ROWS, Emitted, emitted_name
+from spark_jobs.comparison.join_keys import join_columns, with_join_keys
+from spark_jobs.comparison.recount import (
+    CERTAIN,
+    CONTRADICTED,
+    KEPT,
+    TAKEN,
+    Looking,
+    recount,
+    recounted_name,
+    settled_plan,
+)
+from spark_jobs.comparison.verdicts import (
+    BASIS,
+    DIFFERS,
+    LABEL,
+    VERDICT,
+    Basis,
+    Comparing,
+    Verdict,
+    all_same,
+    differing,
+)
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from spark_jobs.replay.assign import END, START
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
+from spark_jobs.replay.sessions import with_sessions_columns
+from spark_jobs.replay.spec import complete_name
+
+_TS, _OWN_END = "rw_ts", "rw_end"
+_COVERED, _DOUBTFUL = "rw_covered", "rw_doubtful"
+
+
+def judge_sessions(
+    unsettled: DataFrame, emitted: Emitted, comparing: Comparing, looking: Looking, *, evidence: bool
+) -> DataFrame:
+    """The sessions that differ, or that the log has not closed, judged again; columns as in `unsettled`."""
+    records = settled_plan(_records_near(unsettled, comparing, looking, evidence=evidence))
+    taken = F.col("rw_inside") & F.coalesce(
+        F.col(OFFSET) <= F.element_at(f"rw_d_{OFFSETS}", F.col(PARTITION)), F.lit(False)
+    )
+    inside = records.withColumn("rw_certain_out", F.col("rw_certain_out") & F.col("rw_inside"))
+    inside = inside.withColumn("rw_certain_in", F.col("rw_certain_in") & F.col("rw_inside"))
+    counted = recount(looking, inside, taken, comparing.values)
+    facts = _facts(records, emitted, comparing, looking) if evidence else _doubts(records, comparing)
+    window = join_columns(comparing.keys)
+    joined = unsettled.join(settled_plan(counted), window, "left").join(settled_plan(facts), window, "left")
+    judged = _by_evidence(joined, comparing) if evidence else _by_log(joined)
+    added = (KEPT, CERTAIN, CONTRADICTED, _COVERED, _DOUBTFUL, *(recounted_name(v) for v in comparing.values))
+    return judged.drop(*added)
+
+
+def _records_near(unsettled: DataFrame, comparing: Comparing, looking: Looking, *, evidence: bool) -> DataFrame:
+    """Each record of the key that lies in the session or touches it, with what the log says of it for certain.
+
+    With evidence the question is whether it came in time itself. Without, it must also have met no session that had
+    fired already, or the bounds are in doubt: so it is when it came before the watermark reached its own time.
+    """
+    replay = looking.replay
+    spec, keys = replay.spec, comparing.keys
+    usable = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
+    base = with_join_keys(with_sessions_columns(usable, spec), keys)
+    columns = [c for c in join_columns(keys) if c not in (START, END)]
+    asked = unsettled.select(*join_columns(keys), F.col(OFFSETS).alias(f"rw_d_{OFFSETS}"))
+    touches = (F.col(_TS) <= F.col(END)) & (F.col(_OWN_END) >= F.col(START))
+    joined = (base.join(asked, columns) if columns else base.crossJoin(asked)).where(touches)
+    joined = joined.withColumn("rw_inside", (F.col(_TS) >= F.col(START)) & (F.col(_OWN_END) <= F.col(END)))
+    lateness = spec.allowed_lateness
+    if lateness == MAX_TIMESTAMP:
+        return joined.withColumns({"rw_certain_in": F.lit(True), "rw_certain_out": F.lit(False)})
+    cells, margin = replay.cells, F.lit(looking.band.margin)
+    # A session ends no earlier than the record's own window, and no later than the one it is looked at for.
+    own = F.col(_OWN_END if evidence else _TS) - F.lit(1 + cells.grid.step) + F.lit(lateness)
+    whole = F.greatest(F.col(END), F.col(_OWN_END)) - F.lit(1) + F.lit(lateness)
+    (_, low), (_, high) = (cells.around_close(time, joined) for time in (own, whole))
+    placed = joined.withColumns({"rw_low": low.arrival, "rw_high": high.arrival})
+    low_arrival, high_arrival = F.col("rw_low"), F.col("rw_high")
+    certain_in = (F.col(ARRIVAL) <= F.greatest(low_arrival, F.lit(0)) - margin) & ~_lagging(looking, low_arrival)
+    certain_out = (F.col(ARRIVAL) - margin > high_arrival) & ~_lagging(looking, high_arrival)
+    return placed.withColumns({"rw_certain_in": certain_in, "rw_certain_out": certain_out})
+
+
+def _lagging(looking: Looking, close: Column) -> Column:
+    behind = close <= F.lit(looking.band.backlog_until)
+    for lag in looking.band.lags:
+        behind = behind | ((close >= F.lit(lag.start)) & (close < F.lit(lag.end)))
+    return behind
+
+
+def _doubts(records: DataFrame, comparing: Comparing) -> DataFrame:
+    """How many records of a session may have come on either side of a close."""
+    undecided = ~F.col("rw_certain_in") & ~F.col("rw_certain_out")
+    return records.groupBy(*join_columns(comparing.keys)).agg(F.count_if(undecided).alias(_DOUBTFUL))
+
+
+def _facts(records: DataFrame, emitted: Emitted, comparing: Comparing, looking: Looking) -> DataFrame:
+    """For each session: records inside that no emitted row took though the log is certain; and whether one took any."""
+    keys = comparing.keys
+    columns = [c for c in join_columns(keys) if c not in (START, END)]
+    rows = emitted.rows.select(
+        *(F.col(c).alias(f"rw_e_{c}") for c in columns),
+        F.col(START).alias("rw_e_start"),
+        F.col(END).alias("rw_e_end"),
+        F.col(OFFSETS).alias("rw_e_offsets"),
+    )
+    in_row = (
+        (F.col(_TS) >= F.col("rw_e_start"))
+        & (F.col(_OWN_END) <= F.col("rw_e_end"))
+        & F.coalesce(F.col(OFFSET) <= F.element_at("rw_e_offsets", F.col(PARTITION)), F.lit(False))
+    )
+    for c in columns:
+        in_row = in_row & (F.col(c) == F.col(f"rw_e_{c}"))
+    of_session = records.where("rw_inside").join(rows, in_row, "left")
+    identity = [*join_columns(keys), PARTITION, OFFSET]
+    by_record = of_session.groupBy(*identity).agg(
+        F.max(F.col("rw_e_start").isNotNull()).alias(TAKEN), F.max("rw_certain_in").alias("rw_sure")
+    )
+    return by_record.groupBy(*join_columns(keys)).agg(
+        F.max(TAKEN).alias(_COVERED), F.count_if(~F.col(TAKEN) & F.col("rw_sure")).alias(_DOUBTFUL)
+    )
+
+
+def _by_evidence(joined: DataFrame, comparing: Comparing) -> DataFrame:
+    """`rw_doubtful` here: records that surely came in time and are in no emitted session."""
+    has_row, not_closed = F.col(ROWS) > 0, F.col(VERDICT) == Verdict.NOT_CLOSED
+    recorded = has_row & F.col(OFFSETS).isNotNull() & ~F.col(AMBIGUOUS)
+    agrees = all_same(joined, comparing, emitted_name, recounted_name)
+    complete = all_same(joined, comparing, emitted_name, complete_name)
+    against = F.when(not_closed | ~recorded, F.lit(0)).otherwise(F.coalesce(F.col(CONTRADICTED), F.lit(0)))
+    settled = F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS)
+    lost = F.coalesce(F.col(_DOUBTFUL), F.lit(0)) > 0
+    verdict = (
+        F.when(recorded & not_closed, F.when(agrees, settled).otherwise(Verdict.NOT_CLOSED))
+        .when(recorded & (against > 0), Verdict.DRIFT)
+        .when(recorded & F.col(KEPT).isNull(), Verdict.UNEXPECTED)
+        .when(recorded, F.when(agrees, settled).otherwise(Verdict.DRIFT))
+        .when(has_row | not_closed | (F.col(VERDICT) != Verdict.MISSING) | lost, F.col(VERDICT))
+        .when(F.col(_COVERED), Verdict.LATE_ARRIVALS)
+        .otherwise(Verdict.ALL_LATE)
+    )
+    label = (
+        F.when(against > 0, "evidence_contradicts_log")
+        .when(~has_row & (verdict == Verdict.LATE_ARRIVALS), "in_other_pieces")
+        .when(verdict.isin(Verdict.MATCH.value, Verdict.LATE_ARRIVALS.value, Verdict.DRIFT.value), F.lit(None))
+        .otherwise(F.col(LABEL))
+    )
+    names = differing(joined, comparing, emitted_name, recounted_name)
+    values = {
+        v: F.when(recorded & (F.col(KEPT) > 0), F.col(recounted_name(v))).otherwise(F.col(v)) for v in comparing.values
+    }
+    return joined.withColumns(
+        {
+            LABEL: label,
+            "contradicted": against,
+            BASIS: F.lit(Basis.RECORDED.value),
+            **values,
+            DIFFERS: F.when(recorded & ~agrees & ~not_closed, names),
+            VERDICT: verdict,
+        }
+    )
+
+
+def _by_log(joined: DataFrame) -> DataFrame:
+    doubtful = (F.coalesce(F.col(_DOUBTFUL), F.lit(0)) > 0) & (F.col(VERDICT) != Verdict.NOT_CLOSED)
+    doubtful = doubtful & ~F.col(AMBIGUOUS)
+    return joined.withColumns(
+        {
+            VERDICT: F.when(doubtful, Verdict.UNDECIDED).otherwise(F.col(VERDICT)),
+            LABEL: F.when(doubtful, "session_near_a_close").otherwise(F.col(LABEL)),
+        }
+    )

@@ -1,0 +1,116 @@
+"""How time and memory grow: each size in a process of its own, with a heap of 4 GiB.
+
+`python -m spark_jobs.devtools.bench.growth replay RECORDS` or `... year RECORDS` runs one size and prints it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.devtools.bench.data import MIDNIGHT, dataset
+from spark_jobs.devtools.bench.measure import Row, peak_memory_mib, to_nowhere
+from spark_jobs.devtools.bench.workload import MINUTE, Bench, replay_spec, replayed
+from spark_jobs.errors import RewindowError
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import TumblingWindows
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.windows import close_lookup
+
+HEAP = "4g"
+KEYS = 10_000
+YEAR_MS = 365 * 86_400_000
+YEAR_PARTITIONS = 100
+SECOND = 1_000
+
+
+def growth(bench: Bench) -> Iterator[Row]:
+    """A tenth, all and five times the records; the log's time grows with them, and so do the groups."""
+    for records in (bench.records // 10, bench.records, bench.records * 5):
+        dataset(bench.spark, bench.home, records)
+        yield _row(bench, "growth", "replay", records, f"{records / 1e6:g}M records, {KEYS:,} keys")
+
+
+def year(bench: Bench) -> Iterator[Row]:
+    """A year of one-second windows over 100 partitions: the timeline, and one day's close positions."""
+    what = f"timeline of {bench.records / 1e6:g}M records, 1 s windows, {YEAR_PARTITIONS} partitions"
+    yield _row(bench, "year", "year", bench.records, what)
+
+
+def _row(bench: Bench, section: str, kind: str, records: int, what: str) -> Row:
+    seen = in_child(kind, records, bench.home)
+    memory = "" if seen["jvm_mib"] is None else f"at most {seen['jvm_mib'] / 1024:.1f} GiB (JVM) "
+    note = f"{memory}and {seen['python_mib']:.0f} MiB (Python) of memory, heap {HEAP}"
+    bench.log(f"{what}: {seen['seconds']:.1f} s, {note}")
+    if "lookup_seconds" in seen:
+        note = f"{seen['rows']:,} rows, a day of it looked up in {seen['lookup_seconds']:.1f} s; {note}"
+    return Row(section, what, seen["seconds"], note=note)
+
+
+def in_child(kind: str, records: int, home: Path) -> dict:
+    """Run one size in a new process and return what it measured. Raises RewindowError when it fails."""
+    command = [sys.executable, "-m", "spark_jobs.devtools.bench.growth", kind, str(records)]
+    environment = {**os.environ, "REWINDOW_DRIVER_MEMORY": HEAP, "REWINDOW_HOME": str(home)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise RewindowError(f"{kind} of {records:,} records failed: {last}", " ".join(command), "See logs/spark.log.")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def year_history(spark: SparkSession, records: int) -> History:
+    """A sparse log over a year, without files: record `i` at partition `i % 100`, up to a minute out of order."""
+    arrival = F.expr(f"{MIDNIGHT} + CAST(id * ({YEAR_MS} / {records}) AS BIGINT)")
+    frame = spark.range(0, records, 1, 4 * spark.sparkContext.defaultParallelism).select(
+        F.expr(f"CAST(id % {YEAR_PARTITIONS} AS INT)").alias(PARTITION),
+        F.expr(f"id div {YEAR_PARTITIONS}").alias(OFFSET),
+        arrival.alias(ARRIVAL),
+        F.pmod("id", F.lit(KEYS)).cast("int").alias("key"),
+        (arrival - F.pmod(F.xxhash64("id"), F.lit(MINUTE))).alias(EVENT_TIME),
+        F.col("id").alias("value"),
+    )
+    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + YEAR_MS), MIDNIGHT + YEAR_MS)
+
+
+def _measure_replay(spark: SparkSession, records: int) -> dict:
+    data = dataset(spark, Path(os.environ["REWINDOW_HOME"]), records)
+    began = time.perf_counter()
+    replayed(spark, data, KEYS, TumblingWindows(MINUTE), to_nowhere)
+    return {"seconds": time.perf_counter() - began}
+
+
+def _measure_year(spark: SparkSession, records: int) -> dict:
+    began = time.perf_counter()
+    spec = replay_spec(TumblingWindows(SECOND), YEAR_PARTITIONS)
+    with Replay(year_history(spark, records), spec) as replay:
+        rows = replay.timeline.rows(spark).count()
+        made = time.perf_counter()
+        midsummer = MIDNIGHT + YEAR_MS // 2
+        close_lookup(replay.timeline, spec, TimeRange(midsummer, midsummer + 86_400_000))
+    return {"seconds": made - began, "rows": rows, "lookup_seconds": time.perf_counter() - made}
+
+
+def main() -> None:
+    """One size, measured in this process; the result is the last line, as JSON."""
+    from spark_jobs.spark.session import spark_session
+
+    kind, records = sys.argv[1], int(sys.argv[2])
+    spark = spark_session(f"rewindow bench {kind}")
+    seen = (_measure_year if kind == "year" else _measure_replay)(spark, records)
+    # The largest resident size: kilobytes on Linux, bytes on macOS.
+    python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    print(json.dumps({**seen, "jvm_mib": peak_memory_mib(spark), "python_mib": python}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""`rewindow doctor`: is everything there that a run needs, and if not, what mends it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from spark_jobs.errors import RewindowError
+from spark_jobs.spark.catalog import check_catalog, configured_catalog, describe_catalog, prepare_catalog
+from spark_jobs.spark.java import NEWEST_TESTED_JAVA, find_java
+from spark_jobs.spark.jvm import PACKAGES, ivy_folder, jar_file
+from spark_jobs.spark.launch import log_file
+from spark_jobs.spark.session import check_metastore, rewindow_home, spark_session
+
+if TYPE_CHECKING:
+    from spark_jobs.definition.pipeline import Pipeline
+
+OLDEST_PYTHON = (3, 11)
+NEWEST_PYTHON = (3, 13)
+PYSPARK = "4.0.5"
+SPACE_TO_RUN = 1 << 30
+SPACE_TO_BE_CALM = 10 << 30
+
+
+class Status(StrEnum):
+    """`warn`: a run may work; `fail`: it will not."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: its name, how it stands, what was found, and what to do (empty when all is well)."""
+
+    name: str
+    status: Status
+    what: str
+    mend: str = ""
+
+
+def run_doctor(pipeline: Pipeline | None = None) -> list[Check]:
+    """Look at everything a run needs, cheap things first; with a pipeline, at its metastore and its history too.
+
+    Never raises for what it finds. Spark is started only when nothing before it failed.
+    """
+    checks = [_checked(name, check) for name, check in _without_spark(pipeline)]
+    if all(check.status is not Status.FAIL for check in checks):
+        checks += _with_spark(pipeline)
+    return checks
+
+
+def _without_spark(pipeline: Pipeline | None) -> Iterator[tuple[str, Callable[[], Check]]]:
+    yield "Python", _python
+    yield "Java", _java
+    yield "PySpark", _pyspark
+    yield "home", _home
+    yield "disk space", _space
+    yield "jars", _jars
+    yield "catalog", _catalog
+    metastore = _metastore_of(pipeline)
+    if metastore:
+        yield "metastore", lambda: _metastore(metastore)
+
+
+def _with_spark(pipeline: Pipeline | None) -> list[Check]:
+    try:
+        spark = spark_session("doctor", metastore=_metastore_of(pipeline))
+    except RewindowError as error:
+        return [_failed("Spark", error)]
+
+    def catalog() -> Check:
+        check_catalog(spark)
+        return Check("catalog answers", Status.OK, "its namespaces can be listed")
+
+    def source() -> Check:
+        from spark_jobs.sources import reachable
+
+        reachable(spark, pipeline)
+        return Check("history", Status.OK, f"the history of {pipeline.name} can be opened")
+
+    checks = [
+        Check("Spark", Status.OK, f"Spark {spark.version} starts ({spark.sparkContext.master})"),
+        _checked("catalog answers", catalog),
+    ]
+    if pipeline is not None:
+        checks.append(_checked("history", source))
+    return checks
+
+
+def _checked(name: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except RewindowError as error:
+        return _failed(name, error)
+
+
+def _failed(name: str, error: RewindowError) -> Check:
+    where = f" ({error.where})" if error.where else ""
+    return Check(name, Status.FAIL, f"{error.what}{where}", error.mend)
+
+
+def _metastore_of(pipeline: Pipeline | None) -> str | None:
+    own = getattr(pipeline.history, "metastore", None) if pipeline is not None else None
+    return own or os.environ.get("REWINDOW_METASTORE") or None
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        return Check("Python", Status.FAIL, f"Python {found} is too old", "Use Python 3.11, 3.12 or 3.13.")
+    if sys.version_info[:2] > NEWEST_PYTHON:
+        return Check("Python", Status.WARN, f"Python {found} is newer than Spark 4.0 supports", "Use Python 3.13.")
+    return Check("Python", Status.OK, f"Python {found} ({sys.executable})")
+
+
+def _java() -> Check:
+    java = find_java()
+    found = f"Java {java.version} ({java.executable})"
+    if java.version > NEWEST_TESTED_JAVA:
+        return Check("Java", Status.WARN, f"{found}; Spark 4.0 is made for Java 17 and 21", "Set JAVA_HOME to one.")
+    return Check("Java", Status.OK, found)
+
+
+def _pyspark() -> Check:
+    found = version("pyspark")
+    try:
+        version("pyspark-client")
+    except PackageNotFoundError:
+        pass
+    else:
+        return Check(
+            "PySpark",
+            Status.FAIL,
+            "pyspark-client is installed too and overwrites files of pyspark",
+            "Uninstall both, then install pyspark alone (make setup).",
+        )
+    if found != PYSPARK:
+        return Check("PySpark", Status.WARN, f"pyspark {found}; {PYSPARK} is the tested one", "Run make setup.")
+    spark_home = os.environ.get("SPARK_HOME")
+    if spark_home and Path(spark_home).resolve() != Path(pyspark.__file__).parent.resolve():
+        return Check(
+            "PySpark",
+            Status.WARN,
+            f"pyspark {found}; SPARK_HOME={spark_home} is not used in local runs",
+            "Unset SPARK_HOME; for your own spark-defaults.conf set SPARK_CONF_DIR.",
+        )
+    return Check("PySpark", Status.OK, f"pyspark {found}")
+
+
+def _home() -> Check:
+    home = rewindow_home()
+    return Check("home", Status.OK, f"{home} (Spark's log: {log_file(home)})")
+
+
+def _space() -> Check:
+    free = shutil.disk_usage(rewindow_home()).free
+    what = f"{free / (1 << 30):.1f} GiB free under the home folder"
+    if free < SPACE_TO_RUN:
+        return Check("disk space", Status.FAIL, what, "Free some, or set REWINDOW_HOME to a larger disk.")
+    if free < SPACE_TO_BE_CALM:
+        return Check("disk space", Status.WARN, what, "A large backfill may need more.")
+    return Check("disk space", Status.OK, what)
+
+
+def _jars() -> Check:
+    missing = [package for package in PACKAGES if not jar_file(package).is_file()]
+    if missing:
+        return Check(
+            "jars",
+            Status.WARN,
+            f"not fetched yet: {', '.join(missing)}",
+            "Spark fetches them from Maven Central at its next start; that needs the network once.",
+        )
+    return Check("jars", Status.OK, f"{len(PACKAGES)} jars in {ivy_folder() / 'jars'}")
+
+
+def _catalog() -> Check:
+    home = rewindow_home()
+    properties = configured_catalog(home)
+    prepare_catalog(home, properties)
+    return Check("catalog", Status.OK, describe_catalog(properties))
+
+
+def _metastore(uri: str) -> Check:
+    check_metastore(uri)
+    return Check("metastore", Status.OK, f"{uri} accepts connections")

@@ -1,0 +1,124 @@
+"""Housekeeping of a pipeline's tables: what nobody reads any more goes, small files become larger ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.errors import EmptyRangeError
+from spark_jobs.lakehouse.facts import REVISIONS
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.tables import Tables, guarded
+from spark_jobs.runs.progress import Progress
+from spark_jobs.spark.catalog import CATALOG
+
+ORPHANS = timedelta(days=3)
+"""Files that no snapshot knows are removed once they are that old: a run at work may be about to commit them."""
+
+KEPT_STATES = 10
+"""Timeline states that are kept of each definition, the latest ones."""
+
+
+@dataclass(slots=True)
+class Maintenance:
+    """What was done, by table where it is about tables. `abandoned`: killed runs that were cleared."""
+
+    abandoned: list[str] = field(default_factory=list)
+    snapshots_expired: dict[str, int] = field(default_factory=dict)
+    files_compacted: dict[str, int] = field(default_factory=dict)
+    orphans_removed: dict[str, int] = field(default_factory=dict)
+    revisions_deleted: int = 0
+    states_deleted: int = 0
+
+
+def maintain(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    progress: Progress,
+    *,
+    now: datetime,
+    keep_snapshots: timedelta = timedelta(days=7),
+    keep_revisions: timedelta | None = None,
+) -> Maintenance:
+    """Clear killed runs; delete superseded revisions older than `keep_revisions` (None: keep all) and old timeline
+    states; compact small files; expire snapshots older than `keep_snapshots`; remove orphan files.
+
+    The current windows do not change, and no revision that is kept does. Raises EmptyRangeError where nothing has been
+    published, CatalogError where the catalog refuses.
+    """
+    tables = Tables.of(pipeline)
+    if not spark.catalog.tableExists(tables.windows):
+        raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
+    done = Maintenance()
+    with progress.stage("killed runs", tables.runs):
+        done.abandoned = Ledger(spark, tables).settle(now)
+    if keep_revisions is not None:
+        with progress.stage("revisions", f"superseded more than {keep_revisions.days} days ago"):
+            done.revisions_deleted = _delete_revisions(spark, tables, now - keep_revisions)
+    with progress.stage("states", tables.timeline_state):
+        done.states_deleted = _delete_states(spark, tables, pipeline)
+    for table in (tables.windows, tables.late, tables.quarantine, tables.runs, tables.timeline_state):
+        if spark.catalog.tableExists(table):
+            with progress.stage("table", table):
+                order = "window_start" if table == tables.windows else ""
+                guarded(
+                    "cannot maintain",
+                    table,
+                    lambda table=table, order=order: _tidy(spark, table, order, now, keep_snapshots, done),
+                )
+    return done
+
+
+def _delete_revisions(spark: SparkSession, tables: Tables, before: datetime) -> int:
+    branch = f"{tables.windows}.branch_{REVISIONS}"
+    old = f"valid_to < TIMESTAMP '{_literal(before)}'"
+    count = spark.table(branch).where(old).count()
+    if count:
+        guarded("cannot write", tables.windows, lambda: spark.sql(f"DELETE FROM {branch} WHERE {old}"))
+    return count
+
+
+def _delete_states(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> int:
+    ledger = Ledger(spark, tables)
+    states = spark.table(tables.timeline_state).where(F.col("pipeline") == pipeline.name)
+    seen: dict[str, int] = {}
+    deleted = 0
+    order = (F.desc("processing_time_end"), F.desc("saved_at"))
+    for row in states.orderBy(*order).select("definition_hash", "run_id").collect():
+        seen[row["definition_hash"]] = seen.get(row["definition_hash"], 0) + 1
+        if seen[row["definition_hash"]] > KEPT_STATES:
+            ledger.delete_rows(tables.timeline_state, row["run_id"])
+            deleted += 1
+    return deleted
+
+
+def _tidy(spark: SparkSession, table: str, order: str, now: datetime, keep: timedelta, done: Maintenance) -> None:
+    name = table.split(".", 1)[1]
+
+    def call(procedure: str, *arguments: str) -> dict[str, int]:
+        given = ", ".join((f"table => '{name}'", *arguments))
+        rows = spark.sql(f"CALL {CATALOG}.system.{procedure}({given})").collect()
+        return rows[0].asDict() if rows else {}
+
+    # As `Facts.prepare` has rows lie in time's order within a file, so must they here: nights read few of them.
+    how = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
+    compacted = call("rewrite_data_files", "options => map('delete-file-threshold', '1')", *how)
+    done.files_compacted[table] = int(compacted.get("rewritten_data_files_count", 0))
+    before = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
+    call("expire_snapshots", f"older_than => TIMESTAMP '{_literal(now - keep)}'", "retain_last => 1")
+    after = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
+    done.snapshots_expired[table] = before - after
+    removed = spark.sql(
+        f"CALL {CATALOG}.system.remove_orphan_files(table => '{name}', "
+        f"older_than => TIMESTAMP '{_literal(now - ORPHANS)}')"
+    )
+    done.orphans_removed[table] = removed.count()
+
+
+def _literal(instant: datetime) -> str:
+    return format_instant(int(instant.timestamp() * 1000))

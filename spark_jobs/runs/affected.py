@@ -1,0 +1,133 @@
+"""Recompute what new records have touched, and nothing else.
+
+A run has published up to an as-of vector and kept its timeline. Of what arrived since, each record names the windows
+that it belongs to. Those, and the windows that were not closed for good then, are all that can have changed: a record
+that was there before keeps the decision that was made on it, since a close that is known does not move. So the input is
+the new records, and of the old ones only those of touched windows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.tables import Tables, starts_within
+from spark_jobs.replay.assign import END, START, longest
+from spark_jobs.replay.spec import Mode, ReplaySpec
+from spark_jobs.replay.steps import Steps
+from spark_jobs.replay.windows import windows_of_records
+from spark_jobs.sources import Inspection, PartitionRange
+from spark_jobs.spark.cached import CachedFrames
+
+
+@dataclass(frozen=True)
+class Before:
+    """The published run to go on from: its as-of vector (end offsets), timer (epoch ms), timeline and its state."""
+
+    run_id: str
+    as_of: dict[int, int]
+    processing_time_end: int
+    state: dict[str, Any]
+    steps: Steps
+
+
+def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[Before | None, str]:
+    """The published run that a reconciliation can go on from; None, and why a full run is due.
+
+    It stands for all windows of its as-of vector. Later runs of a part of the range do no harm: what arrived before
+    them counts as new once more, and what comes out the same changes nothing.
+    """
+    published = Ledger(spark, tables).published() if spark.catalog.tableExists(tables.runs) else []
+    if not published:
+        return None, "nothing has been published yet"
+    for run in published:
+        if run["definition_hash"] != pipeline.definition_hash or run["mode"] != Mode.BOTH:
+            return None, f"run {run['run_id']} was of another definition or mode"
+        if run["whole"]:
+            break
+    else:
+        return None, "no run has covered the whole history"
+    rows = (
+        spark.table(tables.timeline_state)
+        .where((F.col("pipeline") == pipeline.name) & (F.col("run_id") == run["run_id"]))
+        .select("*", F.unix_millis("processing_time_end").alias("until"))
+        .collect()
+    )
+    if not rows or rows[0]["steps"] is None:
+        return None, f"run {run['run_id']} kept no timeline"
+    row = rows[0]
+    steps = Steps.from_bytes(bytes(row["steps"]))
+    return Before(row["run_id"], dict(row["as_of"]), row["until"], json.loads(row["state"]), steps), ""
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What new records can have changed: all windows with a start in `recent`, and before it the windows of `pairs`.
+
+    `older` spans the starts of the pairs before `recent`; None: there are none. Of windows behind `recent`, which
+    another run may publish meanwhile, nothing is said.
+    """
+
+    recent: TimeRange
+    older: TimeRange | None
+    pairs: DataFrame
+
+    def in_scope(self, windows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+        """Of published windows those that are recomputed."""
+        recent = windows.where(starts_within(self.recent))
+        if self.older is None:
+            return recent
+        older = windows.where(starts_within(TimeRange(self.older.start, self.recent.start)))
+        wanted = self.pairs.select(
+            *(F.col(f"`{c}`").alias(f"rw_only_{c}") for c in keys),
+            F.timestamp_millis(START).alias("rw_only_start"),
+            F.timestamp_millis(END).alias("rw_only_end"),
+        )
+        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_only_{c}")) for c in keys]
+        same += [F.col("window_start") == F.col("rw_only_start"), F.col("window_end") == F.col("rw_only_end")]
+        return recent.unionByName(older.join(wanted, same, "left_semi"))
+
+
+def touched_windows(
+    new: DataFrame, spec: ReplaySpec, before: Before, published: TimeRange, held: CachedFrames
+) -> Touched:
+    """The windows that the `new` records can have changed; `published` spans the starts that are published."""
+    pairs = held.keep(windows_of_records(new, spec))
+    first, last = pairs.agg(F.min(START), F.max(START)).collect()[0]
+    first, last = (published.start, published.end) if first is None else (first, last)
+    lowest, end = min(first, published.start), max(last + 1, published.end)
+    undecided = before.steps.never_from
+    low = lowest if undecided == MIN_TIMESTAMP else undecided - spec.allowed_lateness - longest(spec.windows)
+    low = min(max(low, lowest), end)
+    older_pairs = pairs.where(F.col(START) < F.lit(low))
+    bounds = older_pairs.agg(F.min(START), F.max(START)).collect()[0]
+    older = None if bounds[0] is None else TimeRange(bounds[0], bounds[1] + 1)
+    return Touched(TimeRange(low, end), older, older_pairs)
+
+
+def merged(before: Before, seen: Inspection) -> tuple[PartitionRange, ...]:
+    """The as-of vector after the new records: what was read before, and what is new."""
+    now = {p.partition: p for p in seen.partitions}
+    known = {
+        partition: PartitionRange(partition, 0, end, None, before.processing_time_end, 0)
+        for partition, end in before.as_of.items()
+    }
+    joined = {
+        partition: now[partition] if partition not in known else replace(known[partition], **_news(now.get(partition)))
+        for partition in sorted(known.keys() | now.keys())
+    }
+    return tuple(joined.values())
+
+
+def _news(seen: PartitionRange | None) -> dict[str, Any]:
+    if seen is None:
+        return {}
+    return {"end_offset": seen.end_offset, "last_arrival": seen.last_arrival, "records": seen.records}

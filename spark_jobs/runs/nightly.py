@@ -1,0 +1,306 @@
+"""Do: the nightly reconciliation. What arrived since the last run, the windows that it touched, and no more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
+from spark_jobs.errors import HistoryError
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import SessionWindows
+from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
+from spark_jobs.replay.columns import ARRIVAL, record_position
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.from_pipeline import spec_of, windows_of
+from spark_jobs.replay.simulation import can_continue
+from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.runs.affected import Before, Touched, merged, run_before, touched_windows
+from spark_jobs.runs.backfill import (
+    Manner,
+    check_quarantine,
+    end_run,
+    execute,
+    job_of,
+    make_timeline,
+    refuse_missing_event_time,
+)
+from spark_jobs.runs.plan import chunks_of, make_plan
+from spark_jobs.runs.progress import Progress
+from spark_jobs.runs.stages import (
+    Job,
+    RunResult,
+    Staged,
+    begin,
+    chosen_run_id,
+    stage_parallel,
+    stage_quarantine,
+)
+from spark_jobs.runs.store import OUTCOME, STAGED, RunStore
+from spark_jobs.sources import (
+    OpenHistory,
+    arrived_since,
+    canonical,
+    cut_at,
+    good,
+    inspect_history,
+    open_history,
+    reading,
+)
+from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.parallel import run_parallel
+
+_MOST_BETWEEN = 16
+"""So many partitions may be missing between those that are known, for old records to be skipped."""
+
+
+def reconcile(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    progress: Progress,
+    *,
+    until: int | None = None,
+    run_id: str | None = None,
+    reason: str = "",
+    manner: Manner | None = None,
+    store: RunStore | None = None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Callable[[], float] = time.monotonic,
+) -> RunResult:
+    """Bring the published windows to what has arrived before `until` (epoch ms; default: all that is there).
+
+    The tables are then those of a full run at the same as-of vector. A first run, another definition, sessions, and a
+    new partition are full runs; `result.note` says so. Where a run has been published that saw what arrived at `until`
+    or later, this one compares only: it must not take back what is known now.
+
+    Raises as `spark_jobs.runs.backfill.execute`.
+    """
+    manner = manner or Manner()
+    tables = Tables.of(pipeline)
+    create_tables(spark, tables)
+    ledger = Ledger(spark, tables)
+    ledger.settle(now())
+    if run_id is not None and ledger.is_published(run_id):
+        return RunResult(run_id, tables, note="this run has been published already; nothing was done")
+    options = {"run_id": run_id, "reason": reason, "store": store, "now": now, "clock": clock}
+    newer = _newer_run(ledger, until)
+    if newer is not None:
+        compare_only = replace(manner, ends_as="compared_only")
+        result = _full(
+            spark, pipeline, progress, until, f"run {newer} has seen more than this one", manner=compare_only, **options
+        )
+        result.note = f"compared only: run {newer}, published before, has seen more"
+        return result
+    # First of all: whoever publishes from here on in the same range knows what this run does not.
+    base = Facts(spark, tables.windows).head()
+    (before, why), opened, published = run_parallel(
+        spark,
+        lambda: run_before(spark, tables, pipeline),
+        lambda: open_history(spark, pipeline),
+        lambda: _published_starts(spark, tables),
+    )
+    if before is not None and isinstance(windows_of(pipeline), SessionWindows):
+        before, why = None, "sessions are read as a whole"
+    if before is not None and pipeline.live is not None and pipeline.live.restarts:
+        before, why = None, "the live job was restarted: its timeline is made as a whole"
+    options["manner"] = manner
+    if before is None:
+        return _full(spark, pipeline, progress, until, why, **options)
+    _refuse_another_topic(opened, before)
+    everything = canonical(opened.frame, pipeline)
+    new = _arrived_before(arrived_since(_news_of(spark, pipeline, opened, before), before.as_of), until)
+    spec = spec_of(pipeline, sorted(before.as_of))
+    with CachedFrames() as held:
+        with progress.stage("new records", opened.description):
+            seen, touched = run_parallel(
+                spark,
+                lambda: inspect_history(spark, pipeline, opened, records=new),
+                lambda: touched_windows(good(new), spec, before, published, held),
+            )
+        if {p.partition for p in seen.partitions} - before.as_of.keys():
+            return _full(spark, pipeline, progress, until, "there is a new partition", **options)
+        if not seen.records:
+            return _nothing_new(pipeline, run_id, before, store, now)
+        times = TimeRange(
+            min(published.start, seen.event_times.start if seen.event_times else published.start),
+            max(published.end, seen.event_times.end if seen.event_times else published.end),
+        )
+        known = replace(seen, partitions=merged(before, seen), event_times=times)
+        plan = make_plan(spark, pipeline, opened=opened, seen=known)
+        if not _state_fits(before, spec, new):
+            ahead = "the saved watermark state is ahead of new records"
+            return _full(spark, pipeline, progress, until, ahead, **options)
+        started = now()
+        job = job_of(
+            spark,
+            pipeline,
+            plan,
+            progress,
+            chosen_run_id(pipeline, run_id, started),
+            "reconcile",
+            store=store,
+            in_stages=manner.in_stages,
+            now=now,
+            clock=clock,
+        )
+        news = News(before, base, cut_at(new, plan.as_of), touched)
+        return _incremental(job, news, cut_at(everything, plan.as_of), reason, manner)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What has arrived since the run `before`, and the windows that it touches.
+
+    `base`: the snapshot of the published table when that run was looked for.
+    """
+
+    before: Before
+    base: int | None
+    records: DataFrame
+    touched: Touched
+
+
+def _incremental(job: Job, news: News, records: DataFrame, reason: str, manner: Manner) -> RunResult:
+    plan, spec, result, started = job.plan, job.spec, job.result, job.now()
+    before, new, touched = news.before, news.records, news.touched
+    result.continued_from = before.run_id
+    check_quarantine(job.pipeline, plan)
+    history = History(good(records), plan.event_times, plan.processing_time_end)
+    refuse_missing_event_time(job.pipeline, plan, replace(history, records=good(new)))
+    with job.watched():
+        reach = TimeRange(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
+        staged = Staged(news.base, reach, replaces=False, recent=touched.recent, older=touched.older)
+        earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
+        with Replay(history, spec, **earlier) as replay, reading(plan.pipeline):
+            make_timeline(job, replay, lambda: begin(job, reason, started), lambda: job.published)
+            job.folder.write(STAGED, staged.to_dict())
+            parts = _parts(spec, touched)
+            with job.stage("windows", f"in {len(parts)} parts, and late records"):
+                windows = [(Part.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in parts]
+                late = [(Part.LATE, partial(replay.late, chunk, plan.span, good(new))) for chunk in plan.chunks]
+                pairs = [(Part.TOUCHED, lambda: touched.pairs)] if touched.older else []
+                stage_parallel(job, [*pairs, *windows, *late])
+            stage_quarantine(job, new)
+            end_run(job, staged, history.records, replay.timeline, manner)
+    return result
+
+
+def _newer_run(ledger: Ledger, until: int | None) -> str | None:
+    """A published run that has seen arrivals at `until` or later."""
+    if until is None:
+        return None
+    limit = datetime.fromtimestamp(until / 1000, UTC)
+    seen = ledger.runs().where(F.col("status") == "published").where(F.col("processing_time_end") >= F.lit(limit))
+    row = seen.orderBy(F.desc("processing_time_end"), "run_id").select("run_id").first()
+    return row and row[0]
+
+
+def _nothing_new(
+    pipeline: Pipeline, run_id: str | None, before: Before, store: RunStore | None, now: Callable[[], datetime]
+) -> RunResult:
+    result = RunResult(run_id or before.run_id, Tables.of(pipeline))
+    result.note = f"nothing has arrived since run {before.run_id}"
+    if run_id is not None:
+        outcome = {"run_id": run_id, "status": "unchanged", "message": result.note, "finished_at": now().isoformat()}
+        (store or RunStore.configured()).folder(run_id).write(OUTCOME, outcome)
+    return result
+
+
+def _parts(spec: ReplaySpec, touched: Touched) -> list[tuple[TimeRange, DataFrame | None]]:
+    parts: list[tuple[TimeRange, DataFrame | None]] = []
+    if touched.older is not None:
+        parts += [(chunk, touched.pairs) for chunk in chunks_of(spec.windows, touched.older)]
+    if touched.recent.start < touched.recent.end:
+        parts += [(chunk, None) for chunk in chunks_of(spec.windows, touched.recent)]
+    return parts
+
+
+def _full(
+    spark: SparkSession, pipeline: Pipeline, progress: Progress, until: int | None, why: str, *, reason: str, **options
+) -> RunResult:
+    """A run over the whole history; `options` are those of `execute`."""
+    as_of = None
+    if until is not None:
+        opened = open_history(spark, pipeline)
+        seen = inspect_history(
+            spark, pipeline, opened, records=_arrived_before(canonical(opened.frame, pipeline), until)
+        )
+        as_of = {p.partition: p.end_offset for p in seen.partitions}
+    with progress.stage("plan", why):
+        plan = make_plan(spark, pipeline, as_of=as_of)
+    result = execute(spark, pipeline, plan, progress, kind="reconcile", reason=reason or why, **options)
+    result.note = result.note or f"a full run: {why}"
+    return result
+
+
+def _refuse_another_topic(opened: OpenHistory, before: Before) -> None:
+    seen = before.state.get("topic_id")
+    if opened.topic is not None and seen is not None and opened.topic.topic_id != seen:
+        raise HistoryError(
+            f"the topic has been made again since run {before.run_id} (id {seen}, now {opened.topic.topic_id})",
+            opened.description,
+            "Its offsets say other records now. Stitch the old ones from an archive, or run with another output table.",
+        )
+
+
+def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: Before) -> DataFrame:
+    """Canonical records, of a topic only those behind the as-of vector: a broker seeks, it does not filter."""
+    topic = opened.topic
+    if topic is None or not isinstance(pipeline.history, KafkaHistory):
+        return canonical(_perhaps_new(opened.frame, pipeline, before), pipeline)
+    seen = before.as_of
+    ranges = (replace(r, start=max(r.start, min(seen.get(r.partition, r.start), r.end))) for r in topic.ranges)
+    behind = replace(topic, ranges=tuple(ranges))
+    return canonical(open_history(spark, pipeline, topic=behind).frame, pipeline)
+
+
+def _perhaps_new(frame: DataFrame, pipeline: Pipeline, before: Before) -> DataFrame:
+    """Without most of the old records: a condition on the history's own columns, by which Parquet and ORC skip them.
+
+    All that `arrived_since` lets pass is among the rest. The running maximum of arrivals needs the whole log.
+    """
+    position = pipeline.history.position
+    if isinstance(pipeline.history, StitchedHistory) or position.going_back == "running_maximum" or not before.as_of:
+        return frame
+    if position.partition is None or position.offset is None:
+        return frame
+    partition, offset = F.expr(position.partition), F.expr(position.offset)
+    if not all(isinstance(field.dataType, IntegralType) for field in frame.select(partition, offset).schema):
+        return frame
+    first, last = min(before.as_of), max(before.as_of)
+    if last - first + 1 - len(before.as_of) > _MOST_BETWEEN:
+        return frame
+    unknown = sorted(set(range(first, last)) - before.as_of.keys())
+    # Plain comparisons: of NOT IN the bounds that a file keeps of its columns say nothing.
+    is_unknown = (partition < F.lit(first)) | (partition > F.lit(last))
+    for between in unknown:
+        is_unknown = is_unknown | (partition == F.lit(between))
+    return frame.where(is_unknown | (offset >= F.lit(min(before.as_of.values()))))
+
+
+def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:
+    return records if until is None else records.where(F.col(ARRIVAL) < F.lit(until))
+
+
+def _state_fits(before: Before, spec: ReplaySpec, new: DataFrame) -> bool:
+    if before.state["kind"] != "simulation":
+        return True
+    first = new.agg(F.min(record_position(new).as_struct())).collect()[0][0]
+    return first is None or can_continue(before.state, spec.strategy, tuple(first))
+
+
+def _published_starts(spark: SparkSession, tables: Tables) -> TimeRange:
+    there = spark.catalog.tableExists(tables.windows)
+    low, high = start_bounds(spark.table(tables.windows)) if there else (None, None)
+    return TimeRange(low, high + 1) if low is not None else TimeRange(0, 1)

@@ -1,0 +1,326 @@
+"""Decide: everything that a run will do, as data. Making a plan reads the history and writes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs import __version__
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
+from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import CalendarDayWindows, SessionWindows, WindowAssigner
+from spark_jobs.replay.assign import longest
+from spark_jobs.replay.from_pipeline import strategy_of, windows_of
+from spark_jobs.replay.grid import end_grid
+from spark_jobs.replay.inversion import is_invertible
+from spark_jobs.replay.spec import Mode
+from spark_jobs.replay.timeline import MAX_GRID_POINTS
+from spark_jobs.sources import (
+    Inspection,
+    OffsetRange,
+    OpenHistory,
+    PartitionRange,
+    PinnedFile,
+    PinnedTopic,
+    canonical,
+    cut_at,
+    fidelity,
+    inspect_history,
+    open_history,
+    partition_columns,
+    spooled,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
+
+    `is_whole`: the range holds every
+    window of the history. The as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which
+    the live job's timer has run.
+    """
+
+    pipeline: str
+    definition_hash: str
+    source: str
+    partition_columns: tuple[str, ...]
+    mode: str
+    span: TimeRange
+    is_whole: bool
+    chunks: tuple[TimeRange, ...]
+    event_times: TimeRange
+    partitions: tuple[PartitionRange, ...]
+    processing_time_end: int
+    pinned: tuple[PinnedFile, ...]
+    topic: PinnedTopic | None
+    cuts: bool
+    records: int
+    quarantined: int
+    missing_event_times: int
+    window_ends: int | None
+    fidelity: str
+    fidelity_reasons: tuple[str, ...]
+    watermark: str
+    warnings: tuple[str, ...]
+    version: str = __version__
+
+    @property
+    def as_of(self) -> dict[int, int]:
+        """The end offset (exclusive) of each partition."""
+        return {p.partition: p.end_offset for p in self.partitions}
+
+    def to_json(self) -> str:
+        """The plan for machines; `plan_from_json` reads it back."""
+        return json.dumps(asdict(self), indent=2, sort_keys=True)
+
+
+def plan_from_json(text: str) -> Plan:
+    """A plan as `Plan.to_json` wrote it. Raises DefinitionError for anything else."""
+    try:
+        data = json.loads(text)
+        return Plan(
+            **{
+                **data,
+                "span": TimeRange(**data["span"]),
+                "event_times": TimeRange(**data["event_times"]),
+                "chunks": tuple(TimeRange(**c) for c in data["chunks"]),
+                "partitions": tuple(PartitionRange(**p) for p in data["partitions"]),
+                "pinned": tuple(PinnedFile(**f) for f in data["pinned"]),
+                "topic": data["topic"] and _topic_from(data["topic"]),
+                "fidelity_reasons": tuple(data["fidelity_reasons"]),
+                "warnings": tuple(data["warnings"]),
+                "partition_columns": tuple(data["partition_columns"]),
+            }
+        )
+    except (ValueError, KeyError, TypeError) as problem:
+        raise DefinitionError(
+            f"not a plan: {problem}", mend="Make one with `rewindow plan PIPELINE --json`."
+        ) from problem
+
+
+def _topic_from(data: Mapping[str, Any]) -> PinnedTopic:
+    ranges = tuple(OffsetRange(**r) for r in data["ranges"])
+    return PinnedTopic(**{**data, "ranges": ranges, "notes": tuple(data["notes"])})
+
+
+def make_plan(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    as_of: Mapping[int, int] | None = None,
+    mode: Mode = Mode.BOTH,
+    chunks: int | None = None,
+    opened: OpenHistory | None = None,
+    records: DataFrame | None = None,
+    seen: Inspection | None = None,
+) -> Plan:
+    """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
+
+    `as_of` cuts the history at an end offset a partition (default: all that is there). `chunks` asks for
+    at least so many slices. `opened` and `records` are the history and its canonical records where the
+    caller has them already, see `planned_records`; `seen` is what the caller knows of them without reading all.
+
+    Raises EmptyRangeError where there is nothing to do, HistoryError where the history breaks a rule or a
+    faithful result is not to be had, SourceError where it cannot be read.
+    """
+    if start is not None and end is not None and start >= end:
+        raise DefinitionError(
+            f"the range is reversed or empty: from {format_instant(start)} to {format_instant(end)}",
+            pipeline.name,
+            "Give a --to after --from; the range [from, to) selects windows by their start.",
+        )
+    if opened is None:
+        opened = open_history(spark, pipeline, as_of=as_of)
+    told = fidelity(pipeline, opened.topic)
+    if told.level == "complete_only" and mode is not Mode.COMPLETE:
+        raise HistoryError(
+            "faithful results need the order of the log: " + "; ".join(told.reasons),
+            pipeline.source_of(("history",)) or pipeline.name,
+            "Name partition, offset and arrival under history.position, or run with --mode complete.",
+        )
+    if seen is None:
+        seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
+    partitions = seen.partitions
+    windows = windows_of(pipeline)
+    if seen.event_times is None:
+        raise EmptyRangeError(
+            f"the history holds no usable record (read {seen.records}, quarantined {seen.quarantined})",
+            opened.description,
+            "Check the path or table, the filter, and the event time's expression.",
+        )
+    covered = _covering(windows, seen.event_times)
+    span = TimeRange(start if start is not None else covered.start, end if end is not None else covered.end)
+    if span.start >= covered.end or span.end <= covered.start or span.start >= span.end:
+        raise EmptyRangeError(
+            f"no event time falls into windows from {format_instant(span.start)} to {format_instant(span.end)}",
+            opened.description,
+            f"The history covers {format_instant(seen.event_times.start)} to {format_instant(seen.event_times.end)}.",
+        )
+    work = TimeRange(max(span.start, covered.start), min(span.end, covered.end))
+    _check_registered(pipeline, seen)
+    strategy = strategy_of(pipeline, [p.partition for p in partitions])
+    invertible = is_invertible(strategy)
+    return Plan(
+        pipeline=pipeline.name,
+        definition_hash=pipeline.definition_hash,
+        source=opened.description,
+        partition_columns=partition_columns(spark, pipeline),
+        mode=mode.value,
+        span=span,
+        is_whole=span.start <= covered.start and span.end >= covered.end,
+        chunks=chunks_of(windows, work, chunks),
+        event_times=seen.event_times,
+        partitions=partitions,
+        processing_time_end=max((p.last_arrival for p in partitions if p.last_arrival is not None), default=0),
+        pinned=opened.pinned,
+        topic=opened.topic,
+        # Pinned files hold nothing new: only an as-of vector that stops short of them has to cut.
+        cuts=bool(partitions) and opened.topic is None and (as_of is not None or not opened.pinned),
+        records=seen.records,
+        quarantined=seen.quarantined,
+        missing_event_times=seen.missing_event_times,
+        window_ends=None if isinstance(windows, SessionWindows) else _grid_points(windows, work),
+        fidelity=told.level,
+        fidelity_reasons=told.reasons,
+        watermark="timeline by inversion, set by set"
+        if invertible
+        else "timeline simulated in one task, in position order",
+        warnings=_warnings(pipeline, windows, seen, is_topic=opened.topic is not None),
+    )
+
+
+def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFrame:
+    """The canonical records of a plan (good and bad): the pinned files, cut at the as-of vector; or a topic's offsets.
+
+    Raises DefinitionError if the definition has changed since the plan was made, HistoryError if a topic no longer has
+    what the plan says.
+    """
+    return _records_of(plan, pipeline, _opened_again(spark, pipeline, plan))
+
+
+@contextmanager
+def planned_records(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan | None = None, **asked: Any
+) -> Iterator[tuple[Plan, DataFrame]]:
+    """A plan and the records to carry it out with, see `read_planned`. Those of a topic are read once for both.
+
+    Without `plan` one is made, as `make_plan` does with `asked`. With one, what had to be accepted since it was made
+    is added to its fidelity.
+    """
+    if plan is None:
+        opened = open_history(spark, pipeline, as_of=asked.get("as_of"))
+    else:
+        opened = _opened_again(spark, pipeline, plan)
+        reasons = fidelity(pipeline, opened.topic).reasons if opened.topic else plan.fidelity_reasons
+        plan = replace(plan, topic=opened.topic, fidelity_reasons=reasons)
+    if opened.topic is None:
+        plan = plan or make_plan(spark, pipeline, opened=opened, **asked)
+        yield plan, _records_of(plan, pipeline, opened)
+        return
+    with spooled(canonical(opened.frame, pipeline), pipeline) as records:
+        yield plan or make_plan(spark, pipeline, opened=opened, records=records, **asked), records
+
+
+def _opened_again(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHistory:
+    if plan.definition_hash != pipeline.definition_hash:
+        raise DefinitionError(
+            f"the definition has changed since the plan was made (plan {plan.definition_hash[:12]}, "
+            f"now {pipeline.definition_hash[:12]})",
+            pipeline.file or pipeline.name,
+            "Plan again.",
+        )
+    return open_history(spark, pipeline, pinned=plan.pinned or None, topic=plan.topic)
+
+
+def _records_of(plan: Plan, pipeline: Pipeline, opened: OpenHistory) -> DataFrame:
+    records = canonical(opened.frame, pipeline)
+    return cut_at(records, plan.as_of) if plan.cuts else records
+
+
+def _covering(windows: WindowAssigner, times: TimeRange) -> TimeRange:
+    """A range, on the windows' own grid where they have one, that holds every window of these event times."""
+    if isinstance(windows, SessionWindows):
+        return times
+    first, last = list(windows.assign(times.start)), list(windows.assign(times.end - 1))
+    reach = longest(windows)
+    start = min((w.start for w in first), default=times.start - reach)
+    end = max((w.end for w in last), default=times.end + reach)
+    return TimeRange(start, end)
+
+
+def _grid_points(windows: WindowAssigner, span: TimeRange) -> int:
+    grid = end_grid(windows)
+    return grid.first_index_at_or_after(span.end) - grid.first_index_at_or_after(span.start) + 1
+
+
+def chunks_of(windows: WindowAssigner, work: TimeRange, asked: int | None = None) -> tuple[TimeRange, ...]:
+    """Slices along the windows' grid, as many as asked, and none with too many window ends to look up.
+
+    Sessions have no grid: they are one slice.
+    """
+    if isinstance(windows, SessionWindows):
+        return (work,)
+    grid = end_grid(windows)
+    points = _grid_points(windows, work)
+    count = max(asked or 1, -(-points // MAX_GRID_POINTS))
+    count = min(count, points)
+    first = grid.first_index_at_or_after(work.start)
+    # Window starts lie on the grid of ends moved by the size; a cut at any instant is right, each window has one start.
+    cuts = [int(grid.ends(first + i * points // count, 1)[0]) for i in range(1, count)]
+    cuts = sorted({c for c in cuts if work.start < c < work.end})
+    edges = [work.start, *cuts, work.end]
+    return tuple(TimeRange(a, b) for a, b in itertools.pairwise(edges))
+
+
+def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:
+    registered = pipeline.watermark.partitions
+    if registered is None:
+        return
+    unknown = sorted({p.partition for p in seen.partitions} - set(registered))
+    if unknown:
+        raise HistoryError(
+            f"the history holds partition {', '.join(map(str, unknown))}, which watermark.partitions does not register",
+            pipeline.source_of(("watermark", "partitions")) or pipeline.name,
+            "Register it, or leave `partitions` out to take those of the history.",
+        )
+
+
+def _warnings(pipeline: Pipeline, windows: WindowAssigner, seen: Inspection, *, is_topic: bool) -> tuple[str, ...]:
+    found = []
+    registered = pipeline.watermark.partitions
+    if registered is None and not is_topic:
+        names = ", ".join(str(p.partition) for p in seen.partitions)
+        found.append(
+            f"watermark.partitions is not set: the partitions found ({names}) count as registered; "
+            "a live job also waits for registered partitions without records"
+        )
+    known = {p.partition for p in seen.partitions}
+    empty = sorted((set(registered or known)) - {p.partition for p in seen.partitions if p.records})
+    if empty:
+        found.append(
+            f"partition {', '.join(map(str, empty))} is registered and has no record: "
+            + ("it holds the watermark" if pipeline.watermark.idleness is None else "it holds the watermark until idle")
+        )
+    if seen.quarantined:
+        found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
+    if isinstance(windows, CalendarDayWindows) and pipeline.window.offset:
+        found.append("window.offset has no effect with a time zone")
+    return tuple(found)
+
+
+def describe_span(span: TimeRange) -> str:
+    """A range of windows for people: both ends in UTC, and its length."""
+    length = format_duration(span.end - span.start)
+    return f"{format_instant(span.start)} to {format_instant(span.end)} ({length})"

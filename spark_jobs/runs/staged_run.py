@@ -1,0 +1,40 @@
+"""What a run's checks and its report look at: all that is known before anything is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.replay.timeline import Timeline
+from spark_jobs.runs.plan import Plan
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One staged run.
+
+    `staged`: the windows that it computed, in the columns of the published table (keys, `window_start`, `window_end`,
+    aggregates, their `__complete` twins, `pane`, `state`, ... as in docs/tables.md). `changes`: the revisions that
+    publishing would add, with `rw_change` (inserted, updated, retracted) and `cause`; see `Facts.changes`. `before`:
+    the published windows that they are set against, in the published table's columns. `late`: rows of the late table.
+    `records`: canonical records up to the as-of vector (`spark_jobs.replay.columns`), good ones only; a scan of the
+    history each time it is used. `timeline`: None where the run is `complete` only. `identity`: the columns that tell
+    one window (or pane) from another. `kind`: backfill or reconcile.
+    """
+
+    spark: SparkSession
+    pipeline: Pipeline
+    plan: Plan
+    spec: ReplaySpec
+    kind: str
+    run_id: str
+    identity: tuple[str, ...]
+    staged: DataFrame
+    changes: DataFrame
+    before: DataFrame
+    late: DataFrame | None
+    records: DataFrame
+    timeline: Timeline | None

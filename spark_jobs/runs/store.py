@@ -1,0 +1,194 @@
+"""What a run leaves for people and for its later stages: one folder a run, of small documents.
+
+The folder `<store>/<run id>/` holds, as the run goes on:
+
+| document | written by | what it says |
+| --- | --- | --- |
+| `request.json` | the start | pipeline, kind, what was asked, by whom, why |
+| `pipeline.yaml` | the start | the definition as written |
+| `plan.json` | plan | `Plan.to_json` |
+| `staged.json` | plan | which published windows the staged ones stand for |
+| `timeline.json`, `timeline.arrow` | timeline | the watermark's state, and its steps where they are few |
+| `chunk-0001.json`, ... | replay | counts and seconds of a chunk |
+| `changes.json` | verify | what publishing changes |
+| `gate.json` | verify | what the expectations said |
+| `facts.json` | verify | what the report's pictures show |
+| `approval.json` | approve | who decided what |
+| `application-*.json` | each stage | the Spark application that did it, seconds |
+| `outcome.json` | publish, or the stage that ended the run | status, counts, timings |
+| `report.json`, `report.html` | report | for machines, for people |
+
+The store is a folder on disk or in an object store, any that fsspec knows: `REWINDOW_RUNS` (`s3://lake/runs`), by
+default `$REWINDOW_HOME/runs`. Data stays in tables; nothing here grows with the history. No Spark in this module.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from fsspec import AbstractFileSystem
+
+from spark_jobs.errors import DefinitionError, EnvironmentProblem
+
+STORE_VARIABLE = "REWINDOW_RUNS"
+
+REQUEST = "request.json"
+DEFINITION = "pipeline.yaml"
+PLAN = "plan.json"
+STAGED = "staged.json"
+TIMELINE = "timeline.json"
+STEPS = "timeline.arrow"
+CHANGES = "changes.json"
+GATE = "gate.json"
+FACTS = "facts.json"
+APPROVAL = "approval.json"
+OUTCOME = "outcome.json"
+APPLICATION = "application-"
+REPORT = "report.json"
+PAGE = "report.html"
+
+ENDED = ("published", "unchanged", "discarded", "rejected")
+"""Outcomes after which the stages of a run have nothing more to do."""
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
+_DOCUMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,60}\.(json|html|arrow|xml|yaml)")
+
+
+def application_document(stage: str, chunk: int | None = None) -> str:
+    """What the application says of a stage that it has carried out; its `seconds` are null until the stage is done."""
+    return f"{APPLICATION}{stage}{f'-{chunk:04}' if chunk else ''}.json"
+
+
+def checked_run_id(run_id: str) -> str:
+    """`run_id` itself. Raises DefinitionError where it is none: it becomes part of paths and of table names."""
+    if not _RUN_ID.fullmatch(run_id) or ".." in run_id:
+        raise DefinitionError(
+            f"{run_id[:60]!r} is not a run id",
+            mend="Write at most 200 letters, digits and any of _ . : + - (no two dots in a row).",
+        )
+    return run_id
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The documents of one run."""
+
+    run_id: str
+    _files: AbstractFileSystem
+    _path: str
+
+    def write(self, document: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON document, whole or not at all."""
+        self.write_bytes(document, json.dumps(content, indent=2, sort_keys=True, default=str).encode())
+
+    def status(self) -> str | None:
+        """Where the run stands, by its outcome; None where it has none yet."""
+        return (self.read(OUTCOME) or {}).get("status")
+
+    def write_text(self, document: str, text: str) -> None:
+        self.write_bytes(document, text.encode())
+
+    def write_bytes(self, document: str, data: bytes) -> None:
+        path = self._of(document)
+        try:
+            self._files.makedirs(self._path, exist_ok=True)
+            with self._files.transaction, self._files.open(path, "wb") as file:
+                file.write(data)
+        except OSError as problem:
+            raise EnvironmentProblem(
+                f"the run store cannot be written: {problem.strerror or problem}",
+                path,
+                f"Check free space and permissions, or set {STORE_VARIABLE} to another folder.",
+            ) from problem
+
+    def read(self, document: str) -> dict[str, Any] | None:
+        """A JSON document; None where it has not been written."""
+        data = self.read_bytes(document)
+        return None if data is None else json.loads(data)
+
+    def read_text(self, document: str) -> str | None:
+        data = self.read_bytes(document)
+        return None if data is None else data.decode()
+
+    def read_bytes(self, document: str) -> bytes | None:
+        try:
+            return self._files.cat_file(self._of(document))
+        except FileNotFoundError:
+            return None
+
+    def remove(self, document: str) -> None:
+        """Remove a document, there or not."""
+        path = self._of(document)
+        if self._files.exists(path):
+            self._files.rm_file(path)
+
+    def documents(self) -> list[str]:
+        """The names of the documents that are there."""
+        self._files.invalidate_cache(self._path)
+        try:
+            found = self._files.ls(self._path, detail=False)
+        except FileNotFoundError:
+            return []
+        names = (path.rstrip("/").rsplit("/", 1)[-1] for path in found)
+        return sorted(name for name in names if _DOCUMENT.fullmatch(name))
+
+    def address(self, document: str) -> str:
+        """Where a document lies, for people."""
+        return self._files.unstrip_protocol(self._of(document)).removeprefix("file://")
+
+    def _of(self, document: str) -> str:
+        if not _DOCUMENT.fullmatch(document):
+            raise DefinitionError(f"{document[:60]!r} is not the name of a run's document")
+        return f"{self._path}/{document}"
+
+
+class RunStore:
+    """The folders of all runs."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._files, root = fsspec.core.url_to_fs(url)
+        except (ValueError, ImportError) as problem:
+            raise EnvironmentProblem(
+                f"no file system for this address: {problem}", url, f"Correct {STORE_VARIABLE}, or install its package."
+            ) from problem
+        self._root = root.rstrip("/")
+        self.url = url
+
+    @classmethod
+    def configured(cls, environ: Mapping[str, str] = os.environ) -> RunStore:
+        """The store that the environment names."""
+        home = Path(environ.get("REWINDOW_HOME") or ".rewindow").expanduser().absolute()
+        return cls(environ.get(STORE_VARIABLE) or str(home / "runs"))
+
+    def folder(self, run_id: str) -> RunFolder:
+        """The folder of a run, there or not. Raises DefinitionError for what is no run id."""
+        return RunFolder(checked_run_id(run_id), self._files, f"{self._root}/{run_id}")
+
+    def run_ids(self) -> Iterator[str]:
+        """The runs that are there, by name, last first."""
+        yield from sorted(self.folders(), reverse=True)
+
+    def folders(self) -> dict[str, float | None]:
+        """The runs that are there, each with when its folder changed last (epoch seconds); None where nothing tells.
+
+        A document that is written, replaced or removed changes its folder. Object stores tell no such time.
+        """
+        self._files.invalidate_cache(self._root)  # a process that lives long would see what it saw first
+        try:
+            found = self._files.ls(self._root, detail=True)
+        except FileNotFoundError:
+            return {}
+        folders = {}
+        for entry in found:
+            name, at = entry["name"].rstrip("/").rsplit("/", 1)[-1], entry.get("mtime")
+            if _RUN_ID.fullmatch(name) and ".." not in name and entry.get("type") != "file":
+                folders[name] = at if isinstance(at, float) else None
+        return folders

@@ -1,0 +1,155 @@
+"""The Iceberg catalog `rewindow`: where Rewindow's own tables live.
+
+Embedded default: a JDBC catalog on SQLite, `$REWINDOW_HOME/catalog.db`, with its data under `$REWINDOW_HOME/warehouse`.
+Any other catalog is configuration only: Iceberg's catalog properties in the environment variable
+`REWINDOW_CATALOG_CONF`, as `name=value` pairs separated by commas:
+
+    REWINDOW_CATALOG_CONF='type=hive,uri=thrift://metastore:9083,warehouse=s3a://lake/rewindow'
+    REWINDOW_CATALOG_CONF='type=rest,uri=https://catalog.example.com,warehouse=prod'
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_jobs.errors import CatalogError, EnvironmentProblem
+from spark_jobs.spark.failures import java_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG = "rewindow"
+CATALOG_VARIABLE = "REWINDOW_CATALOG_CONF"
+BUSY_TIMEOUT_MS = 60_000
+"""How long one application waits while another one holds SQLite's lock; a commit holds it for milliseconds."""
+
+_PREFIX = f"spark.sql.catalog.{CATALOG}"
+
+# Iceberg's own tables, in its schema version V1 (the one that can hold views). Iceberg makes them too, but in two
+# steps (CREATE, then ALTER to V1), and two applications that start on an empty home at once can trip over the second.
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS iceberg_tables (
+        catalog_name VARCHAR(255) NOT NULL,
+        table_namespace VARCHAR(255) NOT NULL,
+        table_name VARCHAR(255) NOT NULL,
+        metadata_location VARCHAR(1000),
+        previous_metadata_location VARCHAR(1000),
+        iceberg_type VARCHAR(5),
+        PRIMARY KEY (catalog_name, table_namespace, table_name))""",
+    """CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+        catalog_name VARCHAR(255) NOT NULL,
+        namespace VARCHAR(255) NOT NULL,
+        property_key VARCHAR(255),
+        property_value VARCHAR(1000),
+        PRIMARY KEY (catalog_name, namespace, property_key))""",
+)
+
+
+def parse_catalog_conf(text: str) -> dict[str, str]:
+    """Iceberg catalog properties from `name=value,name=value`; the value may hold `=`, but no comma.
+
+    Raises EnvironmentProblem for a piece without `=`, and when neither `type` nor `catalog-impl` is given.
+    """
+    properties: dict[str, str] = {}
+    for piece in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = piece.partition("=")
+        if not equals or not name.strip():
+            raise EnvironmentProblem(
+                f"`{piece}` is not a catalog property",
+                CATALOG_VARIABLE,
+                "Write name=value pairs separated by commas, such as type=hive,uri=thrift://host:9083.",
+            )
+        properties[name.strip()] = value.strip()
+    if properties.keys().isdisjoint({"type", "catalog-impl"}):
+        raise EnvironmentProblem(
+            "the catalog's type is missing",
+            CATALOG_VARIABLE,
+            "Add type=hive, type=rest, type=jdbc or type=hadoop, or catalog-impl=<class>.",
+        )
+    return properties
+
+
+def embedded_catalog(home: Path) -> dict[str, str]:
+    """Iceberg properties of the SQLite catalog under `home`, an absolute path."""
+    return {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{catalog_file(home)}",
+        "jdbc.busy_timeout": str(BUSY_TIMEOUT_MS),
+        "jdbc.schema-version": "V1",
+        "warehouse": str(home / "warehouse"),
+    }
+
+
+def catalog_file(home: Path) -> Path:
+    return home / "catalog.db"
+
+
+def configured_catalog(home: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The catalog that the environment asks for, else the embedded one."""
+    text = environ.get(CATALOG_VARIABLE, "").strip()
+    return parse_catalog_conf(text) if text else embedded_catalog(home)
+
+
+def catalog_conf(properties: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings that make `properties` Spark's catalog `rewindow`; all can be set on a running session.
+
+    Iceberg's table cache is off: it would hide for 30 s what another application has committed.
+    """
+    return {
+        _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
+        f"{_PREFIX}.cache-enabled": "false",
+        **{f"{_PREFIX}.{name}": value for name, value in properties.items()},
+    }
+
+
+def describe_catalog(properties: Mapping[str, str]) -> str:
+    """Its type and address, for people; what follows a `?` in the address is left out, as it may hold a password."""
+    kind = properties.get("type") or properties.get("catalog-impl", "unknown catalog")
+    address = properties.get("uri") or properties.get("warehouse", "no address")
+    return f"{kind} at {address.partition('?')[0]}"
+
+
+def prepare_catalog(home: Path, properties: Mapping[str, str]) -> None:
+    """Make the embedded catalog's file and tables where they are missing; other catalogs are left alone.
+
+    Safe when several applications do it at once. Raises CatalogError when the file cannot be made or written.
+    """
+    if properties.get("uri") != embedded_catalog(home)["uri"]:
+        return
+    file = catalog_file(home)
+    try:
+        with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)) as connection:
+            # Takes the write lock: proves that the file can be written, and lets one application at a time create.
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        (home / "warehouse").mkdir(exist_ok=True)
+    except (sqlite3.Error, OSError) as error:
+        raise CatalogError(
+            f"the catalog cannot be written: {error}",
+            str(file),
+            "Check the folder's permissions and free space, or set REWINDOW_HOME to another folder.",
+        ) from error
+
+
+def check_catalog(spark: SparkSession) -> None:
+    """Ask the catalog `rewindow` for its namespaces. Raises CatalogError, with its address, when it does not answer."""
+    try:
+        spark.sql(f"SHOW NAMESPACES IN {CATALOG}").collect()
+    except Exception as error:  # Spark wraps a catalog's failure in whatever the catalog threw
+        current = spark.conf.getAll
+        properties = {
+            key.removeprefix(f"{_PREFIX}."): value for key, value in current.items() if key.startswith(_PREFIX)
+        }
+        raise CatalogError(
+            f"the catalog does not answer: {java_reason(error)}",
+            describe_catalog(properties),
+            f"Check that it runs and that {CATALOG_VARIABLE} is right; without {CATALOG_VARIABLE} "
+            "Rewindow keeps its tables in a SQLite catalog under REWINDOW_HOME.",
+        ) from error

@@ -1,0 +1,139 @@
+"""What Spark, Hive and Hadoop say when a history cannot be read, told as one short error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from spark_jobs.errors import HistoryError, RewindowError, SourceError
+
+_FILE = re.compile(r"(?:file|hdfs|s3a?|gs|abfss?|wasbs?|viewfs):/[^\s,;)}\]]+")
+_NOT_FOUND = re.compile(r"PATH_NOT_FOUND|FILE_NOT_EXIST|FileNotFoundException|does not exist")
+_MISMATCH = re.compile(r"PARQUET_COLUMN_DATA_TYPE_MISMATCH|ParquetDecodingException|SchemaColumnConvertNotSupported")
+_DAMAGED = re.compile(
+    r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|is not a Parquet file|Could not read footer|EOFException|"
+    r"Malformed ORC|Could not read|ZipException|incorrect header check|Unexpected end of|BlockMissingException"
+)
+_METASTORE = re.compile(
+    r"MetaException|TTransportException|Could not connect to meta store|SessionHiveMetaStoreClient|Connection refused"
+)
+_EXPRESSION = re.compile(
+    r"^\[?(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_TIMESTAMP|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|"
+    r"INVALID_ARRAY_INDEX\w*|NUMERIC_VALUE_OUT_OF_RANGE\S*|INTERVAL_ARITHMETIC_OVERFLOW\S*|DATETIME_OVERFLOW|"
+    r"INVALID_FRACTION_OF_SECOND|REMAINDER_BY_ZERO)\b"
+)
+
+
+def java_reason(error: BaseException) -> str:
+    """The first line of the innermost cause of an error that came out of Java (py4j or PySpark), else of its text."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    text = str(error) if cause is None else cause.toString()
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def plain_path(uri: str) -> str:
+    """A file as people write it: local ones without `file:`."""
+    return re.sub(r"^file:/+", "/", uri)
+
+
+@contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Tell a failing read as a SourceError that names the file, else `where`; a failing expression as a HistoryError.
+
+    Rewindow's own errors, and what is no matter of the source, pass unchanged.
+    """
+    try:
+        yield
+    except RewindowError:
+        raise
+    except (PySparkException, Py4JJavaError) as error:
+        told = read_error(error, where)
+        if told is None:
+            raise
+        raise told from error
+
+
+def read_error(error: BaseException, where: str) -> RewindowError | None:
+    """The error to show for what Spark raised; None if it is none of the source's."""
+    text = _whole_text(error)
+    reason = java_reason(error)
+    found = _FILE.search(text)
+    place = plain_path(found[0].rstrip(".'\"")) if found else where
+    if _EXPRESSION.search(_first_line(str(error))):
+        return HistoryError(
+            f"an expression fails on a record: {short(str(error))}",
+            where,
+            "Write the tolerant form, as try_cast(...) or try_divide(...), or filter such records out.",
+        )
+    if (told := _kafka_error(text, reason, where)) is not None:
+        return told
+    if _MISMATCH.search(text):
+        what = "a column has another type in one file than in the table or the other files"
+        return SourceError(f"{what}: {short(reason)}", place, "Rewrite the file, or leave it out.")
+    if _NOT_FOUND.search(text) and "TABLE_OR_VIEW" not in text:
+        return SourceError("a file of the history is gone", place, "Put it back, or plan again without it.")
+    if _DAMAGED.search(text):
+        return SourceError(
+            f"the file is truncated or damaged: {short(reason)}", place, "Write it again, or leave it out."
+        )
+    if _METASTORE.search(text):
+        mend = "Start it, or correct the pipeline's `metastore` or REWINDOW_METASTORE."
+        return SourceError(f"the Hive metastore does not answer: {short(reason)}", where, mend)
+    if re.search(r"AccessControlException|Permission denied", text):
+        return SourceError(f"no permission to read: {short(reason)}", place, "Ask for read access to it.")
+    return None
+
+
+def _kafka_error(text: str, reason: str, where: str) -> RewindowError | None:
+    """What Spark's connector or Kafka's consumer raised; None if it was neither."""
+    if found := re.search(r"rw_no_append_time (\d+) (\d+)", text):
+        return HistoryError(
+            f"offset {found[2]} of partition {found[1]} carries the sender's time, not the broker's",
+            where,
+            "The topic's message.timestamp.type was changed. Write `timestamps: producer_time` in the history, "
+            "or begin behind those records (history.start).",
+        )
+    if not re.search(r"kafka", text, re.IGNORECASE):
+        return None
+    if re.search(r"data may have been lost|OffsetOutOfRange|Some data may|KAFKA_DATA_LOSS", text):
+        what = "records vanished while they were read: retention, or the topic was deleted"
+        return SourceError(f"{what} ({short(reason)})", where, "Plan again; the tables are as they were.")
+    if re.search(r"AuthenticationException|AuthorizationException|SslException", text):
+        mend = "Check `options` and `secrets` in the history."
+        return SourceError(f"the brokers do not let us in: {short(reason)}", where, mend)
+    if re.search(r"TimeoutException|Timeout|Disconnect|Connection to node|FETCH", text):
+        mend = "Start them and run again; the tables are as they were. `read_timeout` says how long to wait."
+        return SourceError("the brokers have stopped answering", where, mend)
+    if re.search(r"org\.apache\.kafka\.|spark\.sql\.kafka010", text):
+        return SourceError(f"the topic cannot be read: {short(reason)}", where, "Run again, or see `rewindow doctor`.")
+    return None
+
+
+def short(text: str) -> str:
+    """Spark's own words in one line, without its error class, SQL state and class names."""
+    line = _first_line(text)
+    line = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*:\s*", "", line))
+    return line.split("SQLSTATE")[0].strip().rstrip(".")
+
+
+def _first_line(text: str) -> str:
+    text = re.sub(r"^An error occurred while calling \S+\s*:?", "", text)  # py4j's line, before Java's own words
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _whole_text(error: BaseException) -> str:
+    """The messages of the error and of all its causes in Java."""
+    parts = [str(error)]
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(20):
+        if cause is None or not hasattr(cause, "getCause"):
+            break
+        parts.append(cause.toString())
+        cause = cause.getCause()
+    return "\n".join(parts)

@@ -1,0 +1,140 @@
+"""The command line: what people read, and the exit codes that scripts rely on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import cli
+from tests.runs.test_backfill import definition_text, record, write
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def rewindow(spark, monkeypatch, capfd):
+    """Run a command line in this process; gives (exit code, standard output, standard error)."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["rewindow", *arguments])
+        monkeypatch.setenv("COLUMNS", "200")
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfd.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def definition(tmp_path: Path) -> Path:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    path = tmp_path / "by_hand.yaml"
+    path.write_text(definition_text("by_hand", tmp_path / "data"))
+    return path
+
+
+def test_check_says_file_line_field_and_what_to_write(rewindow, definition) -> None:
+    assert rewindow("check", str(definition))[0] == 0
+    definition.write_text(definition.read_text().replace("total: sum(v)", "total: sum(w), other: v + 1"))
+    code, _, err = rewindow("check", str(definition))
+    assert code == 2
+    line = next(i for i, text in enumerate(definition.read_text().splitlines(), 1) if text.startswith("aggregates"))
+    assert f"{definition}:{line}: aggregates.total: " in err
+    assert "aggregates.other: " in err
+    assert "Traceback" not in err
+
+
+def test_a_definition_that_is_no_yaml_is_named_with_its_line(rewindow, definition) -> None:
+    definition.write_text("name: [\n")
+    code, _, err = rewindow("plan", str(definition))
+    assert code == 2
+    assert str(definition) in err
+
+
+def test_the_plan_is_for_people_and_for_machines(rewindow, definition) -> None:
+    code, out, _ = rewindow("plan", str(definition))
+    assert code == 0
+    assert "fidelity" in out
+    assert "log_order" in out
+    code, out, _ = rewindow("plan", str(definition), "--json", "--chunks", "2")
+    plan = json.loads(out)
+    assert code == 0
+    assert [p["end_offset"] for p in plan["partitions"]] == [150, 150]
+    assert len(plan["chunks"]) == 2
+
+
+def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_path) -> None:
+    _, out, _ = rewindow("plan", str(definition), "--json")
+    (tmp_path / "plan.json").write_text(out)
+    code, out, err = rewindow("run", str(definition), "--plan", str(tmp_path / "plan.json"), "--json")
+    assert code == 0, err
+    assert json.loads(out)["records_read"] == 300
+    stages = [json.loads(text)["stage"] for text in err.splitlines() if text.startswith("{")]
+    assert {"timeline", "windows", "late records", "publish"} <= set(stages)
+    code, out, _ = rewindow("sql", "SELECT count(*) AS n FROM rewindow.run_tests.by_hand", "--json")
+    assert json.loads(out)["n"] > 0
+
+
+def test_a_dry_run_writes_nothing(rewindow, definition, spark) -> None:
+    definition.write_text(definition.read_text().replace("name: by_hand", "name: dry"))
+    code, out, _ = rewindow("run", str(definition), "--dry-run")
+    assert code == 0
+    assert "Plan of dry" in out
+    assert not spark.catalog.tableExists("rewindow.run_tests.dry")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--from", "2013-01-01T00:00:00"], 2, "has no zone"),
+        (["--from", "yesterday"], 2, "is not a time"),
+        (["--to", "1999-01-01T00:00:00Z"], 6, "no event time falls into windows"),
+        (["--as-of", "0:5"], 2, "is not a list of end offsets"),
+        (["--mode", "fast"], 2, "Use faithful, complete or both"),
+        (["--chunks", "0"], 2, "plan --help"),
+    ],
+)
+def test_wrong_options_end_with_the_documented_code_and_a_mend(rewindow, definition, arguments, code, words) -> None:
+    got, _, err = rewindow("plan", str(definition), *arguments)
+    assert got == code
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_an_unknown_pipeline_lists_the_known_ones(rewindow) -> None:
+    code, _, err = rewindow("plan", "departures_daily")
+    assert code == 2
+    assert "departures_hourly" in err
+
+
+def test_missing_files_are_a_source_error(rewindow, definition) -> None:
+    definition.write_text(definition.read_text().replace("/data/*.json", "/nowhere/*.json"))
+    code, _, err = rewindow("run", str(definition))
+    assert code == 4
+    assert "nowhere" in err
+
+
+def test_conformance_closes_with_the_counts_and_fails_when_a_case_fails(rewindow, tmp_path) -> None:
+    code, out, _ = rewindow("conformance", "tests/golden/flink/sem_keys.json")
+    assert code == 0
+    assert out.splitlines()[-1] == "1 passed, 0 failed"
+    (tmp_path / "x.json").write_text("{}")
+    code, out, _ = rewindow("conformance", str(tmp_path))
+    assert code == 1
+    assert out.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_the_schema_is_json(rewindow) -> None:
+    code, out, _ = rewindow("schema")
+    assert code == 0
+    assert json.loads(out)["properties"]["watermark"]
+
+
+def test_a_sql_mistake_is_short(rewindow) -> None:
+    code, _, err = rewindow("sql", "SELECT * FROM rewindow.none.there")
+    assert code == 2
+    assert len(err) < 500

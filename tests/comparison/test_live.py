@@ -1,0 +1,71 @@
+"""Real live jobs: evidence makes every window certain, and without it the job's own timing is no drift."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_jobs.comparison.late_records import recorded_late_records
+from tests.comparison.live_jobs import LIVE, UNEXPLAINED, compared, definition, loaded
+
+SOLO = [
+    ("solo-event-p1-1", "event-p1"), ("solo-periodic-p1-1", "periodic-p1"),
+    ("solo-periodic-p1-idle-1", "periodic-p1-idle"),
+]  # fmt: skip
+TWO_SUBTASKS = [("solo-event-p2-1", "event-p2"), ("solo-periodic-p2-1", "periodic-p2")]
+LAGGING = [("backlog-1", "event-p1"), ("backlog-1", "periodic-p2"), ("stall-1", "periodic-p1")]
+OTHERS = [("windows-1", "periodic-p1-lateness"), ("windows-1", "periodic-p1-sliding")]
+
+
+@pytest.mark.parametrize(("run", "job"), [SOLO[2], LAGGING[1], *OTHERS])
+def test_with_last_offsets_every_emitted_window_and_every_late_record_is_the_jobs(spark, tmp_path, run, job) -> None:
+    pipeline = loaded(tmp_path, definition(run, job, evidence=True))
+    with compared(spark, pipeline) as found:
+        verdicts = found.verdicts()
+        assert not set(UNEXPLAINED) & set(verdicts)
+        assert not {"timing", "undecided"} & set(verdicts)
+        assert found.comparison.fidelity == "recorded"
+        emitted = found.rows.where("emitted_rows > 0")
+        assert {r[0] for r in emitted.select("verdict").distinct().collect()} == {"match", "late_arrivals"}
+        ours = recorded_late_records(found.comparer.looking, found.rows).collect()
+        theirs = spark.read.parquet(f"{LIVE}/{run}/{job}.late.parquet").collect()
+        assert sorted(map(tuple, ours)) == sorted(map(tuple, theirs))
+
+
+def test_the_late_side_output_is_evidence_too(spark, tmp_path) -> None:
+    run, job = TWO_SUBTASKS[0]
+    late = f"  late_output: {{source: {{kind: files, path: {LIVE}/{run}/{job}.late.parquet, format: parquet}}}}\n"
+    with compared(spark, loaded(tmp_path, definition(run, job, evidence=False, live=late))) as found:
+        assert found.comparison.fidelity == "recorded"
+        assert not {*UNEXPLAINED, "timing", "undecided"} & set(found.verdicts())
+
+
+def test_with_last_offsets_every_emitted_session_is_the_jobs(spark, tmp_path) -> None:
+    pipeline = loaded(tmp_path, definition("windows-1", "periodic-p1-session", evidence=True))
+    with compared(spark, pipeline) as found:
+        emitted = found.rows.where("emitted_rows > 0")
+        assert {r[0] for r in emitted.select("verdict").distinct().collect()} == {"match", "late_arrivals"}
+        assert not set(UNEXPLAINED) & set(found.verdicts())
+
+
+@pytest.mark.parametrize(("run", "job"), SOLO)
+def test_from_the_log_alone_no_window_of_a_job_with_one_subtask_is_drift(spark, tmp_path, run, job) -> None:
+    with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
+        assert not set(UNEXPLAINED) & set(found.verdicts())
+        assert found.comparison.band.lags == ()
+        fitted = found.rows.where("verdict = 'timing'")
+        assert fitted.where("fit <> 'one_cut' OR fit_keys < 1").isEmpty()
+
+
+@pytest.mark.parametrize(("run", "job"), TWO_SUBTASKS)
+def test_from_the_log_alone_at_most_two_percent_are_drift_with_two_subtasks(spark, tmp_path, run, job) -> None:
+    with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
+        verdicts = found.verdicts()
+        assert sum(verdicts[v] for v in UNEXPLAINED) <= 0.02 * sum(verdicts.values())
+
+
+@pytest.mark.parametrize(("run", "job"), [LAGGING[0], LAGGING[2]])
+def test_backlog_and_stall_are_lag_and_not_drift(spark, tmp_path, run, job) -> None:
+    with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
+        assert found.comparison.band.lags
+        assert not set(UNEXPLAINED) & set(found.verdicts())
+        assert found.verdicts()["timing"] > 0

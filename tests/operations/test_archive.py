@@ -1,0 +1,157 @@
+"""The archive keeps a topic's records with their positions, exactly once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.errors import RewindowError
+from spark_jobs.operations.archive import archive
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.sources.archive_table import ArchiveTable
+from tests.kafka import Sent, produce
+from tests.processes import start_python
+from tests.sources.conftest import BASE
+
+pytestmark = pytest.mark.long
+
+_NUMBERS = itertools.count()
+
+
+def events(count: int, partition: int = 0) -> list[Sent]:
+    return [Sent(json.dumps({"t": BASE + n}), partition, key=f"k{n}", headers={"h": str(n)}) for n in range(count)]
+
+
+@pytest.fixture
+def pipeline(spark, kafka: KafkaBroker, tmp_path: Path) -> Pipeline:
+    number = next(_NUMBERS)
+    topic, database = f"archived_{number}", f"archive_{number}"
+    kafka.create_topic(topic, 2, APPEND_TIME)
+    spark.sql(f"CREATE DATABASE {database} LOCATION '{tmp_path / 'warehouse'}'")
+    return Pipeline.model_validate(
+        {
+            "name": "p",
+            "history": {
+                "kind": "stitched",
+                "past": {"table": f"{database}.log"},
+                "recent": {"servers": kafka.servers, "topic": topic},
+            },
+            "value": {"format": "json", "schema": "t BIGINT"},
+            "keys": {"h": "headers['h']"},
+            "event_time": {"expression": "t", "unit": "ms"},
+            "watermark": {"generator": "ascending"},
+            "window": {"type": "tumbling", "size": "1 h"},
+            "aggregates": {"n": "count(*)"},
+        }
+    )
+
+
+def places(spark, pipeline: Pipeline) -> list[tuple[int, int]]:
+    rows = spark.table(pipeline.history.past.table).collect()
+    return sorted((row.partition, row.offset) for row in rows)
+
+
+def test_only_what_is_new_is_appended_and_positions_are_kept(spark, kafka: KafkaBroker, pipeline: Pipeline) -> None:
+    topic = pipeline.history.recent.topic
+    produce(spark, kafka.servers, topic, events(3) + events(2, partition=1))
+    first = archive(spark, pipeline)
+    assert (first.batch, first.records) == (0, 5)
+    assert archive(spark, pipeline).batch is None
+    produce(spark, kafka.servers, topic, events(2, partition=1))
+    assert archive(spark, pipeline, as_of={0: 3, 1: 3}).records == 1
+    assert archive(spark, pipeline, dry_run=True).ranges[0].start == 3
+    assert archive(spark, pipeline).records == 1
+    assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
+    live = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.servers).option("subscribe", topic)
+    live = live.option("includeHeaders", "true").load()
+    columns = ["partition", "offset", "timestamp", "timestampType", "key", "value"]
+    kept = spark.table(pipeline.history.past.table).withColumnRenamed("timestamp_type", "timestampType")
+    assert live.select(columns).exceptAll(kept.select(columns)).isEmpty()
+    plan = make_plan(spark, pipeline)
+    assert (plan.records, [part.start for part in plan.topic.ranges]) == (7, [3, 4])
+
+
+def test_offsets_that_hold_no_records_are_archived_too(spark, kafka: KafkaBroker, pipeline: Pipeline) -> None:
+    """Else the end of a transaction would look like a hole when retention has gone past it."""
+    from tests.kafka import Producer
+
+    topic = pipeline.history.recent.topic
+    producer = Producer(spark, kafka.servers, f"archive-{topic}")
+    producer.client.beginTransaction()
+    producer.send(topic, events(2))
+    producer.client.commitTransaction()
+    producer.close()
+    assert archive(spark, pipeline).records == 2
+    kafka.delete_records(topic, 0, before=3)
+    produce(spark, kafka.servers, topic, events(1))
+    assert archive(spark, pipeline).records == 1
+    assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 3)]
+
+
+def test_a_killed_run_leaves_nothing_and_the_next_one_appends_once(
+    spark, kafka: KafkaBroker, pipeline: Pipeline, hive_metastore, tmp_path: Path
+) -> None:
+    topic = pipeline.history.recent.topic
+    produce(spark, kafka.servers, topic, events(4))
+    killed = start_python(
+        """
+        import os, signal, sys
+        from pathlib import Path
+        from spark_jobs import archive
+        from spark_jobs.definition import Pipeline
+        from spark_jobs.spark.session import spark_session
+        from spark_jobs.sources.archive_table import ArchiveTable
+        ArchiveTable.add = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        uri, home, content = sys.argv[1:]
+        spark = spark_session("killed", home=Path(home), metastore=uri, master="local[1]")
+        archive.archive(spark, Pipeline.model_validate_json(content))
+        """,
+        hive_metastore.uri, str(tmp_path / "other"), pipeline.model_dump_json(by_alias=True, exclude_none=True),
+    )  # fmt: skip
+    _, err = killed.communicate(timeout=300)
+    assert killed.returncode == -9, err
+    table = ArchiveTable.find(spark, pipeline.history.past.table)
+    assert table is not None and table.batches == () and places(spark, pipeline) == []
+    assert archive(spark, pipeline).records == 4
+    assert places(spark, pipeline) == [(0, number) for number in range(4)]
+    folders = [folder.name for folder in (tmp_path / "warehouse").rglob("batch=*")]
+    assert len(folders) == 1
+
+
+def test_two_runs_at_once_append_once(spark, kafka: KafkaBroker, pipeline: Pipeline, monkeypatch) -> None:
+    produce(spark, kafka.servers, pipeline.history.recent.topic, events(3))
+    add = ArchiveTable.add
+
+    def after_another(table: ArchiveTable, batch) -> None:
+        monkeypatch.setattr(ArchiveTable, "add", add)
+        archive(spark, pipeline)
+        add(table, batch)
+
+    monkeypatch.setattr(ArchiveTable, "add", after_another)
+    with pytest.raises(RewindowError, match="Another archive run may have been faster"):
+        archive(spark, pipeline)
+    assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_topic_made_again_is_not_appended_to_the_old_one(spark, kafka: KafkaBroker, pipeline: Pipeline) -> None:
+    topic = pipeline.history.recent.topic
+    produce(spark, kafka.servers, topic, events(1))
+    archive(spark, pipeline)
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 2, APPEND_TIME)
+    produce(spark, kafka.servers, topic, events(5))
+    with pytest.raises(RewindowError, match="deleted and made again since its past was archived"):
+        archive(spark, pipeline)
+    with pytest.raises(RewindowError, match="deleted and made again since its past was archived"):
+        make_plan(spark, pipeline)
+
+
+def test_a_table_of_another_layout_is_refused(spark, pipeline: Pipeline) -> None:
+    spark.sql(f"CREATE TABLE {pipeline.history.past.table} (x INT) STORED AS PARQUET")
+    with pytest.raises(RewindowError, match="is no archive of Rewindow's"):
+        archive(spark, pipeline)

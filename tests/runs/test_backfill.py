@@ -1,0 +1,316 @@
+"""A run as its user sees it: plan, tables, repetition, ranges, refusal, and what a killed run leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
+from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.replay.spec import Mode
+from spark_jobs.runs import stages
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.plan import make_plan, plan_from_json
+from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.stages import RunResult
+
+pytestmark = pytest.mark.long
+
+MINUTE = 60_000
+T0 = 1_600_000_020_000  # on a minute
+
+YAML = """
+name: {name}
+history:
+  kind: files
+  path: {folder}/*.json
+  format: json
+  position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
+value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
+keys: {{k: k}}
+event_time: {{expression: t, unit: ms, missing: {missing}}}
+watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]}}
+{window}
+aggregates: {{n: count(*), total: sum(v)}}
+end_of_input: {end}
+quarantine: {{threshold: {threshold}}}
+output: {{namespace: run_tests}}
+"""
+
+
+def record(i: int, **other) -> dict:
+    """Record number i: partitions in turn, one every second, every 25th two minutes late."""
+    late = 2 * MINUTE if i % 25 == 24 else 0
+    return {
+        "p": i % 2,
+        "o": i // 2,
+        "a": T0 + i * 1000,
+        "k": "ab"[i % 3 == 0],
+        "t": T0 + i * 1000 - late,
+        "v": i,
+    } | other
+
+
+def write(folder: Path, records: list[dict], name: str = "part-0.json") -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
+def definition_text(
+    name: str,
+    folder: Path | str,
+    *,
+    missing: str = "fail",
+    end: str = "flush",
+    threshold: str = "1 %",
+    window: str = "window: {type: tumbling, size: 1 min}",
+) -> str:
+    """The pipeline's YAML; `folder` holds the files that `write` makes."""
+    return YAML.format(name=name, folder=folder, missing=missing, end=end, threshold=threshold, window=window)
+
+
+def pipeline(tmp_path: Path, name: str, **options: str) -> Pipeline:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(definition_text(name, tmp_path / "data", **options))
+    return load_pipeline(path)
+
+
+def run(spark: SparkSession, defined: Pipeline, **options) -> RunResult:
+    return execute(spark, defined, make_plan(spark, defined, **options), LogProgress())
+
+
+def rows(frame: DataFrame) -> list[str]:
+    """All columns but the run's id and wall-clock times, sorted."""
+    return sorted(map(repr, frame.drop("run_id", "valid_from", "valid_to").collect()))
+
+
+def contents(spark: SparkSession, defined: Pipeline) -> list[list[str]]:
+    tables = Tables.of(defined)
+    return [rows(spark.table(name)) for name in (tables.windows, tables.late, tables.quarantine)]
+
+
+def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(600)])
+    defined = pipeline(tmp_path, "repeated")
+    first = run(spark, defined)
+    before = contents(spark, defined)
+    second = run(spark, defined, chunks=4)
+    assert contents(spark, defined) == before
+    assert first.windows == second.windows > 0
+    assert first.records_late == second.records_late > 0
+    assert first.pairs_on_time + first.pairs_dropped == 600
+    ledger = spark.table(first.tables.runs).where("pipeline = 'repeated'").collect()
+    assert {r["run_id"] for r in ledger} == {first.run_id, second.run_id}
+    assert all(r["as_of"] == {0: 300, 1: 300} and r["fidelity"] == "log_order" for r in ledger)
+
+
+def test_ranges_one_after_another_give_what_one_run_gives(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(600)])
+    whole = pipeline(tmp_path, "whole")
+    run(spark, whole)
+    parts = pipeline(tmp_path, "parts")
+    middle = T0 + 5 * MINUTE
+    run(spark, parts, end=middle)
+    run(spark, parts, start=middle)
+    run(spark, parts, start=T0, end=middle)  # again, on top of what is there
+    assert contents(spark, parts)[0] == contents(spark, whole)[0]
+    assert contents(spark, parts)[1] == contents(spark, whole)[1]
+
+
+def test_between_windows_a_lateness_for_ever_reads_from_the_start(spark, tmp_path) -> None:
+    """Its closes lie below every watermark, so an earlier run's state does not know them."""
+    gaps = "window: {type: sliding, size: 20 s, slide: 1 min, gaps_between: true}\nallowed_lateness: forever"
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined, fresh = (pipeline(tmp_path, name, end="freeze", window=gaps) for name in ("gaps", "gaps_at_once"))
+    run(spark, defined)
+    write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
+    assert run(spark, defined, start=T0 + 5 * MINUTE).continued_from is None
+    run(spark, fresh, start=T0 + 5 * MINUTE)
+    late = [
+        spark.table(Tables.of(p).late).where(f"event_time >= timestamp_millis({T0 + 5 * MINUTE})")
+        for p in (defined, fresh)
+    ]
+    assert rows(late[0]) == rows(late[1]) != []
+
+
+def test_a_later_run_goes_on_from_the_timeline_that_an_earlier_one_saved(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "continued", end="freeze")
+    run(spark, defined)
+    write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
+    later = T0 + 5 * MINUTE
+    second = run(spark, defined, start=later)
+    assert second.continued_from is not None
+    fresh = pipeline(tmp_path, "not_continued", end="freeze")
+    again = run(spark, fresh, start=later)
+    assert again.continued_from is None
+    assert contents(spark, fresh)[1] == [r for r in contents(spark, defined)[1] if r in contents(spark, fresh)[1]]
+    tables = [Tables.of(p).windows for p in (defined, fresh)]
+    mine, theirs = (spark.table(t).where(f"window_start >= timestamp_millis({later})") for t in tables)
+    assert rows(mine) == rows(theirs)
+
+
+def test_a_frozen_job_leaves_windows_open(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    result = run(spark, pipeline(tmp_path, "frozen", end="freeze"))
+    assert result.windows_open > 0
+    states = {r[0] for r in spark.table(result.tables.windows).select("state").distinct().collect()}
+    assert "open" in states
+    open_windows = spark.table(result.tables.windows).where("state = 'open'")
+    assert {(r["n"], r["pane"]) for r in open_windows.collect()} == {(None, None)}
+
+
+def test_an_as_of_vector_cuts_the_history(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    short = pipeline(tmp_path, "short")
+    run(spark, short)
+    write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
+    cut = pipeline(tmp_path, "cut")
+    run(spark, cut, as_of={0: 150, 1: 150})
+    assert contents(spark, cut) == contents(spark, short)
+
+
+def test_a_run_that_dies_before_publishing_leaves_the_tables_as_they_were(spark, tmp_path, monkeypatch) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "killed")
+    run(spark, defined)
+    before = contents(spark, defined)
+    write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
+
+    class Dies(Facts):
+        def publish(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "Facts", Dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(spark, defined)
+    assert contents(spark, defined)[0] == before[0]
+
+    run(spark, defined)
+    refs = spark.sql(f"SELECT name FROM {Tables.of(defined).windows}.refs").collect()
+    assert sorted(r[0] for r in refs) == ["main", "revisions"], "what the killed run staged is gone"
+    assert not spark.sql("SHOW TABLES IN rewindow.run_tests LIKE 'killed__staging*'").collect()
+    monkeypatch.undo()
+    undisturbed = pipeline(tmp_path, "undisturbed")
+    for file in ("part-1.json", "part-0.json"):
+        (tmp_path / "data" / file).unlink()
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    run(spark, undisturbed)
+    write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
+    run(spark, undisturbed)
+    assert contents(spark, defined) == contents(spark, undisturbed)
+    ledger = spark.table(Tables.of(defined).runs).where("pipeline = 'killed'").orderBy("started_at").collect()
+    assert [r["status"] for r in ledger] == ["published", "abandoned", "published"]
+
+
+def test_more_bad_records_than_allowed_fail_before_anything_is_written(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(90)] + [record(i, t=-5) for i in range(90, 100)])
+    defined = pipeline(tmp_path, "too_many_bad")
+    with pytest.raises(HistoryError, match="10 of 100 records cannot be used"):
+        run(spark, defined)
+    assert not spark.catalog.tableExists(Tables.of(defined).windows)
+
+
+def test_bad_records_go_to_quarantine_with_position_and_reason_and_the_good_ones_go_on(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(98)] + [record(98, t=-5), record(99, t=None)])
+    defined = pipeline(tmp_path, "some_bad", missing="quarantine", threshold="5 %")
+    result = run(spark, defined)
+    assert result.records_quarantined == 2
+    bad = spark.table(result.tables.quarantine).select("partition", "offset", "reason").collect()
+    assert {(r[0], r[1]) for r in bad} == {(0, 49), (1, 49)}
+    assert all(r[2] for r in bad)
+    assert result.pairs_on_time + result.pairs_dropped == 98
+    # A later run takes the place of what it has read itself, and of no more.
+    again = run(spark, defined, as_of={0: 50, 1: 49})
+    after = spark.table(result.tables.quarantine).select("partition", "offset", "run_id").collect()
+    assert {tuple(row) for row in after} == {(0, 49, again.run_id), (1, 49, result.run_id)}
+
+
+def test_a_missing_event_time_fails_the_run_as_it_fails_flink(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(98)] + [record(98, t=None), record(99)])
+    defined = pipeline(tmp_path, "no_time")
+    with pytest.raises(HistoryError, match="partition 0, offset 49"):
+        run(spark, defined)
+    assert not spark.catalog.tableExists(Tables.of(defined).windows)
+
+
+def test_a_definition_changed_since_the_plan_is_refused(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(100)])
+    planned = make_plan(spark, pipeline(tmp_path, "changed"))
+    with pytest.raises(DefinitionError, match="has changed since the plan was made"):
+        execute(spark, pipeline(tmp_path, "changed", end="freeze"), planned, LogProgress())
+
+
+def test_a_plan_reads_back_from_json_and_runs(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(100)])
+    defined = pipeline(tmp_path, "planned")
+    made = make_plan(spark, defined, chunks=3)
+    assert plan_from_json(made.to_json()) == made
+    assert execute(spark, defined, plan_from_json(made.to_json()), LogProgress()).windows > 0
+    with pytest.raises(DefinitionError, match="not a plan"):
+        plan_from_json('{"pipeline": "x"}')
+
+
+def test_planning_has_no_side_effect(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(100)])
+    defined = pipeline(tmp_path, "only_planned")
+    assert make_plan(spark, defined) == make_plan(spark, defined)
+    assert not spark.catalog.tableExists(Tables.of(defined).windows)
+
+
+def test_ranges_without_data_reversed_ranges_and_empty_histories_are_refused(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(100)])
+    defined = pipeline(tmp_path, "ranges")
+    with pytest.raises(DefinitionError, match="reversed or empty"):
+        make_plan(spark, defined, start=T0, end=T0)
+    with pytest.raises(EmptyRangeError, match="no event time falls into windows"):
+        make_plan(spark, defined, start=T0 + 1000 * MINUTE)
+    write(tmp_path / "data", [record(0, t=-1)])
+    with pytest.raises(EmptyRangeError, match="no usable record"):
+        make_plan(spark, defined)
+
+
+def test_complete_values_alone_need_no_order(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(100)])
+    path = tmp_path / "unordered.yaml"
+    text = definition_text("unordered", tmp_path / "data")
+    path.write_text(text.replace("position: {partition: p, offset: o, arrival: a, arrival_unit: ms}", "position: {}"))
+    defined = load_pipeline(path)
+    with pytest.raises(HistoryError, match="faithful results need the order of the log"):
+        make_plan(spark, defined)
+    result = run(spark, defined, mode=Mode.COMPLETE)
+    assert spark.table(result.tables.windows).selectExpr("sum(n__complete)").collect()[0][0] == 100
+
+
+def test_an_unregistered_partition_is_refused(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(100)] + [record(100, p=7)])
+    with pytest.raises(HistoryError, match="partition 7, which watermark"):
+        make_plan(spark, pipeline(tmp_path, "unregistered"))
+
+
+def test_a_new_aggregate_becomes_a_new_column(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(100)])
+    defined = pipeline(tmp_path, "grown")
+    run(spark, defined)
+    path = tmp_path / "grown.yaml"
+    path.write_text(path.read_text().replace("total: sum(v)", "total: sum(v), top: max(v)"))
+    result = run(spark, load_pipeline(path))
+    assert {"top", "top__complete"} <= set(spark.table(result.tables.windows).columns)
+
+
+def test_a_chunk_list_is_never_lost(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "chunked")
+    planned = make_plan(spark, defined, chunks=5)
+    assert len(planned.chunks) == 5
+    assert planned.chunks[0].start == planned.span.start
+    assert planned.chunks[-1].end == planned.span.end
+    assert all(a.end == b.start for a, b in zip(planned.chunks, planned.chunks[1:], strict=False))
+    assert replace(planned, chunks=(planned.span,)).as_of == planned.as_of

@@ -1,0 +1,175 @@
+"""Whole runs from a real broker: what Flink emitted for the flights, and a broker that goes away in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.devtools.demo import compare, emitted_by_flink, faithful_windows
+from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.errors import HistoryError, SourceError
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.store import DEFINITION, PLAN, RunStore
+from spark_jobs.sources import open_history
+from tests.conftest import KAFKA_PASSWORD
+from tests.kafka import Sent, produce
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "tests" / "data" / "flights"
+OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
+
+
+def test_the_flights_in_a_topic_give_what_flink_emitted(spark, kafka: KafkaBroker) -> None:
+    pipeline = load_pipeline(ROOT / "dags" / "pipelines" / "departures_kafka.yaml", {"REWINDOW_KAFKA": kafka.servers})
+    with planned_records(spark, pipeline) as (plan, records):
+        result = execute(spark, pipeline, plan, NoProgress(), records=records)
+    assert (plan.fidelity, plan.fidelity_reasons, plan.warnings) == ("log_order", (), ())
+    assert compare(faithful_windows(spark, result.tables), emitted_by_flink(spark, SAMPLE)).equal
+    late = spark.read.parquet(str(SAMPLE / "late_hourly.parquet")).select("partition", "offset")
+    assert compare(spark.table(result.tables.late).select("partition", "offset"), late).equal
+
+
+@pytest.fixture
+def own_broker(spark, tmp_path: Path):
+    """A broker of the test's own, with a small topic, that the test may end."""
+    broker = KafkaBroker(tmp_path / "kafka", heap="256m").start()
+    try:
+        broker.create_topic("t", 1, APPEND_TIME)
+        produce(spark, broker.servers, "t", [Sent(f"{1_357_034_400_000 + n}") for n in range(50)])
+        yield broker
+    finally:
+        broker.kill()
+
+
+def of_broker(broker: KafkaBroker, read_timeout: str) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "trouble",
+            "history": {"kind": "kafka", "servers": broker.servers, "topic": "t", "read_timeout": read_timeout},
+            "value": {"format": "text"},
+            "event_time": {"expression": "value", "unit": "ms"},
+            "watermark": {"generator": "ascending"},
+            "window": {"type": "tumbling", "size": "10 ms"},
+            "aggregates": {"n": "count(*)"},
+            "output": {"namespace": "trouble"},
+        }
+    )
+
+
+def test_a_broker_that_goes_away_ends_the_run_and_a_rerun_gives_the_same_tables(spark, own_broker: KafkaBroker) -> None:
+    pipeline = of_broker(own_broker, "4 s")
+    plan = make_plan(spark, pipeline)
+
+    def run() -> list:
+        with planned_records(spark, pipeline, plan_from_json(plan.to_json())) as (again, records):
+            result = execute(spark, pipeline, again, NoProgress(), records=records)
+        return sorted(spark.table(result.tables.windows).drop(*OF_THE_RUN).collect())
+
+    first = run()
+    with planned_records(spark, pipeline, plan) as (again, records):
+        own_broker.kill()
+        with pytest.raises(SourceError, match="the brokers have stopped answering") as told:
+            execute(spark, pipeline, again, NoProgress(), records=records)
+    assert "\n" not in str(told.value) and "the tables are as they were" in str(told.value)
+    assert sorted(spark.table("rewindow.trouble.trouble").drop(*OF_THE_RUN).collect()) == first
+    own_broker.start()
+    assert run() == first
+
+
+def test_a_broker_that_comes_back_in_time_is_waited_for(spark, own_broker: KafkaBroker) -> None:
+    pipeline = of_broker(own_broker, "1 min")
+    opened = open_history(spark, pipeline)
+    own_broker.kill()
+    back = threading.Timer(2, own_broker.start)
+    back.start()
+    try:
+        assert opened.frame.count() == 50
+    finally:
+        back.join()
+
+
+def test_a_broker_that_stands_still_for_a_while_is_waited_for(spark, own_broker: KafkaBroker) -> None:
+    pipeline = of_broker(own_broker, "60 s")
+    plan = make_plan(spark, pipeline)
+    os.kill(own_broker.pid, signal.SIGSTOP)
+    again = threading.Timer(4, os.kill, (own_broker.pid, signal.SIGCONT))
+    again.start()
+    try:
+        with planned_records(spark, pipeline, plan) as (planned, records):
+            result = execute(spark, pipeline, planned, NoProgress(), records=records)
+    finally:
+        again.join()
+    assert result.pairs_on_time + result.pairs_dropped == 50
+
+
+def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: KafkaBroker) -> None:
+    kafka.create_topic("nights", 1, APPEND_TIME)
+    defined = {
+        "history": {"kind": "kafka", "servers": kafka.servers, "topic": "nights"},
+        "value": {"format": "text"},
+        "event_time": {"expression": "value", "unit": "ms"},
+        "watermark": {"generator": "bounded_out_of_orderness", "bound": "20 ms"},
+        "window": {"type": "tumbling", "size": "10 ms"},
+        "aggregates": {"n": "count(*)"},
+        "output": {"namespace": "nights"},
+    }
+    nightly, full = (Pipeline.model_validate({"name": name} | defined) for name in ("nightly", "full"))
+    early, late = ([Sent(f"{1_357_034_400_000 + n}") for n in times] for times in (range(100), (3, 95, 180, 41, 200)))
+    produce(spark, kafka.servers, "nights", early)
+    assert reconcile(spark, nightly, NoProgress()).continued_from is None
+    produce(spark, kafka.servers, "nights", late)
+    second = reconcile(spark, nightly, NoProgress())
+    assert second.continued_from is not None and second.records_read == len(late)
+    with planned_records(spark, full) as (plan, records):
+        execute(spark, full, plan, NoProgress(), records=records)
+    tables = [spark.table(f"rewindow.nights.{p.name}").drop(*OF_THE_RUN).collect() for p in (nightly, full)]
+    assert sorted(tables[0]) == sorted(tables[1])
+    kafka.delete_topic("nights")
+    kafka.create_topic("nights", 1, APPEND_TIME)
+    produce(spark, kafka.servers, "nights", early)
+    with pytest.raises(HistoryError, match="the topic has been made again"):
+        reconcile(spark, nightly, NoProgress())
+
+
+def test_a_password_is_in_no_table_no_document_and_no_log(
+    spark, kafka: KafkaBroker, rewindow_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    monkeypatch.setenv("KAFKA_JAAS", f'{module} required username="alice" password="{KAFKA_PASSWORD}";')
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "behind_a_login",
+            "history": {
+                "kind": "kafka", "servers": kafka.sasl_servers, "topic": "flights", "end": {0: 50, 1: 50, 2: 50},
+                "options": {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},
+                "secrets": {"sasl.jaas.config": "KAFKA_JAAS"},
+            },
+            "value": {"format": "json", "schema": "sched_dep STRING"},
+            "event_time": {"expression": "sched_dep", "unit": "iso"},
+            "watermark": {"generator": "ascending"},
+            "window": {"type": "tumbling", "size": "1 h"},
+            "aggregates": {"n": "count(*)"},
+            "output": {"namespace": "behind_a_login"},
+        }
+    )  # fmt: skip
+    with planned_records(spark, pipeline) as (plan, records):
+        result = execute(spark, pipeline, plan, NoProgress(), records=records)
+    assert result.pairs_on_time + result.pairs_dropped == 150
+    folder = RunStore.configured().folder(result.run_id)
+    assert folder.read_text(PLAN) and folder.read_text(DEFINITION) is not None
+    for name in spark.sql("SHOW TABLES IN rewindow.behind_a_login").collect():
+        rows = spark.table(f"rewindow.behind_a_login.{name['tableName']}").collect()
+        assert KAFKA_PASSWORD not in repr(rows)
+    files = [file for file in rewindow_home.rglob("*") if file.is_file()]
+    assert any(file.suffix == ".log" for file in files) and any(result.run_id in str(file) for file in files)
+    assert [file for file in files if KAFKA_PASSWORD.encode() in file.read_bytes()] == []

@@ -1,0 +1,56 @@
+"""A disk that fills while a run writes: a short message, the published tables as they were, and a rerun that mends."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.errors import CatalogError
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.spark.session import spark_session
+from tests.runs.test_backfill import contents, pipeline, record, write
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB. Mounting one takes rights that not everybody has."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True)
+    if made.returncode:
+        pytest.skip("no right to mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_is_said_in_a_line_and_a_rerun_ends_as_if_nothing_had_been(spark, tmp_path, small_disk) -> None:
+    session = spark_session("tests", home=small_disk)
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "cramped")
+    execute(session, defined, make_plan(session, defined), NoProgress())
+    before = contents(session, defined)
+    write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    with pytest.raises(CatalogError, match="the disk is full") as told:
+        execute(session, defined, make_plan(session, defined), NoProgress())
+    assert "\n" not in str(told.value)
+    assert contents(session, defined) == before
+    filler.unlink()
+    execute(session, defined, make_plan(session, defined), NoProgress())
+    undisturbed = pipeline(tmp_path, "roomy")
+    execute(spark, undisturbed, make_plan(spark, undisturbed), NoProgress())
+    told_by_run = ("revision", "cause")
+    ours = session.table(Tables.of(defined).windows).drop(*told_by_run, "run_id", "as_of", "valid_from", "valid_to")
+    theirs = spark.table(Tables.of(undisturbed).windows).select(ours.columns)
+    assert sorted(map(repr, ours.collect())) == sorted(map(repr, theirs.collect()))

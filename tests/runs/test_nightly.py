@@ -1,0 +1,320 @@
+"""Night after night: what new records touch is recomputed, and the tables are those of a full run."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.window_history import window_history
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.stages import RunResult
+from tests.faults.boundaries import watched_steps
+
+pytestmark = pytest.mark.long
+
+MINUTE = 60_000
+T0 = 1_600_000_020_000
+
+YAML = """
+name: {name}
+history:
+  kind: files
+  path: {folder}/*.json
+  format: json
+  position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
+value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
+keys: {{k: k}}
+event_time: {{expression: t, unit: ms}}
+watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1], {emission}}}
+window: {window}
+allowed_lateness: {lateness}
+aggregates: {{n: count(*), total: sum(v), top: max(v)}}
+end_of_input: {end}
+output: {{namespace: nightly_tests}}
+"""
+
+TICKS = "emission: periodic, interval: 5 s, timer_start: '2020-09-13T12:27:00Z'"
+CASES = {
+    "tumbling, per event": ("{type: tumbling, size: 1 min}", "0 s", "emission: per_event", "flush"),
+    "sliding, lateness, frozen": ("{type: sliding, size: 2 min, slide: 30 s}", "45 s", "emission: per_event", "freeze"),
+    "cumulative, periodic": ("{type: cumulative, size: 3 min, step: 1 min}", "20 s", TICKS, "flush"),
+}
+
+
+def log_of(seed: int, count: int = 500) -> list[dict]:
+    """Records one to three seconds apart; most within the bound, some minutes late, a few keys, null among them."""
+    draw = random.Random(seed)
+    rows, arrival, offsets = [], T0, [0, 0]
+    for number in range(count):
+        arrival += draw.choice((0, 700, 1000, 2500))
+        partition = draw.randrange(2)
+        behind = draw.randrange(120_000, 900_000) if draw.random() < 0.04 else draw.randrange(0, 12_000)
+        time = max(T0, arrival - behind)
+        key = draw.choice(("a", "b", None))
+        rows.append({"p": partition, "o": offsets[partition], "a": arrival, "k": key, "t": time, "v": number})
+        offsets[partition] += 1
+    return rows
+
+
+def a_week_later(records: list[dict]) -> list[dict]:
+    week = 7 * 24 * 60 * MINUTE
+    return [r | {"a": r["a"] + week, "t": r["t"] + week} for r in records]
+
+
+def write(folder: Path, records: list[dict], name: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
+def pipeline(tmp_path: Path, name: str, case: str) -> Pipeline:
+    window, lateness, emission, end = CASES[case]
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(
+        YAML.format(
+            name=name, folder=tmp_path / "data", window=window, lateness=lateness, emission=emission, end=end
+        )
+    )  # fmt: skip
+    return load_pipeline(path)
+
+
+def rows(frame: DataFrame) -> list[str]:
+    told = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
+    return sorted(map(repr, frame.drop(*told).collect()))
+
+
+def tables_of(spark: SparkSession, defined: Pipeline) -> list[list[str]]:
+    tables = Tables.of(defined)
+    return [rows(spark.table(name)) for name in (tables.windows, tables.late)]
+
+
+def assert_history_is_whole(spark: SparkSession, defined: Pipeline) -> None:
+    """Revisions count from 1 without a hole, one follows the other in time, and the last one is what readers see."""
+    facts = Facts(spark, Tables.of(defined).windows)
+    lives: dict[tuple, list] = {}
+    for row in facts.revisions().collect():
+        lives.setdefault((row["k"], row["window_start"], row["window_end"]), []).append(row)
+    current = {(r["k"], r["window_start"], r["window_end"]): r for r in facts.current().collect()}
+    for window, life in lives.items():
+        life.sort(key=lambda row: row["revision"])
+        assert [row["revision"] for row in life] == list(range(1, len(life) + 1))
+        assert [row["valid_to"] for row in life] == [row["valid_from"] for row in life[1:]] + [None]
+        if life[-1]["cause"] == "retraction":
+            assert window not in current
+        else:
+            assert current.pop(window) == life[-1]
+    assert not current
+
+
+@pytest.mark.parametrize(("case", "seed"), [(case, seed) for seed, case in enumerate(CASES)])
+def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, case, seed) -> None:
+    records = log_of(seed)
+    draw = random.Random(seed + 100)
+    cuts = [draw.randrange(60, len(records) - 60), len(records)]
+    nightly = pipeline(tmp_path, f"nightly_{seed}", case)
+    done = 0
+    for night, cut in enumerate(cuts):
+        write(tmp_path / "data", records[done:cut], f"part-{night}.json")
+        done = cut
+        result = reconcile(spark, nightly, LogProgress())
+        assert (result.continued_from is None) == (night == 0), result.note
+        full = pipeline(tmp_path, f"full_{seed}_{night}", case)
+        execute(spark, full, make_plan(spark, full), LogProgress())
+        assert tables_of(spark, nightly) == tables_of(spark, full), f"night {night}"
+    assert_history_is_whole(spark, nightly)
+    causes = Facts(spark, Tables.of(nightly).windows).revisions().where("revision > 1").select("cause").distinct()
+    assert {row[0] for row in causes.collect()} <= {"late_arrivals", "retraction"}
+    again = reconcile(spark, nightly, LogProgress())
+    assert "nothing has arrived" in again.note
+
+
+def test_a_tick_that_was_due_after_the_last_record_closes_as_it_would_have(spark, tmp_path) -> None:
+    """The last record takes the watermark past a window's end, but the timer that shows it runs only a night later."""
+    defined = pipeline(tmp_path, "between_ticks", "cumulative, periodic")
+    second = 1000
+
+    def record(partition: int, offset: int, arrival: int, time: int) -> dict:
+        return {"p": partition, "o": offset, "a": T0 + arrival * second, "k": "a", "t": T0 + time * second, "v": offset}
+
+    first = [record(p, o, 30 * o + p, 30 * o + p) for o in range(2) for p in range(2)]
+    first += [record(p, 2, 91 + p, 91 + p) for p in range(2)]  # watermark at 81 s, to be seen at 95 s
+    write(tmp_path / "data", first, "part-0.json")
+    assert reconcile(spark, defined, LogProgress()).records_late == 0
+    late = record(0, 3, 96, 40)  # behind the first window and its 20 s
+    write(tmp_path / "data", [late, record(1, 3, 97, 97)], "part-1.json")
+    night = reconcile(spark, defined, LogProgress())
+    assert night.continued_from is not None
+    assert night.records_late == 1
+    full = pipeline(tmp_path, "between_ticks_full", "cumulative, periodic")
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert tables_of(spark, defined) == tables_of(spark, full)
+
+
+def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spark, tmp_path) -> None:
+    case = "tumbling, per event"
+    records = log_of(7)
+    defined = pipeline(tmp_path, "life", case)
+    write(tmp_path / "data", records[:200], "part-0.json")
+    reconcile(spark, defined, LogProgress())
+    write(tmp_path / "data", records[200:], "part-1.json")
+    reconcile(spark, defined, LogProgress())
+    path = tmp_path / "life.yaml"
+    path.write_text(path.read_text().replace("top: max(v)", "top: max(v) + 1"))
+    changed = load_pipeline(path)
+    result = reconcile(spark, changed, LogProgress(), reason="off by one")
+    assert "another definition" in result.note
+    facts = Facts(spark, Tables.of(changed).windows)
+    latest = facts.current().where("cause = 'logic_change'")
+    assert latest.count() == facts.current().count() > 0
+    touched = facts.revisions().where("cause = 'late_arrivals' AND revision = 2 AND k IS NOT NULL").head()
+    start = int(touched["window_start"].timestamp() * 1000)
+    life = window_history(spark, changed, [("k", touched["k"])], start)
+    assert [r.cause for r in life] == ["backfill", "late_arrivals", "logic_change"]
+    assert life[0].definition_hash == life[1].definition_hash != life[2].definition_hash
+    assert life[2].reason == "off by one"
+    assert life[2].values["top"] == life[1].values["top"] + 1
+
+
+def test_later_windows_that_a_rival_publishes_meanwhile_stay(spark, tmp_path) -> None:
+    """A night stands for what it has seen; of what was published behind that in between it says nothing."""
+    case = "tumbling, per event"
+    defined = pipeline(tmp_path, "overtaken", case)
+    records = log_of(23, count=160)
+    later = a_week_later(records[120:])
+    facts = Facts(spark, Tables.of(defined).windows)
+    write(tmp_path / "data", records[:60], "part-0.json")
+    reconcile(spark, defined, LogProgress())
+    write(tmp_path / "data", records[60:120], "part-1.json")
+    passed: list[str] = []
+    rivals: list[RunResult] = []
+
+    def overtake(boundary: str) -> None:
+        passed.append(boundary)
+        if boundary == "before prepare" and passed.count(boundary) == 1:
+            write(tmp_path / "data", later, "part-2.json")
+            plan = make_plan(spark, defined, start=later[0]["t"] - MINUTE)
+            rivals.append(execute(spark, defined, plan, LogProgress()))
+
+    with watched_steps(overtake):
+        night = reconcile(spark, defined, LogProgress())
+    assert night.continued_from is not None and "retracted" not in night.changes
+    current = {row[0]: row[1] for row in facts.current().groupBy("run_id").count().collect()}
+    assert current[rivals[0].run_id] == rivals[0].changes["inserted"] > 0
+    reconcile(spark, defined, LogProgress())
+    full = pipeline(tmp_path, "overtaken_full", case)
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert tables_of(spark, defined) == tables_of(spark, full)
+    assert_history_is_whole(spark, defined)
+
+
+def causes(spark: SparkSession, defined: Pipeline) -> dict[str, int]:
+    """How many current windows have each cause."""
+    counted = Facts(spark, Tables.of(defined).windows).current().groupBy("cause").count().collect()
+    return {row[0]: row[1] for row in counted}
+
+
+def test_the_cause_says_why_a_window_changed(spark, tmp_path) -> None:
+    """First run, nothing new, a gap of a week, repaired records, another definition, and the night after each."""
+    case = "tumbling, per event"
+    defined = pipeline(tmp_path, "causes", case)
+    records = log_of(13, count=240)
+    later = a_week_later(records[160:])
+    later[40]["t"] = records[80]["t"]  # of a window that has been closed for a week
+    write(tmp_path / "data", records[:160], "part-0.json")
+
+    first = reconcile(spark, defined, LogProgress())
+    assert first.continued_from is None and "nothing has been published yet" in first.note
+    assert causes(spark, defined) == {"backfill": first.changes["inserted"]}
+    facts = Facts(spark, Tables.of(defined).windows)
+    head = facts.head()
+    idle = reconcile(spark, defined, LogProgress())
+    assert "nothing has arrived" in idle.note and facts.head() == head
+
+    write(tmp_path / "data", later, "part-1.json")
+    second = reconcile(spark, defined, LogProgress())
+    assert second.continued_from == first.run_id
+    assert second.changes["updated"] > 0
+    of_now = causes(spark, defined)
+    assert set(of_now) == {"backfill", "late_arrivals"}
+    old = facts.current().where("cause = 'late_arrivals' AND revision > 1").collect()
+    late_for = [
+        r for r in old if r["window_start"].timestamp() * 1000 <= records[80]["t"] < r["window_end"].timestamp() * 1000
+    ]
+    assert len(late_for) == 1 and late_for[0]["k"] == later[40]["k"] and late_for[0]["records_dropped"] >= 1
+
+    # A repair: other values at the same offsets. A night looks at new offsets only; a run of the range finds it.
+    repaired = [dict(r) for r in records[:160]]
+    repaired[50]["v"] += 1_000
+    write(tmp_path / "data", repaired, "part-0.json")
+    assert "nothing has arrived" in reconcile(spark, defined, LogProgress()).note
+    repair = execute(spark, defined, make_plan(spark, defined), LogProgress(), reason="wrong meter")
+    assert repair.changes == {"updated": 1}
+    (mended,) = facts.current().where("cause = 'source_repair'").collect()
+    assert mended["k"] == repaired[50]["k"] and mended["run_id"] == repair.run_id
+    assert sum(causes(spark, defined).values()) == sum(of_now.values())
+
+    # The night after goes on from the repair, and nothing of it is taken back.
+    last = [r | {"a": r["a"] + 1, "o": r["o"] + 1, "p": 0, "k": "a"} for r in later[-1:]]
+    last[0]["o"] = max(r["o"] for r in records if r["p"] == 0) + 1
+    write(tmp_path / "data", last, "part-2.json")
+    third = reconcile(spark, defined, LogProgress())
+    assert third.continued_from == repair.run_id
+    assert causes(spark, defined)["source_repair"] == 1
+
+    # Another definition between two nights, and new records with it.
+    path = tmp_path / "causes.yaml"
+    path.write_text(path.read_text().replace("total: sum(v)", "total: sum(v) * 2"))
+    changed = load_pipeline(path)
+    write(tmp_path / "data", [last[0] | {"a": last[0]["a"] + 1, "o": last[0]["o"] + 1}], "part-3.json")
+    fourth = reconcile(spark, changed, LogProgress())
+    assert "another definition" in fourth.note
+    assert set(causes(spark, changed)) == {"logic_change"}
+    full = tmp_path / "causes_full.yaml"
+    full.write_text(path.read_text().replace("name: causes", "name: causes_full"))
+    whole = load_pipeline(full)
+    execute(spark, whole, make_plan(spark, whole), LogProgress())
+    assert tables_of(spark, changed) == tables_of(spark, whole)
+    assert_history_is_whole(spark, changed)
+
+
+def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tmp_path, monkeypatch) -> None:
+    from spark_jobs.errors import CatalogError
+    from spark_jobs.runs import stages
+
+    defined = pipeline(tmp_path, "rivals", "tumbling, per event")
+    write(tmp_path / "data", log_of(3)[:200], "part-0.json")
+    execute(spark, defined, make_plan(spark, defined), LogProgress())
+    path = tmp_path / "rivals.yaml"
+    path.write_text(path.read_text().replace("total: sum(v)", "total: sum(v) + 1"))
+    other = load_pipeline(path)
+
+    class Slow(Facts):
+        """Another run publishes between this one's staging and its publishing."""
+
+        def publish(self, *arguments):
+            with monkeypatch.context() as patch:
+                patch.setattr(stages, "Facts", Facts)
+                execute(spark, other, make_plan(spark, other), LogProgress())
+            return super().publish(*arguments)
+
+    path.write_text(path.read_text().replace("total: sum(v) + 1", "total: sum(v) + 2"))
+    mine = load_pipeline(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "Facts", Slow)
+        with pytest.raises(CatalogError, match="published windows of the same range meanwhile"):
+            execute(spark, mine, make_plan(spark, mine), LogProgress())
+    statuses = [
+        r["status"]
+        for r in spark.table(Tables.of(defined).runs).where("pipeline = 'rivals'").orderBy("started_at").collect()
+    ]
+    assert statuses == ["published", "failed", "published"]
+    assert_history_is_whole(spark, defined)
