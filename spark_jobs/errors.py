@@ -12,23 +12,23 @@ from typing import ClassVar
 
 
 class RewindowError(Exception):
-    """Something the reader can act on: `what` happened, `where`, and the `mend`.
+    """Something the reader can act on: `what` happened, `where`, and the `hint`.
 
-    `where` and `mend` may be empty. As text: "what (where). mend".
+    `where` and `hint` may be empty. As text: "what (where). mend".
     """
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, what: str, where: str = "", mend: str = "") -> None:
-        super().__init__(what, where, mend)
+    def __init__(self, what: str, where: str = "", hint: str = "") -> None:
+        super().__init__(what, where, hint)
         self.what = what
         self.where = where
-        self.mend = mend
+        self.hint = hint
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
-        mend = f". {self.mend}" if self.mend else ""
-        return f"{self.what}{place}{mend}"
+        hint = f". {self.hint}" if self.hint else ""
+        return f"{self.what}{place}{hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Problem:
     line: int
     field: str
     what: str
-    mend: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
         field = f"{self.field}: " if self.field else ""
-        mend = f"; {self.mend}" if self.mend else ""
-        return f"{self.file}:{self.line}: {field}{self.what}{mend}"
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.file}:{self.line}: {field}{self.what}{hint}"
 
 
 class DefinitionError(RewindowError):
@@ -96,7 +96,7 @@ class CatalogError(RewindowError):
     exit_code = 7
 
 
-class EnvironmentProblem(RewindowError):
+class EnvironmentSetupError(RewindowError):
     """The machine lacks something: Java, a jar, a Python package."""
 
     exit_code = 8

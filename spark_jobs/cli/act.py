@@ -72,7 +72,7 @@ def run(
     try:
         chosen_panes = Panes(panes) if panes else None
     except ValueError:
-        raise DefinitionError(f"--panes: {panes!r}", mend="Use last or all.") from None
+        raise DefinitionError(f"--panes: {panes!r}", hint="Use last or all.") from None
     chosen_mode, from_ms, to_ms, cut = (
         mode_of(mode),
         instant(start, "--from"),
@@ -122,16 +122,18 @@ def reconcile(
 
     The tables are then those of a full run. A first run, a changed definition and sessions are full runs.
     """
-    from spark_jobs.runs.nightly import reconcile as carry_out
+    from spark_jobs.runs.nightly import reconcile as reconcile_run
     from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
     until_ms = instant(until, "--until")
     if dry_run_of(dry_run) == "plan":
-        raise DefinitionError("--dry-run: a reconciliation has no plan of its own", mend="Use --dry-run=diff.")
+        raise DefinitionError("--dry-run: a reconciliation has no plan of its own", hint="Use --dry-run=diff.")
     manner = manner_of(loaded, publish, dry_run, gate)
     spark = session(loaded, "reconcile")
-    result = carry_out(spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, manner=manner)
+    result = reconcile_run(
+        spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, manner=manner
+    )
     _end(result, as_json, manner)
 
 
@@ -152,7 +154,7 @@ def _end(result, as_json: bool, manner) -> None:
             console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
     if result.decision is not None and result.decision.action is not Action.PUBLISH and not manner.ends_as:
         outcome = folder.read(OUTCOME) or {}
-        errors.print(f"[bold yellow]not published[/]: {escape(result.decision.why)}. {escape(outcome.get('mend', ''))}")
+        errors.print(f"[bold yellow]not published[/]: {escape(result.decision.why)}. {escape(outcome.get('hint', ''))}")
         raise typer.Exit(3)
 
 

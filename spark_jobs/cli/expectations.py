@@ -107,8 +107,8 @@ def new_suite(
         )
     spark = session(loaded, "expectations")
     if not spark.catalog.tableExists(name):
-        mend = "Run the pipeline first, or write the suite by hand: docs/gate.md."
-        raise DefinitionError("there are no windows to draft expectations from", name, mend)
+        hint = "Run the pipeline first, or write the suite by hand: docs/gate.md."
+        raise DefinitionError("there are no windows to draft expectations from", name, hint)
     told = draft.profile(spark.table(name), loaded)
     suite = draft.drafted(loaded, told, name)
     draft.write(suite, path, force=force)

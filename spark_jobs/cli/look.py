@@ -134,7 +134,7 @@ def history(
     start = instant(window, "--window")
     pairs = [tuple(text.split("=", 1)) for text in key or []]
     if any(len(pair) != 2 for pair in pairs):
-        raise DefinitionError("--key: write name=value", mend=f"The keys: {', '.join(loaded.keys)}.")
+        raise DefinitionError("--key: write name=value", hint=f"The keys: {', '.join(loaded.keys)}.")
     revisions = window_history(session(loaded, "history"), loaded, pairs, start)
     if as_json:
         for revision in revisions:
@@ -183,7 +183,7 @@ def conformance(
     from spark_jobs.devtools.conformance.runner import run_cases
 
     if engine not in ("sequential", "spark"):
-        raise DefinitionError(f"--engine: {engine!r}", mend="Use sequential or spark.")
+        raise DefinitionError(f"--engine: {engine!r}", hint="Use sequential or spark.")
     passed, failed = run_cases(folder, engine, verbose=verbose, say=lambda line: print(line, flush=True))
     print(f"{passed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)
@@ -197,6 +197,6 @@ def doctor(pipeline: Annotated[str | None, typer.Argument(help="Also check this 
     checks = run_doctor(load(pipeline) if pipeline else None)
     marks = {"ok": "[green]ok[/]  ", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
     for item in checks:
-        mend = f" {item.mend}" if item.mend else ""
-        console.print(f"{marks[item.status]} {item.name}: {escape(item.what)}{escape(mend)}", soft_wrap=True)
+        hint = f" {item.hint}" if item.hint else ""
+        console.print(f"{marks[item.status]} {item.name}: {escape(item.what)}{escape(hint)}", soft_wrap=True)
     raise typer.Exit(8 if any(item.status == "fail" for item in checks) else 0)

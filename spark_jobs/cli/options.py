@@ -66,8 +66,8 @@ def find_pipeline(name: str) -> Path:
         if candidate.exists():
             return candidate
     known = sorted(p.stem for p in PIPELINES.glob("*.y*ml")) if PIPELINES.is_dir() else []
-    mend = f"Known here: {', '.join(known)}." if known else "Give the path of a YAML file."
-    raise DefinitionError(f"there is no pipeline {name!r}", str(PIPELINES), mend)
+    hint = f"Known here: {', '.join(known)}." if known else "Give the path of a YAML file."
+    raise DefinitionError(f"there is no pipeline {name!r}", str(PIPELINES), hint)
 
 
 def load(name: str):
@@ -84,7 +84,7 @@ def instant(text: str | None, option: str) -> int | None:
     try:
         return parse_instant(text)
     except InstantError as problem:
-        raise DefinitionError(f"{option}: {problem.what}", mend=problem.mend) from None
+        raise DefinitionError(f"{option}: {problem.what}", hint=problem.hint) from None
 
 
 def as_of_vector(text: str | None) -> dict[int, int] | None:
@@ -96,7 +96,7 @@ def as_of_vector(text: str | None) -> dict[int, int] | None:
         return end_offsets(text)
     except ValueError:
         raise DefinitionError(
-            f"--as-of: {text!r} is not a list of end offsets", mend="Write partition=offset pairs: 0=120,1=95."
+            f"--as-of: {text!r} is not a list of end offsets", hint="Write partition=offset pairs: 0=120,1=95."
         ) from None
 
 
@@ -106,7 +106,7 @@ def mode_of(text: str):
     try:
         return Mode(text)
     except ValueError:
-        raise DefinitionError(f"--mode: {text!r}", mend="Use faithful, complete or both.") from None
+        raise DefinitionError(f"--mode: {text!r}", hint="Use faithful, complete or both.") from None
 
 
 def session(pipeline, app_name: str):
@@ -119,7 +119,7 @@ def session(pipeline, app_name: str):
 def dry_run_of(text: str | None) -> str | None:
     """plan, diff, or None for a real run."""
     if text not in (None, "plan", "diff"):
-        raise DefinitionError(f"--dry-run: {text!r}", mend="Write --dry-run (or --dry-run=plan), or --dry-run=diff.")
+        raise DefinitionError(f"--dry-run: {text!r}", hint="Write --dry-run (or --dry-run=plan), or --dry-run=diff.")
     return text
 
 
@@ -128,7 +128,7 @@ def duration(text: str, option: str) -> timedelta:
     try:
         return timedelta(milliseconds=parse_duration(text))
     except ValueError as problem:
-        raise DefinitionError(f"{option}: {problem}", mend="Write it like 7 d, 36 h or PT30M.") from None
+        raise DefinitionError(f"{option}: {problem}", hint="Write it like 7 d, 36 h or PT30M.") from None
 
 
 def manner_of(pipeline, policy: str | None, dry_run: str | None, gate: bool):
@@ -136,14 +136,14 @@ def manner_of(pipeline, policy: str | None, dry_run: str | None, gate: bool):
     from spark_jobs.definition.policy import Policy
     from spark_jobs.quality.configured import gate_of
     from spark_jobs.report.collect import collect
-    from spark_jobs.runs.backfill import Manner
+    from spark_jobs.runs.backfill import EndPolicy
 
     if policy is not None and policy not in list(Policy):
-        raise DefinitionError(f"--publish: {policy!r}", mend=f"Use {', '.join(Policy)}.")
+        raise DefinitionError(f"--publish: {policy!r}", hint=f"Use {', '.join(Policy)}.")
     checks = gate_of(pipeline, thorough=True) if gate and dry_run != "plan" else None
     if gate and checks is None and dry_run != "plan":
         errors.print("[yellow]note[/]: there is no folder `expectations`: nothing is checked before it is published")
-    return Manner(
+    return EndPolicy(
         policy=Policy(policy) if policy else None,
         ends_as="dry_run" if dry_run else "",
         checks=checks,

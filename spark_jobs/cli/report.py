@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import JsonOption, console
-from spark_jobs.errors import DefinitionError, EnvironmentProblem
+from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 
 
 @app.command()
@@ -36,15 +36,15 @@ def report(
     folder = store.folder(run)
     if not folder.documents():
         known = [run_id for _, run_id in zip(range(5), store.run_ids(), strict=False)]
-        mend = f"The last ones: {', '.join(known)}." if known else "No run has left anything there yet."
-        raise DefinitionError(f"there is no run {run!r}", store.url, mend)
+        hint = f"The last ones: {', '.join(known)}." if known else "No run has left anything there yet."
+        raise DefinitionError(f"there is no run {run!r}", store.url, hint)
     build_report(folder)
     built = folder.read(REPORT)
     if junit is not None:
         try:
             junit.write_bytes(junit_xml(built))
         except OSError as problem:
-            raise EnvironmentProblem(
+            raise EnvironmentSetupError(
                 f"cannot write: {problem.strerror}", str(junit), "Name a file in a folder that is there."
             ) from problem
     page = folder.address(PAGE)

@@ -59,4 +59,4 @@ def compare_planned(
                 replay.timeline  # noqa: B018 - made here, so that its time is told
             with progress.stage("compare", "emitted, faithful, complete"):
                 comparison = comparer.compare()
-                return make_report(comparison, comparer.looking, pipeline.name, emitted, limit=limit)
+                return make_report(comparison, comparer.context, pipeline.name, emitted, limit=limit)

@@ -30,12 +30,12 @@ from spark_jobs.comparison.recount import (
     CERTAIN,
     CONTRADICTED,
     KEPT,
-    Looking,
+    RecountContext,
+    checkpointed,
     ends_of,
     records_in,
     recount,
     recounted_name,
-    settled_plan,
     taken_by_cut,
     taken_by_offsets,
 )
@@ -46,8 +46,8 @@ from spark_jobs.comparison.verdicts import (
     DIFFERS,
     LABEL,
     VERDICT,
-    Basis,
     Comparing,
+    EvidenceKind,
     Verdict,
     all_same,
     differing,
@@ -115,8 +115,8 @@ class Comparer:
         )
 
     @cached_property
-    def looking(self) -> Looking:
-        return Looking(self.replay, self.band, source_subtasks(self.pipeline) > 1)
+    def context(self) -> RecountContext:
+        return RecountContext(self.replay, self.band, source_subtasks(self.pipeline) > 1)
 
     def compare(self) -> Comparison:
         """Judge every window of the spans. What the log settles is touched once; the rest, few, is looked at again."""
@@ -134,24 +134,24 @@ class Comparer:
         is_open = F.col(VERDICT).isin(*_DIFFERENT) | (F.col(UNDECIDED) > 0)
         if self._has_evidence:
             is_open = is_open | (F.col(VERDICT) == Verdict.NOT_CLOSED)
-        unsettled = settled_plan(first.where(is_open))
+        unsettled = checkpointed(first.where(is_open))
         if not unsettled.isEmpty():
             if self.replay.merges:
-                unsettled = settled_plan(
+                unsettled = checkpointed(
                     judge_sessions(
                         unsettled,
                         self.emitted,
                         self.comparing,
-                        self.looking,
+                        self.context,
                         evidence=self.live.last_offsets is not None,
                     )
                 )
             else:
                 if self._has_evidence:
-                    unsettled = settled_plan(self._by_evidence(unsettled))
-                unsettled = settled_plan(self._by_fit(unsettled))
+                    unsettled = checkpointed(self._by_evidence(unsettled))
+                unsettled = checkpointed(self._by_fit(unsettled))
             unsettled = _after_restarts(unsettled)
-            unsettled = settled_plan(explained(unsettled, first, self.comparing, self.looking, self.spans))
+            unsettled = checkpointed(explained(unsettled, first, self.comparing, self.context, self.spans))
         return Comparison(first.where(~is_open).unionByName(unsettled), self.comparing, self.band, self._fidelity)
 
     @property
@@ -175,17 +175,17 @@ class Comparer:
         told = F.when(has_row, F.col(OFFSETS).isNotNull() | F.lit(not by_offsets)).otherwise(~not_closed)
         open_question = (F.col(UNDECIDED) > 0) | F.col(VERDICT).isin(*_DIFFERENT) | not_closed
         in_doubt = ~F.col(AMBIGUOUS) & told & open_question
-        doubt = settled_plan(rows.where(in_doubt))
+        doubt = checkpointed(rows.where(in_doubt))
         if doubt.isEmpty():
             return rows
-        ends = ends_of(self.looking, doubt)
-        records = records_in(self.looking, doubt, ends, OFFSETS)
+        ends = ends_of(self.context, doubt)
+        records = records_in(self.context, doubt, ends, OFFSETS)
         if by_offsets:
             taken = taken_by_offsets()
         else:
             records = records.join(read_late_output(rows.sparkSession, self.pipeline), [PARTITION, OFFSET], "left")
             taken = F.col(LATE_OUTPUT).isNull()
-        recorded = recount(self.looking, records, taken, self.comparing.values)
+        recorded = recount(self.context, records, taken, self.comparing.values)
         joined = self._with_recounted(rows, recorded, in_doubt)
         agrees = all_same(joined, self.comparing, emitted_name, recounted_name)
         complete = all_same(joined, self.comparing, emitted_name, complete_name)
@@ -204,29 +204,29 @@ class Comparer:
         label = F.when(has_row & (against > 0) & ~not_closed, "evidence_contradicts_log")
         names = differing(joined, self.comparing, emitted_name, recounted_name)
         differs = F.when(has_row & ~agrees & ~not_closed, names)
-        return self._settled(joined, verdict, label, differs, Basis.RECORDED, against)
+        return self._settled(joined, verdict, label, differs, EvidenceKind.RECORDED, against)
 
     def _by_fit(self, rows: DataFrame) -> DataFrame:
         """Windows that differ and have undecided records, judged by one cut for all keys of their end."""
-        without_evidence = F.col(BASIS).isin(Basis.LOG.value, Basis.LOG_UNDECIDED.value)
+        without_evidence = F.col(BASIS).isin(EvidenceKind.LOG.value, EvidenceKind.LOG_UNDECIDED.value)
         open_question = without_evidence & (F.col(UNDECIDED) > 0) & ~F.col(AMBIGUOUS)
         differs = open_question & F.col(VERDICT).isin(*_DIFFERENT)
-        ends_in_doubt = settled_plan(rows.where(differs).select(F.col(END).alias("rw_end")).distinct())
+        ends_in_doubt = checkpointed(rows.where(differs).select(F.col(END).alias("rw_end")).distinct())
         if ends_in_doubt.isEmpty():
             return rows
         doubt = rows.where(open_question & (F.col(VERDICT) != Verdict.NOT_CLOSED))
-        doubt = settled_plan(doubt.join(F.broadcast(ends_in_doubt), F.col(END) == F.col("rw_end"), "left_semi"))
+        doubt = checkpointed(doubt.join(F.broadcast(ends_in_doubt), F.col(END) == F.col("rw_end"), "left_semi"))
         types = {f.name: f.dataType for f in rows.schema}
-        columns = fitting_columns(self.looking, self.comparing.values, types)
+        columns = fitting_columns(self.context, self.comparing.values, types)
         if not columns:
             verdict = F.when(differs, Verdict.UNDECIDED).otherwise(F.col(VERDICT))
             label = F.when(differs, "nothing_to_fit").otherwise(F.col(LABEL))
             return rows.withColumns({VERDICT: verdict, LABEL: label})
-        ends = ends_of(self.looking, doubt)
-        cuts = settled_plan(fitted_cuts(self.looking, doubt, ends, columns))
+        ends = ends_of(self.context, doubt)
+        cuts = checkpointed(fitted_cuts(self.context, doubt, ends, columns))
         with_cuts = doubt.drop(KIND, FIT_KEYS, LEFT_OUT).join(F.broadcast(cuts), END)
-        records = records_in(self.looking, with_cuts, ends, CUTS)
-        recounted = recount(self.looking, records, taken_by_cut(CUTS), self.comparing.values)
+        records = records_in(self.context, with_cuts, ends, CUTS)
+        recounted = recount(self.context, records, taken_by_cut(CUTS), self.comparing.values)
         told = cuts.select(F.col(END).alias("rw_end"), *(F.col(c).alias(f"rw_{c}") for c in _FIT_COLUMNS))
         joined = self._with_recounted(rows, recounted, open_question)
         joined = joined.join(F.broadcast(told), F.col(END) == F.col("rw_end"), "left")
@@ -247,7 +247,7 @@ class Comparer:
             .when(tried, "no_admissible_cut")
             .otherwise(F.col(LABEL))
         )
-        basis = F.when(found, Basis.FIT).otherwise(F.col(BASIS))
+        basis = F.when(found, EvidenceKind.FIT).otherwise(F.col(BASIS))
         fits = {c: F.col(f"rw_{c}") for c in (KIND, FIT_KEYS, LEFT_OUT)}
         settled = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis, **fits})
         return settled.drop("rw_end", *(f"rw_{c}" for c in _FIT_COLUMNS), *self._recount_columns)
@@ -255,10 +255,10 @@ class Comparer:
     def _with_recounted(self, rows: DataFrame, recounted: DataFrame, closer: Column) -> DataFrame:
         """`rows` with the recounted columns where the closer look was taken; `rw_closer` says where."""
         marked = rows.withColumn("rw_closer", F.coalesce(closer, F.lit(False)))
-        return marked.join(settled_plan(recounted), join_columns(self.comparing.keys), "left")
+        return marked.join(checkpointed(recounted), join_columns(self.comparing.keys), "left")
 
     def _settled(
-        self, joined: DataFrame, verdict: Column, label: Column, differs: Column, basis: Basis, against: Column
+        self, joined: DataFrame, verdict: Column, label: Column, differs: Column, basis: EvidenceKind, against: Column
     ) -> DataFrame:
         """Take the closer look's word where it was taken; the faithful values are then the recounted ones."""
 

@@ -28,7 +28,7 @@ MAX_COMBINATIONS = 4_000_000
 """The most cuts that half of the partitions may have, for a search through all of them."""
 
 _MAX_LEFT_OUT = 4
-_MOST_SINGLED_OUT = 64
+_MAX_SINGLED_OUT = 64
 """The most keys that are also looked at one by one, each a search of its own."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -77,7 +77,7 @@ def fit(doubt: Doubt, *, by_partition: bool) -> Fit:
         found, searched = _partition_cut(doubt)
         if found is not None:
             return Fit(PARTITION_CUT, found, keys, 0)
-        if searched and keys <= _MOST_SINGLED_OUT:
+        if searched and keys <= _MAX_SINGLED_OUT:
             alone = np.array([_partition_cut(doubt, np.arange(keys) == k)[0] is not None for k in range(keys)])
             found = _partition_cut(doubt, alone)[0] if alone.any() and not alone.all() else None
             if found is not None:
@@ -85,7 +85,7 @@ def fit(doubt: Doubt, *, by_partition: bool) -> Fit:
             possible = int(alone.sum())
     if explained and possible - explained <= possible // _MAX_LEFT_OUT:
         return Fit(ONE_CUT, _last_offsets(doubt, cut), explained, keys - explained)
-    if by_partition and searched and _MAX_LEFT_OUT <= keys <= _MOST_SINGLED_OUT:
+    if by_partition and searched and _MAX_LEFT_OUT <= keys <= _MAX_SINGLED_OUT:
         for left_out in range(keys):
             found, _ = _partition_cut(doubt, np.arange(keys) != left_out)
             if found is not None:

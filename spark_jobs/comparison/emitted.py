@@ -126,8 +126,8 @@ def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, 
     ).collect()[0]
     if operation is not None:
         place = pipeline.source_of(("live", "operation")) or pipeline.name
-        mend = "Known are +I, -U, +U, -D and c, r, u, d; map others by an expression (CASE ...)."
-        raise SourceError(f"emitted rows have the unknown operation `{operation}`", place, mend)
+        hint = "Known are +I, -U, +U, -D and c, r, u, d; map others by an expression (CASE ...)."
+        raise SourceError(f"emitted rows have the unknown operation `{operation}`", place, hint)
     if not unread:
         return 0, int(beyond), ()
     place = "" if example[0] is None else f" at partition {example[0]}, offset {example[1]}"
@@ -263,9 +263,9 @@ def _value_columns(frame: DataFrame, pipeline: Pipeline) -> dict[str, str]:
             found[name] = text
     if not found:
         known = ", ".join(frame.columns)
-        mend = f"Name the columns under live.values, as `{next(iter(pipeline.aggregates))}: ...`; there are {known}."
+        hint = f"Name the columns under live.values, as `{next(iter(pipeline.aggregates))}: ...`; there are {known}."
         where = pipeline.source_of(("live",)) or pipeline.name
-        raise DefinitionError("no aggregate of the definition is a column of the emitted windows", where, mend)
+        raise DefinitionError("no aggregate of the definition is a column of the emitted windows", where, hint)
     return found
 
 
@@ -344,8 +344,8 @@ def _last_offsets(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column:
             return F.when(F.size(value) > 0, F.map_filter(pairs, lambda _, last: last.isNotNull())).cast(target)
         case _:
             what = f"is {kind.simpleString().upper()}, not a map of partition to offset"
-            mend = "name a MAP<INT, BIGINT> column, JSON text, or an array by partition"
-            raise refuse(pipeline, path, Refused(what, mend))
+            hint = "name a MAP<INT, BIGINT> column, JSON text, or an array by partition"
+            raise refuse(pipeline, path, Refused(what, hint))
 
 
 def _operation(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column | None:

@@ -76,12 +76,12 @@ def _bounds(
         found = admin.offsets_at(held, asked)
         return {p: held[p].latest if offset is None else offset for p, offset in found.items()}
     for partition, offset in asked.items():
-        mend = f"Correct {dotted(path)}."
+        hint = f"Correct {dotted(path)}."
         if partition not in held:
-            raise SourceError(f"the topic has no partition {partition}", where, mend)
+            raise SourceError(f"the topic has no partition {partition}", where, hint)
         if offset > held[partition].latest:
             what = f"partition {partition} ends at offset {held[partition].latest}, before the {offset} that is asked"
-            raise SourceError(what, where, mend)
+            raise SourceError(what, where, hint)
     return {p: max(offset, held[p].earliest) for p, offset in asked.items()}
 
 

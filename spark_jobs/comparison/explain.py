@@ -21,13 +21,13 @@ from pyspark.sql import functions as F
 from spark_jobs.comparison.emitted import ROWS, emitted_name
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.recount import (
-    Looking,
+    RecountContext,
+    checkpointed,
     close_position,
     ends_of,
     records_in,
     recount,
     recounted_name,
-    settled_plan,
 )
 from spark_jobs.comparison.verdicts import LABEL, VERDICT, Comparing, Verdict, all_same
 from spark_jobs.errors import DefinitionError
@@ -41,7 +41,7 @@ from spark_jobs.replay.windows import replay_windows
 
 UNEXPLAINED, NOT_EXAMINED = "unexplained", "not_examined"
 HOUR = 3_600_000
-MOST_EXAMINED = 20_000
+MAX_EXAMINED = 20_000
 """The most drifting windows that are examined; the others say so."""
 
 _SHIFTED_ROWS = 3
@@ -49,24 +49,24 @@ _EXPLAINED = "rw_explained"
 
 
 def explained(
-    rows: DataFrame, everything: DataFrame, comparing: Comparing, looking: Looking, spans: tuple[TimeRange, ...]
+    rows: DataFrame, everything: DataFrame, comparing: Comparing, context: RecountContext, spans: tuple[TimeRange, ...]
 ) -> DataFrame:
     """`rows` with a label on every `drift` and `unexpected` row that had none; `everything` has all windows."""
     open_labels = F.col(LABEL).isNull() | F.col(LABEL).isin("no_admissible_cut", "no_records")
     differs = F.col(VERDICT).isin(Verdict.DRIFT.value, Verdict.UNEXPECTED.value) & open_labels & (F.col(ROWS) > 0)
     window = join_columns(comparing.keys)
-    chosen = settled_plan(rows.where(differs).orderBy(START, *window).limit(MOST_EXAMINED))
+    chosen = checkpointed(rows.where(differs).orderBy(START, *window).limit(MAX_EXAMINED))
     if chosen.isEmpty():
         return rows
-    found = [_complete(chosen, comparing), _shifted(everything, chosen, comparing, looking)]
-    if not looking.replay.merges:
-        found.insert(1, _earlier_pane(chosen, comparing, looking, spans))
-        found.insert(2, _without_partition(chosen, comparing, looking))
+    found = [_complete(chosen, comparing), _shifted(everything, chosen, comparing, context)]
+    if not context.replay.merges:
+        found.insert(1, _earlier_pane(chosen, comparing, context, spans))
+        found.insert(2, _without_partition(chosen, comparing, context))
     told = reduce(DataFrame.unionByName, (f.select(*window, "rw_rank", _EXPLAINED) for f in found if f is not None))
     nearest = told.groupBy(*window).agg(F.min(F.struct("rw_rank", _EXPLAINED))[_EXPLAINED].alias(_EXPLAINED))
     examined = chosen.select(*window).join(nearest, window, "left")
     examined = examined.withColumn(_EXPLAINED, F.coalesce(_EXPLAINED, F.lit(UNEXPLAINED)))
-    joined = rows.join(settled_plan(examined), window, "left")
+    joined = rows.join(checkpointed(examined), window, "left")
     label = F.when(differs, F.coalesce(_EXPLAINED, F.lit(NOT_EXAMINED))).otherwise(F.col(LABEL))
     kept = F.when(differs & (F.col(_EXPLAINED) == UNEXPLAINED), F.col(LABEL))
     return joined.withColumn(LABEL, F.coalesce(kept, label)).drop(_EXPLAINED)
@@ -83,16 +83,16 @@ def _complete(chosen: DataFrame, comparing: Comparing) -> DataFrame:
 
 
 def _earlier_pane(
-    chosen: DataFrame, comparing: Comparing, looking: Looking, spans: tuple[TimeRange, ...]
+    chosen: DataFrame, comparing: Comparing, context: RecountContext, spans: tuple[TimeRange, ...]
 ) -> DataFrame | None:
-    replay = looking.replay
+    replay = context.replay
     if replay.spec.allowed_lateness == 0:
         return None
     spec = replace(replay.spec, panes=Panes.ALL, mode=Mode.FAITHFUL)
     spec = replace(spec, aggregates={v: replay.spec.aggregates[v] for v in comparing.values})
     wanted = chosen.select(*join_columns(comparing.keys))
     try:
-        records = _records_of_keys(looking, wanted)
+        records = _records_of_keys(context, wanted)
         panes = reduce(DataFrame.unionByName, (replay_windows(records, spec, replay.timeline, span) for span in spans))
     except DefinitionError:
         return None  # DISTINCT and FILTER have no running form
@@ -104,21 +104,21 @@ def _earlier_pane(
     return _named(equal, 1, F.lit("equals_earlier_pane"))
 
 
-def _records_of_keys(looking: Looking, wanted: DataFrame) -> DataFrame:
+def _records_of_keys(context: RecountContext, wanted: DataFrame) -> DataFrame:
     """The records that can be in the windows `wanted`: of the same keys, between the first and the last of them."""
-    keys = looking.keys
+    keys = context.keys
     low, high = wanted.agg(F.min(START), F.max(END)).collect()[0]
-    records = looking.replay.history.records.where(
+    records = context.replay.history.records.where(
         (F.col("rw_event_time") >= F.lit(low)) & (F.col("rw_event_time") < F.lit(high))
     )
     columns = [c for c in join_columns(keys) if c not in (START, END)]
     return with_join_keys(records, keys).join(wanted.select(*columns).distinct(), columns, "left_semi")
 
 
-def _without_partition(chosen: DataFrame, comparing: Comparing, looking: Looking) -> DataFrame:
+def _without_partition(chosen: DataFrame, comparing: Comparing, context: RecountContext) -> DataFrame:
     """Each window once for each partition that it has records of, without that partition's."""
-    ends = ends_of(looking, chosen)
-    records = records_in(looking, chosen, ends)
+    ends = ends_of(context, chosen)
+    records = records_in(context, chosen, ends)
     close = ends.select(END, *(f"rw_close_{p}" for p in ("arrival", "major", "minor")))
     records = records.join(close, END)
     kept = records.where(record_position(records).not_after(close_position()))
@@ -127,15 +127,15 @@ def _without_partition(chosen: DataFrame, comparing: Comparing, looking: Looking
     partitions = partitions.select(*window, F.explode("rw_partitions").alias("rw_without"))
     crossed = kept.join(partitions, window).withColumns({"rw_certain_in": F.lit(True), "rw_certain_out": F.lit(False)})
     taken = F.col(PARTITION) != F.col("rw_without")
-    counted = recount(looking, crossed, taken, comparing.values, "rw_without")
+    counted = recount(context, crossed, taken, comparing.values, "rw_without")
     joined = chosen.join(counted, window)
     equal = joined.where(all_same(joined, comparing, emitted_name, recounted_name))
     return _named(equal, 2, F.concat(F.lit("without_partition_"), F.col("rw_without").cast("string")))
 
 
-def _shifted(everything: DataFrame, chosen: DataFrame, comparing: Comparing, looking: Looking) -> DataFrame:
+def _shifted(everything: DataFrame, chosen: DataFrame, comparing: Comparing, context: RecountContext) -> DataFrame:
     """Rows that hold the faithful (else the complete) value of a window an hour, or one window, away."""
-    shifts = sorted({HOUR, _step(looking)} - {0})
+    shifts = sorted({HOUR, _step(context)} - {0})
     both = [s for shift in shifts for s in (shift, -shift)]
     keys = [c for c in join_columns(comparing.keys) if c not in (START, END)]
     moved = chosen.withColumn("rw_shift", F.explode(F.array(*(F.lit(s).cast("bigint") for s in both))))
@@ -156,8 +156,8 @@ def _shift_name(shift: int) -> str:
     return f"shifted_by_{'-' if shift < 0 else ''}{format_duration(abs(shift)).replace(' ', '')}"
 
 
-def _step(looking: Looking) -> int:
-    match looking.replay.spec.windows:
+def _step(context: RecountContext) -> int:
+    match context.replay.spec.windows:
         case TumblingWindows(size):
             return size
         case SlidingWindows(_, slide):

@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegralType
 from spark_jobs.comparison.cut_search import Doubt, fit
 from spark_jobs.comparison.emitted import emitted_name
 from spark_jobs.comparison.join_keys import join_columns
-from spark_jobs.comparison.recount import BY_PARTITION, Looking, close_position, records_in
+from spark_jobs.comparison.recount import BY_PARTITION, RecountContext, close_position, records_in
 from spark_jobs.replay.aggregates import is_additive
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.columns import OFFSET, PARTITION, PositionColumns, record_position
@@ -34,24 +34,24 @@ _ARROW = pa.schema(
 _TARGET, _CERTAIN, _UNDECIDED = 0, 1, 2
 
 
-def fitting_columns(looking: Looking, values: Sequence[str], types: dict[str, DataType]) -> tuple[str, ...]:
+def fitting_columns(context: RecountContext, values: Sequence[str], types: dict[str, DataType]) -> tuple[str, ...]:
     """The aggregates from which a cut can be found: counts and sums of whole numbers or decimals."""
-    spark = looking.replay.history.records.sparkSession
-    aggregates = looking.replay.spec.aggregates
+    spark = context.replay.history.records.sparkSession
+    aggregates = context.replay.spec.aggregates
     return tuple(
         v for v in values if isinstance(types[v], IntegralType | DecimalType) and is_additive(spark, aggregates[v])
     )
 
 
-def fitted_cuts(looking: Looking, doubt: DataFrame, ends: DataFrame, columns: Sequence[str]) -> DataFrame:
+def fitted_cuts(context: RecountContext, doubt: DataFrame, ends: DataFrame, columns: Sequence[str]) -> DataFrame:
     """One row for each window end in `doubt` (all windows of these ends with undecided records).
 
     Columns: `window_end`, `fit` (kind, empty: none found), `fit_cuts` (last offset in time by partition),
     `fit_keys`, `fit_left_out`, `fit_searched`.
     """
-    aggregates = looking.replay.spec.aggregates
+    aggregates = context.replay.spec.aggregates
     types = {f.name: f.dataType for f in doubt.schema}
-    window = F.xxhash64(*join_columns(looking.keys)).alias("window")
+    window = F.xxhash64(*join_columns(context.keys)).alias("window")
     none = F.lit(None).cast("bigint")
     targets = doubt.join(ends, END).select(
         END,
@@ -69,7 +69,7 @@ def fitted_cuts(looking: Looking, doubt: DataFrame, ends: DataFrame, columns: Se
             for i, v in enumerate(columns)
         ),
     )
-    records = records_in(looking, doubt, ends)
+    records = records_in(context, doubt, ends)
     certain, undecided = F.col("rw_certain_in"), ~F.col("rw_certain_in") & ~F.col("rw_certain_out")
     position = record_position(records)
 
@@ -87,7 +87,7 @@ def fitted_cuts(looking: Looking, doubt: DataFrame, ends: DataFrame, columns: Se
         }
     )
     names = ("kind", "partition", "offset", "arrival", "major", "minor")
-    sums = placed.groupBy(*join_columns(looking.keys), *(f"rw_f_{n}" for n in names)).agg(
+    sums = placed.groupBy(*join_columns(context.keys), *(f"rw_f_{n}" for n in names)).agg(
         *(F.expr(aggregates[v]).alias(f"rw_a{i}") for i, v in enumerate(columns))
     )
     sums = sums.join(ends, END)

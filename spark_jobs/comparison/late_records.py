@@ -6,30 +6,30 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import OFFSETS
-from spark_jobs.comparison.recount import Looking, close_position, ends_of, records_in, taken_by_offsets
-from spark_jobs.comparison.verdicts import BASIS, VERDICT, Basis, Verdict
+from spark_jobs.comparison.recount import RecountContext, close_position, ends_of, records_in, taken_by_offsets
+from spark_jobs.comparison.verdicts import BASIS, VERDICT, EvidenceKind, Verdict
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, record_position
 
 
-def late_records_of(looking: Looking, windows: DataFrame, limit: int) -> DataFrame:
+def late_records_of(context: RecountContext, windows: DataFrame, limit: int) -> DataFrame:
     """The records that the live job left out of these windows (rows of a comparison), at most `limit`, by position.
 
     Columns: keys, `window_start`, `window_end`, `partition`, `offset`, `arrival`, `event_time` (epoch ms) and
     `late_by`: ms of processing time from the window's close for good to the record's arrival (negative where
     evidence says that it was late although the log has it earlier).
     """
-    ends = ends_of(looking, windows)
-    records = records_in(looking, windows, ends, OFFSETS, BASIS)
+    ends = ends_of(context, windows)
+    records = records_in(context, windows, ends, OFFSETS, BASIS)
     close = ends.select(END, *(f"rw_close_{p}" for p in ("arrival", "major", "minor")))
     records = records.join(close, END)
-    recorded = (F.col(f"rw_d_{BASIS}") == Basis.RECORDED) & F.col(f"rw_d_{OFFSETS}").isNotNull()
+    recorded = (F.col(f"rw_d_{BASIS}") == EvidenceKind.RECORDED) & F.col(f"rw_d_{OFFSETS}").isNotNull()
     in_log = record_position(records).not_after(close_position())
     left_out: Column = ~F.when(recorded, taken_by_offsets()).otherwise(in_log)
     return (
         records.where(left_out)
         .select(
-            *looking.keys,
+            *context.keys,
             START,
             END,
             F.col(PARTITION).alias("partition"),
@@ -43,15 +43,15 @@ def late_records_of(looking: Looking, windows: DataFrame, limit: int) -> DataFra
     )
 
 
-def recorded_late_records(looking: Looking, rows: DataFrame) -> DataFrame:
+def recorded_late_records(context: RecountContext, rows: DataFrame) -> DataFrame:
     """`partition`, `offset` of the records that no window took, by `last_offsets`: the live job's late side output.
 
     `rows` are those of a comparison, windows of all verdicts; those that have not closed decide nothing.
     """
     closed = rows.where(F.col(VERDICT) != Verdict.NOT_CLOSED)
-    records = records_in(looking, closed, ends_of(looking, closed), OFFSETS)
+    records = records_in(context, closed, ends_of(context, closed), OFFSETS)
     by_record = records.groupBy(PARTITION, OFFSET).agg(F.max(taken_by_offsets()).alias("rw_taken"))
-    entered_open = records_in(looking, rows.where(F.col(VERDICT) == Verdict.NOT_CLOSED), ends_of(looking, rows)).select(
+    entered_open = records_in(context, rows.where(F.col(VERDICT) == Verdict.NOT_CLOSED), ends_of(context, rows)).select(
         PARTITION, OFFSET
     )
     late = by_record.where(~F.col("rw_taken")).join(entered_open.distinct(), [PARTITION, OFFSET], "left_anti")

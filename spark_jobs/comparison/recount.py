@@ -28,7 +28,7 @@ CLOSE = "rw_close"
 TAKEN = "rw_taken"
 KEPT, CERTAIN, CONTRADICTED = "rw_kept", "rw_certain", "rw_contradicted"
 
-_MOST_FIRSTS = 2_000_000
+_MAX_FIRSTS = 2_000_000
 _ENDS = (
     f"{END} BIGINT, {LOW} BIGINT, {HIGH} BIGINT, {CLOSE}_arrival BIGINT, {CLOSE}_major BIGINT, {CLOSE}_minor BIGINT, "
     f"{BY_PARTITION} BOOLEAN, {FLOORS} MAP<INT, BIGINT>"
@@ -36,7 +36,7 @@ _ENDS = (
 
 
 @dataclass(frozen=True)
-class Looking:
+class RecountContext:
     """What a closer look needs: the replay, the band, and whether several subtasks read the log."""
 
     replay: Replay
@@ -48,7 +48,7 @@ class Looking:
         return self.replay.spec.keys
 
 
-def settled_plan(frame: DataFrame) -> DataFrame:
+def checkpointed(frame: DataFrame) -> DataFrame:
     """`frame` worked out, with nothing of its plan left: steps that build on each other would repeat it ever again."""
     return frame.localCheckpoint(eager=True)
 
@@ -58,20 +58,20 @@ def recounted_name(aggregate: str) -> str:
     return f"{aggregate}__recounted"
 
 
-def ends_of(looking: Looking, doubt: DataFrame) -> DataFrame:
+def ends_of(context: RecountContext, doubt: DataFrame) -> DataFrame:
     """One row for each window end in `doubt`: its close for good, its band, and what is certain in spite of it.
 
     `rw_floors`: the last offset by partition that came in time whatever the order: the watermark cannot pass
     without each partition's first record that takes it there. Where partitions are cut on their own only.
     """
-    replay, band = looking.replay, looking.band
+    replay, band = context.replay, context.band
     ends = np.array(sorted(row[0] for row in doubt.select(END).distinct().collect()), np.int64)
     lateness = replay.spec.allowed_lateness
     positions = closes_of(replay.timeline, replay.spec, ends, lateness)
     low, high = band.bounds(ends, positions[:, 0])
     lagging = (high < NEVER) & (high - low > 2 * band.margin)
-    on_their_own = lagging | looking.several_subtasks
-    floors = _floors(looking, ends[on_their_own], lateness)
+    on_their_own = lagging | context.several_subtasks
+    floors = _floors(context, ends[on_their_own], lateness)
     rows = pa.table(
         {
             END: ends,
@@ -89,17 +89,17 @@ def _schema(frame: DataFrame):
     return frame.sparkSession.createDataFrame([], _ENDS).schema
 
 
-def _floors(looking: Looking, ends: np.ndarray, lateness: int) -> Mapping[int, dict[int, int]]:
-    strategy = looking.replay.spec.strategy
+def _floors(context: RecountContext, ends: np.ndarray, lateness: int) -> Mapping[int, dict[int, int]]:
+    strategy = context.replay.spec.strategy
     exact = is_invertible(strategy) and strategy.scope is Scope.PARTITION
     if not len(ends) or not exact or lateness == MAX_TIMESTAMP:
         return {}
     thresholds = ends - 1 + lateness
-    firsts = first_reached(looking.replay.history.records, strategy, looking.replay.timeline.thresholds)
+    firsts = first_reached(context.replay.history.records, strategy, context.replay.timeline.thresholds)
     capped = F.least("reached", F.lit(int(thresholds[-1]))).alias("reached")
     wanted = firsts.where(F.col("reached") >= F.lit(int(thresholds[0])))
-    table = wanted.groupBy("partition", capped).agg(F.min("minor").alias("offset")).limit(_MOST_FIRSTS + 1).toArrow()
-    if table.num_rows > _MOST_FIRSTS:
+    table = wanted.groupBy("partition", capped).agg(F.min("minor").alias("offset")).limit(_MAX_FIRSTS + 1).toArrow()
+    if table.num_rows > _MAX_FIRSTS:
         return {}  # a wider band is always right
     partition, reached, offset = (table.column(c).to_numpy() for c in ("partition", "reached", "offset"))
     floors: dict[int, dict[int, int]] = {int(end): {} for end in ends}
@@ -115,12 +115,12 @@ def _floors(looking: Looking, ends: np.ndarray, lateness: int) -> Mapping[int, d
     return floors
 
 
-def records_in(looking: Looking, doubt: DataFrame, ends: DataFrame, *more: str) -> DataFrame:
+def records_in(context: RecountContext, doubt: DataFrame, ends: DataFrame, *more: str) -> DataFrame:
     """One row for each record of each window in `doubt`, with the window's band and the columns `more` of `doubt`.
 
     Adds `rw_certain_in` and `rw_certain_out`: what the log says for certain. `more` come as `rw_d_<name>`.
     """
-    replay, keys = looking.replay, looking.keys
+    replay, keys = context.replay, context.keys
     windows = replay.spec.windows
     first, last = doubt.agg(F.min(START), F.max(START)).collect()[0]
     if first is None:
@@ -156,18 +156,18 @@ def taken_by_cut(cuts: str) -> Column:
     return F.col("rw_certain_in") | (undecided & (F.col(OFFSET) <= last))
 
 
-def recount(looking: Looking, records: DataFrame, taken: Column, values: tuple[str, ...], *by: str) -> DataFrame:
+def recount(context: RecountContext, records: DataFrame, taken: Column, values: tuple[str, ...], *by: str) -> DataFrame:
     """One row for each window (and each value of the columns `by`): the values over the taken records, and how the
     choice stands to the log.
 
     Columns: the join columns, `<aggregate>__recounted`, `rw_kept` (records taken), `rw_certain` (that the log says
     came in time), `rw_contradicted` (taken though certainly late, or left though certainly in time).
     """
-    spark, spec = records.sparkSession, looking.replay.spec
+    spark, spec = records.sparkSession, context.replay.spec
     against = (F.col(TAKEN) & F.col("rw_certain_out")) | (~F.col(TAKEN) & F.col("rw_certain_in"))
     return (
         records.withColumn(TAKEN, taken)
-        .groupBy(*join_columns(looking.keys), *by)
+        .groupBy(*join_columns(context.keys), *by)
         .agg(
             *(F.expr(conditional(spark, spec.aggregates[v], TAKEN)).alias(recounted_name(v)) for v in values),
             F.count_if(F.col(TAKEN)).alias(KEPT),

@@ -13,8 +13,8 @@ from spark_jobs.comparison.comparer import Comparison
 from spark_jobs.comparison.emitted import ROWS, Emitted, emitted_name
 from spark_jobs.comparison.fitting import FIT_KEYS, KIND, LEFT_OUT
 from spark_jobs.comparison.late_records import late_records_of
-from spark_jobs.comparison.recount import Looking
-from spark_jobs.comparison.verdicts import BASIS, DIFFERS, LABEL, VERDICT, Basis, Comparing, Verdict
+from spark_jobs.comparison.recount import RecountContext
+from spark_jobs.comparison.verdicts import BASIS, DIFFERS, LABEL, VERDICT, Comparing, EvidenceKind, Verdict
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.replay.assign import END, START
@@ -59,7 +59,9 @@ class Report:
         return asdict(self)
 
 
-def make_report(comparison: Comparison, looking: Looking, pipeline: str, emitted: Emitted, *, limit: int) -> Report:
+def make_report(
+    comparison: Comparison, context: RecountContext, pipeline: str, emitted: Emitted, *, limit: int
+) -> Report:
     """Count, and list at most `limit` windows and twice as many late records."""
     rows, comparing = comparison.rows, comparison.comparing
     counted = rows.groupBy(VERDICT, LABEL).count().collect()
@@ -69,7 +71,7 @@ def make_report(comparison: Comparison, looking: Looking, pipeline: str, emitted
         verdicts[verdict] = verdicts.get(verdict, 0) + count
         if label:
             labels.setdefault(verdict, {})[label] = count
-    untold = (F.col(UNDECIDED) > 0) & (F.col(BASIS) != Basis.RECORDED) & (F.col(VERDICT) != Verdict.NOT_CLOSED)
+    untold = (F.col(UNDECIDED) > 0) & (F.col(BASIS) != EvidenceKind.RECORDED) & (F.col(VERDICT) != Verdict.NOT_CLOSED)
     late = F.when(F.col(VERDICT) == Verdict.LATE_ARRIVALS, F.col(DROPPED))
     totals = rows.agg(F.count_if(untold), F.count_if(F.col("contradicted") > 0), F.sum(late)).collect()[0]
     fits = (
@@ -103,7 +105,7 @@ def make_report(comparison: Comparison, looking: Looking, pipeline: str, emitted
         rows_unreadable=emitted.unreadable,
         rows_outside_range=emitted.outside,
         top=top,
-        causes=_causes(rows, comparing, looking, limit),
+        causes=_causes(rows, comparing, context, limit),
         next_step=_next_step(verdicts, labels, pipeline),
         exit_code=GATE_CLOSED if any(verdicts.get(v) for v in UNEXPLAINED) else 0,
         notes=_notes(comparison, verdicts, emitted),
@@ -142,14 +144,14 @@ def _largest(rows: DataFrame, comparing: Comparing, limit: int) -> list:
     )
 
 
-def _causes(rows: DataFrame, comparing: Comparing, looking: Looking, limit: int) -> list[dict[str, Any]]:
-    if looking.replay.merges:
+def _causes(rows: DataFrame, comparing: Comparing, context: RecountContext, limit: int) -> list[dict[str, Any]]:
+    if context.replay.merges:
         return []
     late = _by_change(rows.where(F.col(VERDICT) == Verdict.LATE_ARRIVALS), comparing)
     chosen = late.orderBy(F.desc("rw_most"), START, *comparing.keys).limit(limit)
     if chosen.isEmpty():
         return []
-    return [_plain(row.asDict()) for row in late_records_of(looking, chosen, 2 * limit).collect()]
+    return [_plain(row.asDict()) for row in late_records_of(context, chosen, 2 * limit).collect()]
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -18,18 +18,18 @@ from spark_jobs.comparison.recount import (
     CONTRADICTED,
     KEPT,
     TAKEN,
-    Looking,
+    RecountContext,
+    checkpointed,
     recount,
     recounted_name,
-    settled_plan,
 )
 from spark_jobs.comparison.verdicts import (
     BASIS,
     DIFFERS,
     LABEL,
     VERDICT,
-    Basis,
     Comparing,
+    EvidenceKind,
     Verdict,
     all_same,
     differing,
@@ -45,31 +45,31 @@ _COVERED, _DOUBTFUL = "rw_covered", "rw_doubtful"
 
 
 def judge_sessions(
-    unsettled: DataFrame, emitted: Emitted, comparing: Comparing, looking: Looking, *, evidence: bool
+    unsettled: DataFrame, emitted: Emitted, comparing: Comparing, context: RecountContext, *, evidence: bool
 ) -> DataFrame:
     """The sessions that differ, or that the log has not closed, judged again; columns as in `unsettled`."""
-    records = settled_plan(_records_near(unsettled, comparing, looking, evidence=evidence))
+    records = checkpointed(_records_near(unsettled, comparing, context, evidence=evidence))
     taken = F.col("rw_inside") & F.coalesce(
         F.col(OFFSET) <= F.element_at(f"rw_d_{OFFSETS}", F.col(PARTITION)), F.lit(False)
     )
     inside = records.withColumn("rw_certain_out", F.col("rw_certain_out") & F.col("rw_inside"))
     inside = inside.withColumn("rw_certain_in", F.col("rw_certain_in") & F.col("rw_inside"))
-    counted = recount(looking, inside, taken, comparing.values)
-    facts = _facts(records, emitted, comparing, looking) if evidence else _doubts(records, comparing)
+    counted = recount(context, inside, taken, comparing.values)
+    facts = _facts(records, emitted, comparing, context) if evidence else _doubts(records, comparing)
     window = join_columns(comparing.keys)
-    joined = unsettled.join(settled_plan(counted), window, "left").join(settled_plan(facts), window, "left")
+    joined = unsettled.join(checkpointed(counted), window, "left").join(checkpointed(facts), window, "left")
     judged = _by_evidence(joined, comparing) if evidence else _by_log(joined)
     added = (KEPT, CERTAIN, CONTRADICTED, _COVERED, _DOUBTFUL, *(recounted_name(v) for v in comparing.values))
     return judged.drop(*added)
 
 
-def _records_near(unsettled: DataFrame, comparing: Comparing, looking: Looking, *, evidence: bool) -> DataFrame:
+def _records_near(unsettled: DataFrame, comparing: Comparing, context: RecountContext, *, evidence: bool) -> DataFrame:
     """Each record of the key that lies in the session or touches it, with what the log says of it for certain.
 
     With evidence the question is whether it came in time itself. Without, it must also have met no session that had
     fired already, or the bounds are in doubt: so it is when it came before the watermark reached its own time.
     """
-    replay = looking.replay
+    replay = context.replay
     spec, keys = replay.spec, comparing.keys
     usable = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
     base = with_join_keys(with_sessions_columns(usable, spec), keys)
@@ -81,21 +81,21 @@ def _records_near(unsettled: DataFrame, comparing: Comparing, looking: Looking, 
     lateness = spec.allowed_lateness
     if lateness == MAX_TIMESTAMP:
         return joined.withColumns({"rw_certain_in": F.lit(True), "rw_certain_out": F.lit(False)})
-    cells, margin = replay.cells, F.lit(looking.band.margin)
+    cells, margin = replay.cells, F.lit(context.band.margin)
     # A session ends no earlier than the record's own window, and no later than the one it is looked at for.
     own = F.col(_OWN_END if evidence else _TS) - F.lit(1 + cells.grid.step) + F.lit(lateness)
     whole = F.greatest(F.col(END), F.col(_OWN_END)) - F.lit(1) + F.lit(lateness)
     (_, low), (_, high) = (cells.around_close(time, joined) for time in (own, whole))
     placed = joined.withColumns({"rw_low": low.arrival, "rw_high": high.arrival})
     low_arrival, high_arrival = F.col("rw_low"), F.col("rw_high")
-    certain_in = (F.col(ARRIVAL) <= F.greatest(low_arrival, F.lit(0)) - margin) & ~_lagging(looking, low_arrival)
-    certain_out = (F.col(ARRIVAL) - margin > high_arrival) & ~_lagging(looking, high_arrival)
+    certain_in = (F.col(ARRIVAL) <= F.greatest(low_arrival, F.lit(0)) - margin) & ~_lagging(context, low_arrival)
+    certain_out = (F.col(ARRIVAL) - margin > high_arrival) & ~_lagging(context, high_arrival)
     return placed.withColumns({"rw_certain_in": certain_in, "rw_certain_out": certain_out})
 
 
-def _lagging(looking: Looking, close: Column) -> Column:
-    behind = close <= F.lit(looking.band.backlog_until)
-    for lag in looking.band.lags:
+def _lagging(context: RecountContext, close: Column) -> Column:
+    behind = close <= F.lit(context.band.backlog_until)
+    for lag in context.band.lags:
         behind = behind | ((close >= F.lit(lag.start)) & (close < F.lit(lag.end)))
     return behind
 
@@ -106,7 +106,7 @@ def _doubts(records: DataFrame, comparing: Comparing) -> DataFrame:
     return records.groupBy(*join_columns(comparing.keys)).agg(F.count_if(undecided).alias(_DOUBTFUL))
 
 
-def _facts(records: DataFrame, emitted: Emitted, comparing: Comparing, looking: Looking) -> DataFrame:
+def _facts(records: DataFrame, emitted: Emitted, comparing: Comparing, context: RecountContext) -> DataFrame:
     """For each session: records inside that no emitted row took though the log is certain; and whether one took any."""
     keys = comparing.keys
     columns = [c for c in join_columns(keys) if c not in (START, END)]
@@ -165,7 +165,7 @@ def _by_evidence(joined: DataFrame, comparing: Comparing) -> DataFrame:
         {
             LABEL: label,
             "contradicted": against,
-            BASIS: F.lit(Basis.RECORDED.value),
+            BASIS: F.lit(EvidenceKind.RECORDED.value),
             **values,
             DIFFERS: F.when(recorded & ~agrees & ~not_closed, names),
             VERDICT: verdict,

@@ -53,7 +53,7 @@ class Verdict(StrEnum):
     NOT_CLOSED = "not_closed"
 
 
-class Basis(StrEnum):
+class EvidenceKind(StrEnum):
     """What a verdict rests on.
 
     `log`: no record is undecided, the log is certain. `log_undecided`: as the log predicts, but it could not
@@ -188,7 +188,7 @@ def judge(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataFra
         .when(F.col(replayed.STATE) == "not_emitted", "in_other_pieces")
         .when(has_emitted & F.col(replayed.STATE).isNull(), "no_records")
     )
-    basis = F.when(F.col(UNDECIDED) > 0, Basis.LOG_UNDECIDED).otherwise(Basis.LOG)
+    basis = F.when(F.col(UNDECIDED) > 0, EvidenceKind.LOG_UNDECIDED).otherwise(EvidenceKind.LOG)
     both = has_emitted & has_faithful
     judged = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis})
     return judged.withColumn(DIFFERS, F.when(both & ~equal, differing(judged, comparing, emitted_name, str)))

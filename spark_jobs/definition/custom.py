@@ -34,8 +34,8 @@ def load_class(reference: str) -> type:
     if not inspect.isclass(found):
         classes = [name for name, _ in inspect.getmembers(module, inspect.isclass)]
         near = nearest(class_name, classes)
-        mend = f"write `{module_name}:{near}`" if near else "name a class of that module"
-        raise Refusal(f"module `{module_name}` has no class `{class_name}`", mend)
+        hint = f"write `{module_name}:{near}`" if near else "name a class of that module"
+        raise Refusal(f"module `{module_name}` has no class `{class_name}`", hint)
     for method, arguments in _METHODS.items():
         _refuse_unless_callable_with(found, method, arguments)
     return found
@@ -53,12 +53,12 @@ def refuse_unknown_parameters(generator: type, parameters: Mapping[str, Any]) ->
 
 
 def _refuse_unless_callable_with(generator: type, method: str, arguments: tuple[str, ...]) -> None:
-    mend = f"add `def {method}(self, {', '.join(arguments)})`"
+    hint = f"add `def {method}(self, {', '.join(arguments)})`"
     function = getattr(generator, method, None)
     if not callable(function):
-        raise Refusal(f"class `{generator.__name__}` has no method `{method}`", mend)
+        raise Refusal(f"class `{generator.__name__}` has no method `{method}`", hint)
     try:
         inspect.signature(function).bind("self", *arguments)
     except TypeError:
         what = f"method `{method}` of class `{generator.__name__}` does not take ({', '.join(arguments)})"
-        raise Refusal(what, mend) from None
+        raise Refusal(what, hint) from None

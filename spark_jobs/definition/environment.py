@@ -22,8 +22,8 @@ def substitute(text: str, environment: Mapping[str, str]) -> str:
             return match[0][1:]
         reference = _NAME.fullmatch(match[2])
         if reference is None or not match[0].endswith("}"):
-            mend = "write `${NAME}`, `${NAME:-default}`, or `$${` for a plain `${`"
-            raise Refusal(f"`{match[0]}` is not a variable", mend)
+            hint = "write `${NAME}`, `${NAME:-default}`, or `$${` for a plain `${`"
+            raise Refusal(f"`{match[0]}` is not a variable", hint)
         name, default = reference.groups()
         value = environment.get(name)
         if value or (value is not None and default is None):
@@ -31,8 +31,8 @@ def substitute(text: str, environment: Mapping[str, str]) -> str:
         if default is not None:
             return default
         near = nearest(name, environment)
-        hint = f" (`{near}` is set)" if near else ""
-        mend = f"set it, or write a default: `${{{name}:-...}}`"
-        raise Refusal(f"environment variable `{name}` is not set{hint}", mend)
+        similar = f" (`{near}` is set)" if near else ""
+        hint = f"set it, or write a default: `${{{name}:-...}}`"
+        raise Refusal(f"environment variable `{name}` is not set{similar}", hint)
 
     return _REFERENCE.sub(replacement, text)

@@ -22,15 +22,15 @@ VARIABLE_PATTERN = r"\$\{"
 
 
 class Refusal(ValueError):
-    """A value that cannot stand: `what` is wrong, `mend` what to write instead.
+    """A value that cannot stand: `what` is wrong, `hint` what to write instead.
 
     `at` is the path from the field that refuses down to the part at fault, empty if it is the field itself.
     """
 
-    def __init__(self, what: str, mend: str = "", at: tuple[str | int, ...] = ()) -> None:
-        super().__init__(f"{what}; {mend}" if mend else what)
+    def __init__(self, what: str, hint: str = "", at: tuple[str | int, ...] = ()) -> None:
+        super().__init__(f"{what}; {hint}" if hint else what)
         self.what = what
-        self.mend = mend
+        self.hint = hint
         self.at = at
 
 
@@ -98,7 +98,7 @@ def _read_duration(value: Any, info: ValidationInfo) -> int:
     try:
         return durations.parse_duration(value)
     except durations.DurationError as error:
-        raise Refusal(error.what, error.mend) from None
+        raise Refusal(error.what, error.hint) from None
 
 
 def _finite(value: int) -> int:
@@ -129,7 +129,7 @@ def _read_instant(value: Any, info: ValidationInfo) -> int:
     try:
         return instants.parse_instant(value)
     except instants.InstantError as error:
-        raise Refusal(error.what, error.mend) from None
+        raise Refusal(error.what, error.hint) from None
 
 
 def _text_schema(pattern: str, description: str, *more: dict[str, Any]) -> WithJsonSchema:

@@ -16,12 +16,12 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class InstantError(ValueError):
-    """A text that is no instant: `what` is wrong, and in `mend` what to write instead."""
+    """A text that is no instant: `what` is wrong, and in `hint` what to write instead."""
 
-    def __init__(self, what: str, mend: str) -> None:
-        super().__init__(f"{what}; {mend}")
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"{what}; {hint}")
         self.what = what
-        self.mend = mend
+        self.hint = hint
 
 
 def parse_instant(text: str) -> int:
@@ -36,8 +36,8 @@ def parse_instant(text: str) -> int:
         raise InstantError(f"`{stripped}` is not a time", f"write one like `{EXAMPLE}`") from None
     if moment.tzinfo is None:
         clock = moment.isoformat()
-        mend = f"write `{clock}Z` if it is UTC, else its offset: `{clock}+01:00`"
-        raise InstantError(f"`{stripped}` has no zone", mend)
+        hint = f"write `{clock}Z` if it is UTC, else its offset: `{clock}+01:00`"
+        raise InstantError(f"`{stripped}` has no zone", hint)
     milliseconds, rest = divmod(moment - _EPOCH, _MILLISECOND)
     if rest:
         raise InstantError(f"`{stripped}` is finer than a millisecond", "event time counts whole milliseconds")

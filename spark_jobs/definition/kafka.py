@@ -29,7 +29,7 @@ LogBound = str | int | dict[int, int]
 
 def _read_bound(word: str) -> BeforeValidator:
     def read(value: Any, info: ValidationInfo) -> Any:
-        mend = f"write `{word}`, a time like `{instants.EXAMPLE}`, or offsets by partition like `{{0: 120, 1: 95}}`"
+        hint = f"write `{word}`, a time like `{instants.EXAMPLE}`, or offsets by partition like `{{0: 120, 1: 95}}`"
         from_yaml = bool(info.context and info.context.get("from_yaml"))
         if value == word or (isinstance(value, int) and not isinstance(value, bool) and not from_yaml):
             return value
@@ -37,14 +37,14 @@ def _read_bound(word: str) -> BeforeValidator:
             try:
                 offsets = {int(partition): int(offset) for partition, offset in value.items()}
             except (TypeError, ValueError):
-                raise Refusal("are not offsets by partition", mend) from None
+                raise Refusal("are not offsets by partition", hint) from None
             if not offsets or min(*offsets, *offsets.values(), 0) < 0:
-                raise Refusal("are not offsets by partition: there is none, or one is negative", mend)
+                raise Refusal("are not offsets by partition: there is none, or one is negative", hint)
             return offsets
         try:
             return instants.parse_instant(value if isinstance(value, str) else "")
         except instants.InstantError:
-            raise Refusal(f"{shown(value)} is no place in the log", mend) from None
+            raise Refusal(f"{shown(value)} is no place in the log", hint) from None
 
     return BeforeValidator(read)
 
@@ -109,8 +109,8 @@ class TopicAccess(Section):
             if name.lower().removeprefix("kafka.") in _OWN_OPTIONS:
                 raise Refusal("is Rewindow's own", _OWN_OPTIONS[name.lower().removeprefix("kafka.")], (name,))
             if _SECRET.search(name) and "location" not in name:
-                mend = f"write it under `secrets`: `{name}: NAME_OF_AN_ENVIRONMENT_VARIABLE`"
-                raise Refusal("is a secret and does not belong in a definition", mend, (name,))
+                hint = f"write it under `secrets`: `{name}: NAME_OF_AN_ENVIRONMENT_VARIABLE`"
+                raise Refusal("is a secret and does not belong in a definition", hint, (name,))
             if name.startswith("kafka."):
                 raise Refusal("carries Spark's prefix", f"write `{name.removeprefix('kafka.')}`", (name,))
         return options
@@ -197,8 +197,8 @@ class PastTable(Section):
     def _in_log_order(cls, position: Position) -> Position:
         missing = [name for name in ("partition", "offset", "arrival") if getattr(position, name) is None]
         if missing:
-            mend = "name the columns with the topic's partition, offset and timestamp; `rewindow archive` keeps them"
-            raise Refusal(f"has no {', '.join(missing)}, so it cannot be cut at an offset", mend)
+            hint = "name the columns with the topic's partition, offset and timestamp; `rewindow archive` keeps them"
+            raise Refusal(f"has no {', '.join(missing)}, so it cannot be cut at an offset", hint)
         return position
 
 

@@ -93,8 +93,8 @@ def _read_text(path: Path) -> str:
     except FileNotFoundError:
         folder = path.parent
         near = nearest(path.name, [file.name for file in folder.glob("*.y*ml")]) if folder.is_dir() else None
-        mend = f"Did you mean `{folder / near}`?" if near else "Name the pipeline's YAML file"
-        raise DefinitionError("there is no such file", str(path), mend) from None
+        hint = f"Did you mean `{folder / near}`?" if near else "Name the pipeline's YAML file"
+        raise DefinitionError("there is no such file", str(path), hint) from None
     except UnicodeDecodeError:
         raise DefinitionError.listing([Problem(str(path), 1, "", "not UTF-8 text", "save the file as UTF-8")]) from None
     except OSError as error:

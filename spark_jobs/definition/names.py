@@ -51,8 +51,8 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def _pipeline_name(name: str) -> str:
     if not _PIPELINE.fullmatch(name):
-        mend = f"write lower-case letters, digits and _{_suggested(name.lower())}"
-        raise Refusal(f"{shown(name)} is not a name", mend)
+        hint = f"write lower-case letters, digits and _{_suggested(name.lower())}"
+        raise Refusal(f"{shown(name)} is not a name", hint)
     return name
 
 
@@ -60,8 +60,8 @@ def _table_name(name: str) -> str:
     if not _COLUMN.fullmatch(name):
         raise Refusal(f"{shown(name)} is not a table name", f"write letters, digits and _{_suggested(name)}")
     if "__" in name:
-        mend = f"write `{re.sub('__+', '_', name)}`"
-        raise Refusal(f"{shown(name)} holds `__`, which sets the side tables apart", mend)
+        hint = f"write `{re.sub('__+', '_', name)}`"
+        raise Refusal(f"{shown(name)} holds `__`, which sets the side tables apart", hint)
     if name.lower() in RESERVED_TABLES:
         raise Refusal(f"{shown(name)} is a table of Rewindow's own", "give the table another name")
     return name
@@ -85,8 +85,8 @@ def _column_refusals(names: Iterable[str], taken: Mapping[str, str]) -> list[Ref
     for name in names:
         lower = name.lower()
         if not _COLUMN.fullmatch(name):
-            mend = f"write letters, digits and _, no digit first{_suggested(name)}"
-            refusals.append(Refusal(f"{shown(name)} is not a column name", mend, (name,)))
+            hint = f"write letters, digits and _, no digit first{_suggested(name)}"
+            refusals.append(Refusal(f"{shown(name)} is not a column name", hint, (name,)))
         elif lower.startswith(RESERVED_PREFIX):
             what = f"names that begin with `{RESERVED_PREFIX}` are kept for Rewindow's own columns"
             refusals.append(Refusal(what, "choose another name", (name,)))
@@ -105,8 +105,8 @@ def _read_named_expressions(value: Any, info: ValidationInfo) -> Any:
     for name, expression in value.items():
         if not isinstance(expression, str):
             what = "is empty" if expression is None else f"{shown(expression)} is not text"
-            mend = "write a SQL expression" if expression is None else f'write it in quotes: "{expression}"'
-            refusals.append(Refusal(what, mend, (name,)))
+            hint = "write a SQL expression" if expression is None else f'write it in quotes: "{expression}"'
+            refusals.append(Refusal(what, hint, (name,)))
         elif not expression.strip():
             refusals.append(Refusal("is empty", "write a SQL expression", (name,)))
     keys = info.data.get("keys", {}) if info.field_name != "keys" else {}

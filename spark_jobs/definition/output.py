@@ -83,8 +83,8 @@ class Quarantine(Section):
         if threshold is None:
             return 0 if fails else "1 %"
         if fails and threshold not in (0, Threshold(count=0)):
-            mend = "leave the threshold out, or write `policy: quarantine`"
-            raise Refusal("policy `fail` allows no record in quarantine", mend)
+            hint = "leave the threshold out, or write `policy: quarantine`"
+            raise Refusal("policy `fail` allows no record in quarantine", hint)
         return threshold
 
 

@@ -52,8 +52,8 @@ class Value(Section):
         if value is None and value_format in needed:
             raise Refusal(f"is missing: format `{value_format}` needs it", f"write `{name}: {example}`")
         if value is not None and value_format == "columns" and name == "column":
-            mend = "leave it out, or write `format: json` or `format: csv`"
-            raise Refusal("has no meaning for format `columns`", mend)
+            hint = "leave it out, or write `format: json` or `format: csv`"
+            raise Refusal("has no meaning for format `columns`", hint)
         if value is not None and value_format == "text" and name == "schema":
             raise Refusal("has no meaning for format `text`", "leave it out: the field is `value`")
         if value is not None and value_format == "avro" and name == "schema":
@@ -74,8 +74,8 @@ def payload_of_topic(section: Any, column: str = "value") -> Any:
     if not isinstance(given, dict):
         return section
     if given.get("format", "columns") == "columns":
-        mend = "write `format: json`, `csv`, `avro` or `text`"
-        raise Refusal(f"is missing: a topic's {column}s are bytes", mend, ("format",))
+        hint = "write `format: json`, `csv`, `avro` or `text`"
+        raise Refusal(f"is missing: a topic's {column}s are bytes", hint, ("format",))
     if given.get("column") not in (None, column):
         raise Refusal(
             f"a topic has its {'payload' if column == 'value' else 'keys'} in `{column}`", "leave it out", ("column",)
@@ -84,13 +84,13 @@ def payload_of_topic(section: Any, column: str = "value") -> Any:
 
 
 def _refuse_unless_avro_record(text: str) -> None:
-    mend = 'write Avro JSON: {"type": "record", "name": "flight", "fields": [...]}'
+    hint = 'write Avro JSON: {"type": "record", "name": "flight", "fields": [...]}'
     try:
         schema = json.loads(text)
     except ValueError as error:
-        raise Refusal(f"not JSON: {error}", mend) from None
+        raise Refusal(f"not JSON: {error}", hint) from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise Refusal("not the schema of an Avro record", mend)
+        raise Refusal("not the schema of an Avro record", hint)
 
 
 class EventTime(Section):

@@ -110,9 +110,9 @@ class Pipeline(Section):
             for name in given if known is not None else ():
                 if name not in known:
                     near = nearest(name, known)
-                    mend = f"did you mean `{near}`?" if near else f"they are {', '.join(known) or 'none'}"
+                    hint = f"did you mean `{near}`?" if near else f"they are {', '.join(known) or 'none'}"
                     what = f"{shown(name)} is no {'key' if field == 'keys' else 'aggregate'} of this definition"
-                    refusals.append(Refusal(what, mend, (field, name)))
+                    refusals.append(Refusal(what, hint, (field, name)))
         if refusals:
             raise Refusals(refusals)
         return live

@@ -52,8 +52,8 @@ class Position(Section):
     @classmethod
     def _offset_needs_partition(cls, offset: str | None, info: ValidationInfo) -> str | None:
         if offset is not None and info.data.get("partition", "") is None:
-            mend = 'name `partition`, or write `partition: "0"` if there is only one'
-            raise Refusal("an offset without a partition says no order", mend)
+            hint = 'name `partition`, or write `partition: "0"` if there is only one'
+            raise Refusal("an offset without a partition says no order", hint)
         return offset
 
     @field_validator("sequence")

@@ -22,8 +22,8 @@ def problems_of(error: ValidationError, root: Model, sources: SourceMap) -> Iter
         if finding["type"] == "too_short" and finding["input"]:
             continue  # too short only because its items were refused, which is told already
         path, parents = _locate(root, finding["loc"])
-        for below, what, mend in _explain(finding, path, parents, root):
-            yield sources.problem((*path, *below), what, mend)
+        for below, what, hint in _explain(finding, path, parents, root):
+            yield sources.problem((*path, *below), what, hint)
 
 
 def _explain(
@@ -33,14 +33,14 @@ def _explain(
     kind, given, context = finding["type"], finding.get("input"), finding.get("ctx", {})
     refused = context.get("error")
     if isinstance(refused, Refusals):
-        return [(refusal.at, refusal.what, refusal.mend) for refusal in refused.refusals]
+        return [(refusal.at, refusal.what, refusal.hint) for refusal in refused.refusals]
     if isinstance(refused, Refusal):
-        return [(refused.at, refused.what, refused.mend)]
-    mend = _example(path, parents)
+        return [(refused.at, refused.what, refused.hint)]
+    hint = _example(path, parents)
     if kind == "extra_forbidden":
         return [((), *_explain_unknown(str(path[-1]), parents, root))]
     if kind == "missing":
-        return [((), "is missing", mend)]
+        return [((), "is missing", hint)]
     if kind == "union_tag_not_found":
         choices = _quoted(context["discriminator"]), _quoted(context["discriminator"])[0]
         return [((choices[1],), "is missing", f"write one of {_choices(parents[-1], path)}")]
@@ -52,11 +52,11 @@ def _explain(
         choice = f"write `{near}`" if near else f"write one of {', '.join(expected)}"
         return [(at, "is empty" if value is None else f"{shown(value)} is not known", choice)]
     if given is None:
-        return [((), "is empty", mend or "write a value, or leave the line out")]
-    return [((), *_explain_type(kind, given, finding["msg"], mend))]
+        return [((), "is empty", hint or "write a value, or leave the line out")]
+    return [((), *_explain_type(kind, given, finding["msg"], hint))]
 
 
-def _explain_type(kind: str, given: Any, message: str, mend: str) -> tuple[str, str]:
+def _explain_type(kind: str, given: Any, message: str, hint: str) -> tuple[str, str]:
     if kind == "string_type" and isinstance(given, (int, float)):
         return f"{shown(given)} is not text", f'write it in quotes: "{shown(given).strip("`")}"'
     expected = {
@@ -70,10 +70,10 @@ def _explain_type(kind: str, given: Any, message: str, mend: str) -> tuple[str, 
         "bool_parsing": "true or false",
     }.get(kind)
     if kind in ("too_short", "missing_length"):
-        return "is empty", mend or "write at least one entry"
+        return "is empty", hint or "write at least one entry"
     if expected is None:
-        return f"{shown(given)}: {message[0].lower()}{message[1:]}", mend
-    return f"{shown(given)} is not {expected}", mend or f"write {expected}"
+        return f"{shown(given)}: {message[0].lower()}{message[1:]}", hint
+    return f"{shown(given)} is not {expected}", hint or f"write {expected}"
 
 
 def _explain_unknown(name: str, parents: list[Model], root: Model) -> tuple[str, str]:

@@ -30,15 +30,15 @@ from spark_jobs.eventtime.strategy import GeneratorKind, Scope
 DEFAULT_INTERVAL = 200
 """Flink's `pipeline.auto-watermark-interval`, in ms."""
 
-_MOST_PARTITIONS = 100_000
+_MAX_PARTITIONS = 100_000
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)(\.[0-9]+)?")
 
 
 def _count_or_ids(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
-        if not 0 < value <= _MOST_PARTITIONS:
-            mend = f"write 1 to {_MOST_PARTITIONS}, or a list of partition ids"
-            raise Refusal(f"{shown(value)} is not a count of partitions", mend)
+        if not 0 < value <= _MAX_PARTITIONS:
+            hint = f"write 1 to {_MAX_PARTITIONS}, or a list of partition ids"
+            raise Refusal(f"{shown(value)} is not a count of partitions", hint)
         return tuple(range(value))
     return value
 
@@ -165,8 +165,8 @@ class Watermark(Section):
             raise Refusal(f"is missing: generator `{generator}` needs it", f"write `{name}: {EXAMPLES[name]}`")
         if value not in (None, {}) and name not in takes.all:
             takers = [kind for kind, parameters in PARAMETERS.items() if name in parameters.all]
-            mend = f"`{generator}` takes {_listed(takes.all) or 'no parameters'}"
-            raise Refusal(f"does not belong to generator `{generator}`; it is a parameter of {_listed(takers)}", mend)
+            hint = f"`{generator}` takes {_listed(takes.all) or 'no parameters'}"
+            raise Refusal(f"does not belong to generator `{generator}`; it is a parameter of {_listed(takers)}", hint)
         return value
 
     @field_validator("custom_class")
@@ -258,8 +258,8 @@ class Watermark(Section):
     @classmethod
     def _flink_version(cls, version: Any) -> Any:
         if isinstance(version, (int, float)) and not isinstance(version, bool):
-            mend = 'write it in quotes, like `flink: "2.3"`'
-            raise Refusal(f"{shown(version)} is a number, and 1.20 would read as 1.2", mend)
+            hint = 'write it in quotes, like `flink: "2.3"`'
+            raise Refusal(f"{shown(version)} is a number, and 1.20 would read as 1.2", hint)
         if isinstance(version, str) and not _VERSION.fullmatch(version.strip()):
             raise Refusal(f"{shown(version)} is not a Flink version", 'write one like "2.3" or "1.20.3"')
         return version.strip() if isinstance(version, str) else version

@@ -90,8 +90,8 @@ class SlidingWindow(Section):
             return slide
         if slide > size and not gaps:
             what = f"`{format_duration(slide)}` is longer than the size ({format_duration(size)})"
-            mend = "write a shorter slide, or `gaps_between: true` if that is meant"
-            raise Refusal(f"{what}: records between two windows would be in none", mend)
+            hint = "write a shorter slide, or `gaps_between: true` if that is meant"
+            raise Refusal(f"{what}: records between two windows would be in none", hint)
         if slide <= size and gaps:
             raise Refusal(f"slide {format_duration(slide)} leaves no gaps", "leave `gaps_between` out")
         return slide
@@ -155,5 +155,5 @@ def _unknown_zone(zone: str) -> Refusal:
     zones = available_timezones()
     city = {name.rpartition("/")[2]: name for name in sorted(zones, reverse=True)}
     near = nearest(zone, zones) or city.get(nearest(zone.rpartition("/")[2], city) or "")
-    mend = f"write `{near}`" if near else "write an IANA name like `Europe/Berlin`"
-    return Refusal(f"{shown(zone)} is not a time zone", mend)
+    hint = f"write `{near}`" if near else "write an IANA name like `Europe/Berlin`"
+    return Refusal(f"{shown(zone)} is not a time zone", hint)

@@ -49,9 +49,9 @@ class SourceMap:
         """`file:line`, or nothing if there is no file."""
         return f"{self.file}:{self.line(path)}" if self.file else ""
 
-    def problem(self, path: FieldPath, what: str, mend: str = "") -> Problem:
+    def problem(self, path: FieldPath, what: str, hint: str = "") -> Problem:
         """A problem of this file."""
-        return Problem(self.file, self.line(path), dotted(path), what, mend)
+        return Problem(self.file, self.line(path), dotted(path), what, hint)
 
     def as_written(self, path: FieldPath, value: Any) -> Any:
         """The value with each text as it was before its variables were replaced and its path completed."""
@@ -86,8 +86,8 @@ def read_tree(text: str, file: str, environment: Mapping[str, str]) -> YamlTree:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         said = error.problem or error.context
         what = f"not valid YAML: {error.context}, {said}" if said.startswith("but ") else f"not valid YAML: {said}"
-        mend = "check the indentation, colons and quotes here and on the line above"
-        raise DefinitionError.listing([Problem(file, line, "", what, mend)]) from None
+        hint = "check the indentation, colons and quotes here and on the line above"
+        raise DefinitionError.listing([Problem(file, line, "", what, hint)]) from None
     except YAMLError as error:
         problem = Problem(file, 1, "", f"not valid YAML: {str(error).splitlines()[0]}", "save the file as UTF-8 text")
         raise DefinitionError.listing([problem]) from None
@@ -95,8 +95,8 @@ def read_tree(text: str, file: str, environment: Mapping[str, str]) -> YamlTree:
         problem = Problem(file, 1, "", "the file is empty", "begin with `name: my_pipeline`")
         raise DefinitionError.listing([problem])
     if not isinstance(root, MappingNode):
-        mend = "write `field: value` lines, as `name: my_pipeline`"
-        problem = Problem(file, root.start_mark.line + 1, "", "not a mapping", mend)
+        hint = "write `field: value` lines, as `name: my_pipeline`"
+        problem = Problem(file, root.start_mark.line + 1, "", "not a mapping", hint)
         raise DefinitionError.listing([problem])
     builder = _Builder(yaml, file, environment)
     data = builder.build(root, (), root.start_mark.line + 1)
@@ -162,7 +162,7 @@ class _Builder:
         try:
             resolved = substitute(node.value, self._environment)
         except Refusal as refusal:
-            self._report(path, refusal.what, refusal.mend)
+            self._report(path, refusal.what, refusal.hint)
             return node.value
         if resolved != node.value:
             self._unresolved[path] = node.value
@@ -173,8 +173,8 @@ class _Builder:
             return resolved
         return self._yaml.constructor.construct_object(ScalarNode(tag, resolved), deep=True)
 
-    def _report(self, path: FieldPath, what: str, mend: str) -> None:
-        self.problems.append(self.sources.problem(path, what, mend))
+    def _report(self, path: FieldPath, what: str, hint: str) -> None:
+        self.problems.append(self.sources.problem(path, what, hint))
 
 
 def _is_text(text: str) -> bool:

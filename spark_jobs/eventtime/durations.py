@@ -43,12 +43,12 @@ PATTERN = (
 
 
 class DurationError(ValueError):
-    """A text that is no duration: `what` is wrong, and in `mend` what to write instead."""
+    """A text that is no duration: `what` is wrong, and in `hint` what to write instead."""
 
-    def __init__(self, what: str, mend: str) -> None:
-        super().__init__(f"{what}; {mend}")
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"{what}; {hint}")
         self.what = what
-        self.mend = mend
+        self.hint = hint
 
 
 def parse_duration(text: str) -> int:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded, row_frame
 
@@ -28,7 +28,7 @@ _ACTIVE: set[str] = set()
 """The runs that this process is carrying out now."""
 STALE = timedelta(hours=24)
 """A run of another machine that has been silent for so long counts as killed."""
-IN_STAGES = "stages"
+STAGED_PROCESS = "stages"
 """The `process` of a run whose stages are applications of their own: between them it has no process."""
 STALE_IN_STAGES = timedelta(days=7)
 """Such a run may wait for a person; after so long it counts as killed."""
@@ -131,7 +131,7 @@ class Ledger:
 
         What waits for a person, or for a stage to be repeated, is given up after `STALE_IN_STAGES`.
         """
-        waiting = f"status IN ('staged', 'failed') AND process = '{IN_STAGES}'"
+        waiting = f"status IN ('staged', 'failed') AND process = '{STAGED_PROCESS}'"
         pending = self.runs().where(f"status IN ('running', 'publishing') OR {waiting}").collect()
         killed = [
             row
@@ -141,7 +141,7 @@ class Ledger:
         if not killed:
             return []
         there = self._spark.catalog.tableExists(self._tables.windows)
-        facts = Facts(self._spark, self._tables.windows)
+        facts = PublishedTable(self._spark, self._tables.windows)
         done = facts.published_runs() if there else set()
         abandoned = []
         for row in killed:
@@ -215,7 +215,7 @@ def this_process() -> str:
 
 def was_killed(process: str | None, started_at: datetime | None, now: datetime) -> bool:
     """Whether the process of a pending run is gone; of another machine's only its silence is known."""
-    if process == IN_STAGES:
+    if process == STAGED_PROCESS:
         return _is_older(started_at, now, STALE_IN_STAGES)
     host, pid, start = (process or "::").rsplit(":", 2)
     if host == socket.gethostname() and pid.isdigit():

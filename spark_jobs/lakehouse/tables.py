@@ -171,8 +171,8 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
     except (PySparkException, Py4JError) as problem:
         text = str(problem)
         if _FULL.search(text):
-            mend = "Free space and run again; nothing was published."
-            raise CatalogError(f"{what}: the disk is full", where, mend) from problem
+            hint = "Free space and run again; nothing was published."
+            raise CatalogError(f"{what}: the disk is full", where, hint) from problem
         known = isinstance(problem, (PySparkException, Py4JJavaError))
         told = read_error(problem, where) if known and reads_history and not _FORBIDDEN.search(text) else None
         if told is not None:

@@ -61,8 +61,8 @@ def archive(
         records = spark.read.parquet(location).count()
     except (PySparkException, Py4JJavaError) as error:
         if "No space left on device" in str(error):
-            mend = "Free space and run again: nothing was added."
-            raise CatalogError("cannot write: the disk is full", table.name, mend) from error
+            hint = "Free space and run again: nothing was added."
+            raise CatalogError("cannot write: the disk is full", table.name, hint) from error
         told = read_error(error, f"topic {history.recent.topic} at {history.recent.servers}")
         raise told or CatalogError(f"cannot write: {short(java_reason(error))}", table.name) from error
     starts = {chosen.partition: chosen.start for chosen in new}

@@ -46,7 +46,7 @@ class Check:
     name: str
     status: Status
     what: str
-    mend: str = ""
+    hint: str = ""
 
 
 def run_doctor(pipeline: Pipeline | None = None) -> list[Check]:
@@ -107,7 +107,7 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 
 def _failed(name: str, error: RewindowError) -> Check:
     where = f" ({error.where})" if error.where else ""
-    return Check(name, Status.FAIL, f"{error.what}{where}", error.mend)
+    return Check(name, Status.FAIL, f"{error.what}{where}", error.hint)
 
 
 def _metastore_of(pipeline: Pipeline | None) -> str | None:

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import EmptyRangeError
-from spark_jobs.lakehouse.facts import REVISIONS
 from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.published_table import REVISIONS
 from spark_jobs.lakehouse.tables import Tables, guarded
 from spark_jobs.runs.progress import Progress
 from spark_jobs.spark.catalog import CATALOG
@@ -105,7 +105,7 @@ def _tidy(spark: SparkSession, table: str, order: str, now: datetime, keep: time
         rows = spark.sql(f"CALL {CATALOG}.system.{procedure}({given})").collect()
         return rows[0].asDict() if rows else {}
 
-    # As `Facts.prepare` has rows lie in time's order within a file, so must they here: nights read few of them.
+    # `PublishedTable.prepare` sorts the rows of a file by time. Compaction keeps that order: nights read few rows.
     how = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
     compacted = call("rewrite_data_files", "options => map('delete-file-threshold', '1')", *how)
     done.files_compacted[table] = int(compacted.get("rewritten_data_files_count", 0))

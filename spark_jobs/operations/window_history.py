@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError
-from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 
 _SHOWN_LAST = ("records_on_time", "records_late", "records_dropped", "pane", "state")
@@ -44,14 +44,14 @@ def window_history(
     DefinitionError for a column that is no key, EmptyRangeError where no run has published such a window.
     """
     tables = Tables.of(pipeline)
-    facts = Facts(spark, tables.windows)
+    facts = PublishedTable(spark, tables.windows)
     known = ", ".join(pipeline.keys)
     if not spark.catalog.tableExists(tables.windows):
         raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
     rows = facts.revisions().where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
     for name, text in keys:
         if name not in pipeline.keys:
-            raise DefinitionError(f"--key: {name!r} is no key of {pipeline.name}", mend=f"Its keys: {known}.")
+            raise DefinitionError(f"--key: {name!r} is no key of {pipeline.name}", hint=f"Its keys: {known}.")
         kind = rows.schema[name].dataType
         value = F.lit(None) if text == "null" else F.lit(text)
         rows = rows.where(F.col(f"`{name}`").eqNullSafe(value.try_cast(kind)))

@@ -148,7 +148,7 @@ def _instant(text: Any, field: str) -> int | None:
     try:
         return parse_instant(str(text).strip())
     except InstantError as problem:
-        raise DefinitionError(f"{field}: {problem.what}", "the form", problem.mend) from None
+        raise DefinitionError(f"{field}: {problem.what}", "the form", problem.hint) from None
 
 
 def _as_of(text: Any) -> dict[str, int] | None:

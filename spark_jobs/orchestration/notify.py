@@ -20,7 +20,7 @@ from typing import Any
 from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.context import Context
 
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.runs.store import OUTCOME, RunStore
@@ -44,7 +44,7 @@ def configured(event: str) -> Iterator[BaseNotifier]:
             if event in item.get("on", EVENTS):
                 yield _imported(item["class"])(**item.get("arguments", {}))
     except (ValueError, KeyError, TypeError, ImportError, AttributeError) as problem:
-        raise EnvironmentProblem(
+        raise EnvironmentSetupError(
             f"the notifiers cannot be made: {problem}",
             NOTIFIERS,
             'Write a list like [{"class": "package.Notifier", "arguments": {}, "on": ["gate_failed"]}].',

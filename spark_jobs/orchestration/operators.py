@@ -37,7 +37,7 @@ from spark_jobs.runs.store import (
 )
 from spark_jobs.submit.package import ENTRY
 
-LASTING = frozenset({2, 3, 5, 6})
+NON_RETRYABLE_EXIT_CODES = frozenset({2, 3, 5, 6})
 """Exit codes that a second try does not mend: definition, gate, history, empty range."""
 
 
@@ -71,7 +71,7 @@ class SparkStage(SparkSubmitOperator):
         try:
             self._prepare(folder, context)
         except RewindowError as problem:
-            record = {"message": problem.what, "where": problem.where, "mend": problem.mend}
+            record = {"message": problem.what, "where": problem.where, "hint": problem.hint}
             folder.write(OUTCOME, {"run_id": folder.run_id, "status": "failed", "stage": self.stage, **record})
             raise AirflowFailException(str(problem)) from problem
         if folder.status() in ENDED:
@@ -107,8 +107,8 @@ class SparkStage(SparkSubmitOperator):
             if outcome.get("status") not in ("failed", "gate_failed") or not outcome.get("message"):
                 raise
             where = f" ({outcome['where']})" if outcome.get("where") else ""
-            message = f"{outcome['message']}{where}. {outcome.get('mend') or ''}".strip()
-            lasts = outcome["status"] == "gate_failed" or outcome.get("exit_code") in LASTING
+            message = f"{outcome['message']}{where}. {outcome.get('hint') or outcome.get('mend') or ''}".strip()
+            lasts = outcome["status"] == "gate_failed" or outcome.get("exit_code") in NON_RETRYABLE_EXIT_CODES
             raise (AirflowFailException if lasts else AirflowException)(message) from problem
 
     def _told(self, folder: RunFolder, context: Context) -> Any:

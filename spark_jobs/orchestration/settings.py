@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.jvm import jvm_settings
 from spark_jobs.submit.package import packaged
 
@@ -32,7 +32,7 @@ def pool() -> str:
 def parallel_chunks() -> int:
     text = os.environ.get(PARALLEL) or "2"
     if not text.isdigit() or int(text) < 1:
-        raise EnvironmentProblem(f"{text!r} is not a number of tasks", PARALLEL, "Write 1, 2, ...")
+        raise EnvironmentSetupError(f"{text!r} is not a number of tasks", PARALLEL, "Write 1, 2, ...")
     return int(text)
 
 
@@ -58,5 +58,5 @@ def spark_submit_settings(environ: Mapping[str, str] = os.environ) -> dict[str, 
 def _more_conf(text: str) -> dict[str, str]:
     pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
     if any("=" not in piece for piece in pieces):
-        raise EnvironmentProblem(f"{text!r} is not a list of settings", MORE_CONF, "Write name=value with commas.")
+        raise EnvironmentSetupError(f"{text!r} is not a list of settings", MORE_CONF, "Write name=value with commas.")
     return dict(piece.split("=", 1) for piece in pieces)

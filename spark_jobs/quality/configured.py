@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.runs.staged_run import Evidence
-from spark_jobs.runs.stages import Checks
+from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.stages import GateCheck
 
 
-def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> Checks | None:
+def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> GateCheck | None:
     """The gate of a pipeline; None where there is no folder of expectations, and none is named.
 
     Its suites are read now: a broken one is refused before the replay starts. `thorough` also lets Great Expectations
@@ -27,7 +27,7 @@ def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> Checks | None:
 
         check_suites(suites, pipeline)
 
-    def check(evidence: Evidence) -> Mapping[str, Any]:
+    def check(evidence: StagedRun) -> Mapping[str, Any]:
         from spark_jobs.quality.gate import check as check_evidence
 
         return check_evidence(evidence, suites).to_dict()

@@ -21,7 +21,7 @@ SLACK = 0.5
 """By how much of its width a range is widened at each end."""
 NULL_SLACK = 0.05
 """How much larger a share of nulls may become."""
-MOST_VALUES = 20
+MAX_VALUES = 20
 """Keys with no more values than this are held to them."""
 
 
@@ -59,10 +59,10 @@ def profile(windows: DataFrame, pipeline: Pipeline) -> Profile:
         if all(end is not None and math.isfinite(end) for end in ends):
             ranges[name] = ends
     values = {}
-    for key in (key for key in keys if told[f"rw_values_{key}"] <= MOST_VALUES):
-        found = windows.select(f"`{key}`").where(F.col(f"`{key}`").isNotNull()).distinct().limit(MOST_VALUES + 1)
+    for key in (key for key in keys if told[f"rw_values_{key}"] <= MAX_VALUES):
+        found = windows.select(f"`{key}`").where(F.col(f"`{key}`").isNotNull()).distinct().limit(MAX_VALUES + 1)
         texts = sorted(row[0] for row in found.collect())
-        if 0 < len(texts) <= MOST_VALUES:
+        if 0 < len(texts) <= MAX_VALUES:
             values[key] = texts
     return Profile(rows, {name: 1 - told[f"rw_count_{name}"] / rows for name in names}, ranges, values)
 
@@ -138,8 +138,8 @@ def write(suite: Mapping[str, Any], path: Path, *, force: bool) -> None:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(formatted(suite))
     except FileExistsError:
-        mend = "It may hold what somebody has reviewed: --force overwrites it."
-        raise DefinitionError("there is a suite already", str(path), mend) from None
+        hint = "It may hold what somebody has reviewed: --force overwrites it."
+        raise DefinitionError("there is a suite already", str(path), hint) from None
     except OSError as problem:
         raise DefinitionError(f"cannot be written: {problem.strerror}", str(path), "Check the folder.") from None
 

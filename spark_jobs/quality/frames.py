@@ -21,20 +21,20 @@ from spark_jobs.eventtime.windows import (
     TumblingWindows,
     WindowAssigner,
 )
-from spark_jobs.lakehouse.facts import Cause
+from spark_jobs.lakehouse.published_table import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
 from spark_jobs.runs.plan import Plan
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DAYS_BEFORE = 14
-"""Of how many earlier days the median is taken; fewer than `LEAST_DAYS` tell nothing."""
-LEAST_DAYS = 3
+"""Of how many earlier days the median is taken; fewer than `MIN_DAYS` tell nothing."""
+MIN_DAYS = 3
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
 _SLACK_MS = _DAY_MS // 4
@@ -78,7 +78,7 @@ def input_frame(plan: Plan) -> pd.DataFrame:
     return _table(rows or [run], INPUT_COLUMNS)
 
 
-def windows_frame(evidence: Evidence) -> DataFrame:
+def windows_frame(evidence: StagedRun) -> DataFrame:
     """The staged windows with `WINDOW_EXTRAS`; those that the run's mode or windows cannot have are left out."""
     staged, spec = evidence.staged, evidence.spec
     start, end = F.unix_millis("window_start"), F.unix_millis("window_end")
@@ -131,7 +131,7 @@ def _contradiction(spec: ReplaySpec) -> Column:
     return found
 
 
-def reconciliation_frame(evidence: Evidence) -> pd.DataFrame:
+def reconciliation_frame(evidence: StagedRun) -> pd.DataFrame:
     """`RECONCILIATION_COLUMNS`, one row a UTC day; one with nulls where nothing is staged and nothing changes."""
     days = _by_day(evidence)
     total = {name: sum(day[name] for day in days.values()) for name in _SUMS}
@@ -183,7 +183,7 @@ _SUMS = (
 )
 
 
-def _by_day(evidence: Evidence) -> dict[str, dict[str, int]]:
+def _by_day(evidence: StagedRun) -> dict[str, dict[str, int]]:
     """Sums by UTC day of the windows' start, in one aggregation of what is staged, published and changed."""
     one = F.lit(1)
     staged = {"windows": one, "records": _all_records(), "late": F.col(LATE), "dropped": F.col(DROPPED)}
@@ -216,7 +216,7 @@ def _all_records() -> Column:
 
 def _sums(
     frame: DataFrame,
-    evidence: Evidence,
+    evidence: StagedRun,
     by_window: Mapping[str, Column],
     by_row: Mapping[str, Column] = MappingProxyType({}),
 ) -> DataFrame:
@@ -231,7 +231,7 @@ def _sums(
     return frame.groupBy(day).agg(*(F.sum(asked.get(n, F.lit(0))).cast("long").alias(n) for n in _SUMS))
 
 
-def _published_near(evidence: Evidence) -> DataFrame | None:
+def _published_near(evidence: StagedRun) -> DataFrame | None:
     """The published windows of the range's days and of `DAYS_BEFORE` days before; None where there are none yet."""
     table, plan = Tables.of(evidence.pipeline).windows, evidence.plan
     if not evidence.spark.catalog.tableExists(table):
@@ -258,7 +258,7 @@ def _ratio(day: str, records: Mapping[str, int], whole: Mapping[str, bool]) -> f
     here = date.fromisoformat(day)
     earlier = [(here - timedelta(days=back)).isoformat() for back in range(1, DAYS_BEFORE + 1)]
     values = [records[d] for d in earlier if whole.get(d)]
-    if len(values) < LEAST_DAYS or not (median := statistics.median(values)):
+    if len(values) < MIN_DAYS or not (median := statistics.median(values)):
         return None
     return records[day] / median
 

@@ -21,7 +21,7 @@ from spark_jobs.quality import gx
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
 from spark_jobs.quality.resolve import Fitted, LeftOut, Scope, fit
 from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 
 SAMPLES = 5
 """Rows shown of an expectation that fails."""
@@ -111,7 +111,7 @@ def check_suites(suites: Suites, pipeline: Pipeline, columns: Sequence[str] | No
     gx.built(fit(suites, Scope(pipeline, columns=None if columns is None else tuple(columns)))[0])
 
 
-def check(evidence: Evidence, suites: Suites | None = None) -> GateResult:
+def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
     """Hold a staged run to the expectations; nothing is written, nothing stays cached.
 
     Raises DefinitionError where the suites are broken. What cannot be computed is the expectation's own error.
@@ -148,7 +148,7 @@ def check(evidence: Evidence, suites: Suites | None = None) -> GateResult:
     )
 
 
-def parameters_of(evidence: Evidence) -> dict[str, int]:
+def parameters_of(evidence: StagedRun) -> dict[str, int]:
     """The values of `spark_jobs.quality.resolve.PARAMETERS`."""
     plan = evidence.plan
     return {

@@ -62,8 +62,8 @@ def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
                 )
                 expectations.append(configuration.to_domain_obj())
             except ExpectationNotFoundError:
-                what, mend = f"{written.type[:80]!r} is no type of expectation", _nearest_type(written.type)
-                problem = one.suite.problem((*written.place, "type"), what, mend)
+                what, hint = f"{written.type[:80]!r} is no type of expectation", _nearest_type(written.type)
+                problem = one.suite.problem((*written.place, "type"), what, hint)
                 problems[one.suite.file, written.place, what] = problem
             except (ValueError, TypeError, KeyError) as refusal:
                 for place, said in _refusals(refusal):

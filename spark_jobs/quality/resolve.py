@@ -169,10 +169,10 @@ def _unknown_columns(
     for column in _columns_of(kwargs):
         if column not in known:
             near = nearest(str(column), known)
-            mend = f"did you mean `{near}`?" if near else f"the columns are {', '.join(known)}"
+            hint = f"did you mean `{near}`?" if near else f"the columns are {', '.join(known)}"
             place = (*written.place, "kwargs")
             what = f"{written.type}: {str(column)[:60]!r} is no column of the {written.data}"
-            problems.append(suite.problem(place, what, mend))
+            problems.append(suite.problem(place, what, hint))
     return problems
 
 

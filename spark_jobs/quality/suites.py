@@ -80,9 +80,9 @@ class Suite:
         """What its expectations look at."""
         return tuple(data for data in Data if any(e.data is data for e in self.expectations))
 
-    def problem(self, place: FieldPath, what: str, mend: str = "") -> Problem:
+    def problem(self, place: FieldPath, what: str, hint: str = "") -> Problem:
         """A problem of this file, with the line of the place."""
-        return Problem(self.file, _lines_of(self.file).line(place), dotted(place), what, mend)
+        return Problem(self.file, _lines_of(self.file).line(place), dotted(place), what, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ def load_suites(pipeline: Pipeline, folder: Path | None = None) -> Suites:
     for suite in suites:
         for name in sorted(suite.leave_out - known):
             near = nearest(name, known)
-            mend = f"did you mean `{near}`?" if near else "`rewindow expectations list` shows the names"
-            problems.append(suite.problem(("meta", "leave_out"), f"no expectation is called `{name}`", mend))
+            hint = f"did you mean `{near}`?" if near else "`rewindow expectations list` shows the names"
+            problems.append(suite.problem(("meta", "leave_out"), f"no expectation is called `{name}`", hint))
     if problems:
         raise DefinitionError.listing(problems)
     return Suites(str(folder), tuple(suites))
@@ -275,11 +275,11 @@ class _Reader:
             near = nearest(name, known)
             if name in known or (also_free and near is None):
                 continue
-            mend = f"did you mean `{near}`?" if near else f"known are {', '.join(sorted(known))}"
-            self._tell((*place, name), "is not known here", mend)
+            hint = f"did you mean `{near}`?" if near else f"known are {', '.join(sorted(known))}"
+            self._tell((*place, name), "is not known here", hint)
 
-    def _tell(self, place: FieldPath, what: str, mend: str) -> None:
-        self.problems.append(Problem(self._file, _lines_of(self._file).line(place), dotted(place), what, mend))
+    def _tell(self, place: FieldPath, what: str, hint: str) -> None:
+        self.problems.append(Problem(self._file, _lines_of(self._file).line(place), dotted(place), what, hint))
 
 
 def _lines_of(file: str) -> SourceMap:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 SAMPLES = 5
 _ROWS_A_TASK = 150_000
 """While they are counted, so many hashes stay in a processor's cache; with more of them a task takes longer a row."""
-_MOST_TASKS = 2_000
+_MAX_TASKS = 2_000
 _ROW_COUNT = "table.row_count"
 
 
@@ -44,7 +44,7 @@ class RowsToldApart(TableMetricProvider):
         frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
         columns = [F.col(f"`{name}`") for name in metric_value_kwargs["column_list"]]
         hashes = frame.select(F.xxhash64(*columns).alias("rw_hash"))
-        tasks = min(metrics[_ROW_COUNT] // _ROWS_A_TASK, _MOST_TASKS)
+        tasks = min(metrics[_ROW_COUNT] // _ROWS_A_TASK, _MAX_TASKS)
         if tasks > int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions")):
             hashes = hashes.repartition(tasks, "rw_hash")
         several = hashes.groupBy("rw_hash").agg(F.count("*").alias("rw_rows")).where("rw_rows > 1")

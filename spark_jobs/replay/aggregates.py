@@ -127,7 +127,7 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
     except Exception as problem:
         if "ParseException" not in str(problem) and not isinstance(problem, ParseException):
             raise
-        raise DefinitionError(f"not a Spark SQL expression: {text!r}", mend="check brackets and quotes") from problem
+        raise DefinitionError(f"not a Spark SQL expression: {text!r}", hint="check brackets and quotes") from problem
     return found
 
 
@@ -174,7 +174,7 @@ def running(spark: SparkSession, text: str, over: str) -> str:
         if call.is_distinct or call.filter_span is not None:
             raise DefinitionError(
                 f"{text!r}: DISTINCT and FILTER cannot be computed for every pane",
-                mend="use `panes: last`, or CASE WHEN inside the aggregate",
+                hint="use `panes: last`, or CASE WHEN inside the aggregate",
             )
         result = f"{result[: call.stop]} OVER ({over}){result[call.stop :]}"
     return result
@@ -185,7 +185,7 @@ def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple
     try:
         calls = _calls(spark, text)
     except DefinitionError as problem:
-        yield problem.what, problem.mend
+        yield problem.what, problem.hint
         return
     for call in calls:
         if call.name in _NOT_REPEATABLE:

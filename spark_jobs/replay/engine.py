@@ -23,12 +23,12 @@ from spark_jobs.replay.columns import (
     record_position,
 )
 from spark_jobs.replay.grid import end_grid
+from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.restarts import restarted_timeline
-from spark_jobs.replay.sessions import Cells, FinerTimeline, SessionReplay, coarse_thresholds, replay_sessions
+from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, ThresholdCells, coarse_thresholds, replay_sessions
 from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.spec import Mode, ReplaySpec
-from spark_jobs.replay.steps import Steps
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.replay.windows import FIRED, late_records, replay_windows
 from spark_jobs.spark.cached import CachedFrames
@@ -55,7 +55,7 @@ class SavedTimeline:
     """The timeline of this very replay, made before: what it told, and its rows."""
 
     told: Mapping
-    table: DataFrame | Steps
+    table: DataFrame | InMemoryTimeline
 
 
 class Replay:
@@ -76,7 +76,7 @@ class Replay:
         state: Mapping | None = None,
         timeline_records: DataFrame | None = None,
         exact_positions: bool = False,
-        earlier: Steps | None = None,
+        earlier: InMemoryTimeline | None = None,
         saved: SavedTimeline | None = None,
     ) -> None:
         self.history = history
@@ -123,8 +123,8 @@ class Replay:
 
     def _make(self, thresholds: Thresholds) -> Timeline:
         partitions = len(self.spec.strategy.partitions)
-        are_few = thresholds.are_few(self.history.event_times, partitions)
-        make = simulate if self.simulates else partial(invert, are_few=are_few)
+        fits_in_memory = thresholds.fits_in_memory(self.history.event_times, partitions)
+        make = simulate if self.simulates else partial(invert, fits_in_memory=fits_in_memory)
         if self.spec.restarts:
             return restarted_timeline(
                 self._timeline_records,
@@ -187,9 +187,9 @@ class Replay:
         )
 
     @cached_property
-    def cells(self) -> Cells:
+    def cells(self) -> ThresholdCells:
         """What the timeline knows, laid out cell by cell along the history."""
-        return Cells.around(self.timeline, self.history.event_times)
+        return ThresholdCells.around(self.timeline, self.history.event_times)
 
     @cached_property
     def _usable(self) -> DataFrame:

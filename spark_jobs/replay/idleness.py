@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_jobs.eventtime.source import PartitionStatusChanged, Signal
 
-MOST_SPANS = 100
+MAX_SPANS = 100
 
 
 @dataclass
@@ -44,7 +44,7 @@ class IdleSpans:
     def _add(self, partition: int, start: int, end: int) -> None:
         self.count += 1
         heapq.heappush(self._longest, (end - start, partition, start, end))
-        if len(self._longest) > MOST_SPANS:
+        if len(self._longest) > MAX_SPANS:
             heapq.heappop(self._longest)
 
 
@@ -54,4 +54,4 @@ def joined(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
     if not told:
         return None
     spans = sorted((span for part in told for span in part["longest"]), key=lambda s: (s[1] - s[2], s))
-    return {"count": sum(part["count"] for part in told), "longest": spans[:MOST_SPANS]}
+    return {"count": sum(part["count"] for part in told), "longest": spans[:MAX_SPANS]}

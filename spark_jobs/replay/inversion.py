@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, PositionColumns
-from spark_jobs.replay.steps import MOST_IN_MEMORY, SCHEMA, inverted
+from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY, SCHEMA, inverted
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 
@@ -83,12 +83,12 @@ def invert(
     processing_time_end: int,
     held: CachedFrames,
     state: dict | None = None,
-    are_few: bool = False,
+    fits_in_memory: bool = False,
 ) -> Timeline:
     """The timeline of `records`, going on from `state` (an earlier run's) if given.
 
-    With a state, C(x) is exact for x above that run's watermark, and "at its end" below. `are_few`: it is known before
-    that its rows fit the driver's memory; they are then fetched at once, and not kept in case they do not.
+    With a state, C(x) is exact for x above that run's watermark, and "at its end" below. `fits_in_memory`: the
+    caller knows that the rows fit the driver's memory; they are then fetched without being cached first.
     """
     spark = records.sparkSession
     by_sequence = SEQUENCE in records.columns
@@ -99,12 +99,12 @@ def invert(
             spark.createDataFrame(carried, "partition INT, reached BIGINT, arrival BIGINT, minor BIGINT")
         )
     firsts = _with_closes(firsts, strategy, processing_time_end, by_sequence)
-    if are_few:
+    if fits_in_memory:
         table, few = firsts.toArrow(), True
     else:
         firsts = held.keep(firsts)
-        table = firsts.limit(MOST_IN_MEMORY + 1).toArrow()
-        few = table.num_rows <= MOST_IN_MEMORY
+        table = firsts.limit(MAX_IN_MEMORY + 1).toArrow()
+        few = table.num_rows <= MAX_IN_MEMORY
     last = _last_of(table) if few else _last_reached(firsts)
     groups = strategy.generator_groups
     reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]

@@ -61,7 +61,7 @@ class SessionReplay:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class ThresholdCells:
     """Close positions all along a history: cell by cell of its grid, and from there on to the millisecond.
 
     What lies before the grid's first point is one cell more; all behind its last point belongs to the last cell.
@@ -73,7 +73,7 @@ class Cells:
     closes: CloseArrays
 
     @classmethod
-    def around(cls, timeline: Timeline, times: TimeRange) -> Cells:
+    def around(cls, timeline: Timeline, times: TimeRange) -> ThresholdCells:
         """The cells of a history with these event times; `timeline` tells at least their first points apart."""
         grid = cell_grid(times)
         first = grid.first_index_at_or_after(times.start) - 2
@@ -122,7 +122,7 @@ class Cells:
         return found.select(f"{_ASKED}.*", *PositionColumns.of_struct(F.col("rw_closed")).aliased(prefix))
 
 
-def _in_cell(cells: Cells, frame: DataFrame, time: str, value: Column) -> DataFrame:
+def _in_cell(cells: ThresholdCells, frame: DataFrame, time: str, value: Column) -> DataFrame:
     return frame.select(cells.of(F.col(time)).alias("rw_cell"), F.col(time).alias("rw_x_from"), value)
 
 
@@ -134,7 +134,7 @@ class FinerTimeline:
         self.coarse = coarse
         self._is_exact = is_exact
 
-    def exact_around(self, times: DataFrame, cells: Cells) -> Timeline:
+    def exact_around(self, times: DataFrame, cells: ThresholdCells) -> Timeline:
         """A timeline that tells every millisecond apart in the cells that hold the `times` (column `x`)."""
         if self._is_exact:
             return self.coarse
@@ -202,7 +202,7 @@ def replay_sessions(
     spec: ReplaySpec,
     timeline: Timeline,
     finer: FinerTimeline,
-    cells: Cells,
+    cells: ThresholdCells,
     span: TimeRange,
     *,
     held: CachedFrames,
@@ -253,7 +253,7 @@ def _chosen(rows: DataFrame, span: TimeRange) -> DataFrame:
     return rows.where(in_span | (F.col(START) == F.lit(MIN_TIMESTAMP)))
 
 
-def _suspicion(base: DataFrame, cells: Cells, flushes: bool) -> tuple[Column, Column]:
+def _suspicion(base: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
     """Whether a record may have been behind the watermark, and whether a session may still be open.
 
     Both err on the safe side by less than a grid cell. A record with `r <= C(ts - 1)` touches no session
@@ -289,7 +289,7 @@ def _no_position() -> dict[str, Column]:
     return dict.fromkeys(position_names(FIRED), F.lit(None).cast("long"))
 
 
-def _with_positions(clean: DataFrame, cells: Cells, timeline: Timeline) -> DataFrame:
+def _with_positions(clean: DataFrame, cells: ThresholdCells, timeline: Timeline) -> DataFrame:
     """Where each of them fired."""
     unplaced = clean.drop(*_no_position()).withColumn("rw_x", F.col(END) - F.lit(1))
     return cells.closed(unplaced, "rw_x", FIRED, timeline).drop("rw_x")
@@ -312,7 +312,7 @@ def _operate(
     members: DataFrame,
     spec: ReplaySpec,
     finer: FinerTimeline,
-    cells: Cells,
+    cells: ThresholdCells,
     flushes: bool,
     held: CachedFrames,
     *,
@@ -429,7 +429,7 @@ def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, sp
 
 
 def _late_rows(
-    judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: TimeRange, cells: Cells, timeline: Timeline
+    judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: TimeRange, cells: ThresholdCells, timeline: Timeline
 ) -> DataFrame:
     late = judged.where("kind = 'late'").select(
         F.col(GROUP).alias("l_group"),

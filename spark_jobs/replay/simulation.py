@@ -22,7 +22,7 @@ from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, record_position
 from spark_jobs.replay.idleness import IdleSpans
-from spark_jobs.replay.steps import SCHEMA
+from spark_jobs.replay.in_memory_timeline import SCHEMA
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 

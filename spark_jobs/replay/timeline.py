@@ -25,7 +25,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.columns import NEVER, PositionColumns, long_arrays
 from spark_jobs.replay.grid import EndGrid, RegularGrid
-from spark_jobs.replay.steps import MOST_IN_MEMORY, Steps
+from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY, InMemoryTimeline
 
 MAX_GRID_POINTS = 1_000_000
 """The most window ends that one chunk may hold: its close positions travel with every task."""
@@ -45,9 +45,9 @@ class Thresholds:
     step: int = 0
     apart: int = 0
 
-    def are_few(self, span: TimeRange, partitions: int) -> bool:
+    def fits_in_memory(self, span: TimeRange, partitions: int) -> bool:
         """Whether those that so many partitions reach within `span` surely fit the driver's memory."""
-        return self.step > 0 and ((span.end - span.start) // self.step + 2) * partitions <= MOST_IN_MEMORY
+        return self.step > 0 and ((span.end - span.start) // self.step + 2) * partitions <= MAX_IN_MEMORY
 
 
 def grid_thresholds(grid: EndGrid, lateness: int) -> Thresholds:
@@ -113,7 +113,7 @@ class Timeline:
     `table` holds the rows: in the driver's memory where they are few, else in Spark.
     """
 
-    table: DataFrame | Steps
+    table: DataFrame | InMemoryTimeline
     thresholds: Thresholds
     flushes: bool
     state: dict
@@ -132,30 +132,30 @@ class Timeline:
         }
 
     @classmethod
-    def restored(cls, told: Mapping, table: DataFrame | Steps, thresholds: Thresholds) -> Timeline:
+    def restored(cls, told: Mapping, table: DataFrame | InMemoryTimeline, thresholds: Thresholds) -> Timeline:
         """The timeline that said `told`."""
         return cls(table=table, thresholds=thresholds, **told)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The rows in Spark, wherever they are."""
-        return self.table.frame(spark) if isinstance(self.table, Steps) else self.table
+        return self.table.frame(spark) if isinstance(self.table, InMemoryTimeline) else self.table
 
     @cached_property
-    def steps(self) -> Steps | None:
+    def steps(self) -> InMemoryTimeline | None:
         """All rows, when they are few enough for memory."""
-        if isinstance(self.table, Steps):
+        if isinstance(self.table, InMemoryTimeline):
             return self.table
-        table = self.table.limit(MOST_IN_MEMORY + 1).toArrow()
-        return None if table.num_rows > MOST_IN_MEMORY else Steps.of_table(table)
+        table = self.table.limit(MAX_IN_MEMORY + 1).toArrow()
+        return None if table.num_rows > MAX_IN_MEMORY else InMemoryTimeline.of_table(table)
 
     @property
     def never_from(self) -> int:
         """The first value that the watermark has not passed (epoch ms)."""
-        if isinstance(self.table, Steps):
+        if isinstance(self.table, InMemoryTimeline):
             return self.table.never_from
         return self.table.where(F.col("arrival") == F.lit(NEVER)).agg(F.min("x_from")).collect()[0][0]
 
-    def after(self, earlier: Steps) -> Timeline:
+    def after(self, earlier: InMemoryTimeline) -> Timeline:
         """The closes that the steps of an `earlier` run know, and this timeline from there on.
 
         What its watermark had reached is not enough to go by: the tick that shows it may have come after its end.
@@ -177,7 +177,7 @@ class Timeline:
         return CloseArrays(grid, first, steps.at(x))
 
 
-def _slice(rows: DataFrame, grid: EndGrid, x: np.ndarray, shift: int) -> Steps:
+def _slice(rows: DataFrame, grid: EndGrid, x: np.ndarray, shift: int) -> InMemoryTimeline:
     low, high = int(x[0]), int(x[-1])
     position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
     carried = (
@@ -191,4 +191,4 @@ def _slice(rows: DataFrame, grid: EndGrid, x: np.ndarray, shift: int) -> Steps:
         .agg(F.max("x_from").alias("x_from"), F.max(position).alias("p"))
         .select("x_from", "p.*")
     )
-    return Steps.of_table(carried.unionByName(inside).toArrow())
+    return InMemoryTimeline.of_table(carried.unionByName(inside).toArrow())

@@ -13,17 +13,17 @@ from pyspark.sql.types import NumericType
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.report.values import json_column, json_value
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 
 TOP = 20
-MOST_BUCKETS = 200
+MAX_BUCKETS = 200
 _BEFORE = "rw_before_"
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 _WIDTHS = (_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY)
 _COUNTS = (ON_TIME, LATE, DROPPED)
 
 
-def changed_windows(evidence: Evidence) -> dict[str, Any]:
+def changed_windows(evidence: StagedRun) -> dict[str, Any]:
     """`counts` by change, `causes`, `strip` (buckets of `width` ms of window start, sparse) and the `top` windows.
 
     The `size` of a window's change is, on average over the numeric aggregates, its move relative to the largest move of
@@ -57,19 +57,19 @@ def changed_windows(evidence: Evidence) -> dict[str, Any]:
 
 
 def bucket_width(start: int, end: int) -> int:
-    """The smallest of a few readable widths (ms) that cuts `[start, end)` into at most `MOST_BUCKETS`."""
+    """The smallest of a few readable widths (ms) that cuts `[start, end)` into at most `MAX_BUCKETS`."""
     for width in _WIDTHS:
-        if (end - start) / width <= MOST_BUCKETS:
+        if (end - start) / width <= MAX_BUCKETS:
             return width
-    return -(-(end - start) // MOST_BUCKETS // _DAY) * _DAY + _DAY
+    return -(-(end - start) // MAX_BUCKETS // _DAY) * _DAY + _DAY
 
 
-def _reach(evidence: Evidence) -> tuple[int, int]:
+def _reach(evidence: StagedRun) -> tuple[int, int]:
     span, times = evidence.plan.span, evidence.plan.event_times
     return max(span.start, times.start), max(min(span.end, times.end), max(span.start, times.start) + 1)
 
 
-def _with_before(evidence: Evidence) -> DataFrame:
+def _with_before(evidence: StagedRun) -> DataFrame:
     """The changes, and beside them the values before as `rw_before_<column>`."""
     wanted = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in evidence.before.columns]
     before = evidence.before.select(
@@ -80,7 +80,7 @@ def _with_before(evidence: Evidence) -> DataFrame:
     return evidence.changes.join(before, same, "left")
 
 
-def _moves(evidence: Evidence, compared: DataFrame) -> dict[str, Column]:
+def _moves(evidence: StagedRun, compared: DataFrame) -> dict[str, Column]:
     """By aggregate, how far a window moved (DOUBLE, not negative)."""
     kinds = {field.name: field.dataType for field in compared.schema}
     moves = {}
@@ -98,7 +98,9 @@ def _number(column: str) -> Column:
     return F.nanvl(F.coalesce(F.col(f"`{column}`").cast("double"), F.lit(0.0)), F.lit(0.0))
 
 
-def _top(evidence: Evidence, compared: DataFrame, moves: dict[str, Column], grouped: list[Row]) -> list[dict[str, Any]]:
+def _top(
+    evidence: StagedRun, compared: DataFrame, moves: dict[str, Column], grouped: list[Row]
+) -> list[dict[str, Any]]:
     is_new = F.col("rw_change") == "inserted"
     shares = []
     for i, move in enumerate(moves.values()):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 
 
-def collect(evidence: Evidence) -> Mapping[str, Any]:
+def collect(evidence: StagedRun) -> Mapping[str, Any]:
     """The facts of the report's pictures; the chart code is imported only where it is used."""
     from spark_jobs.report.facts import gather
 

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.report.basis import Basis
-from spark_jobs.report.judged import MOST_POINTS, Judged
+from spark_jobs.report.classified_records import MAX_POINTS, Judged
+from spark_jobs.report.lateness_probe import LatenessProbe
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 EDGES = (
@@ -35,7 +35,7 @@ EDGES = (
 )
 """Lower bounds (ms) of the bins of lateness; the last one has no upper bound."""
 
-MOST_PARTITIONS = 200
+MAX_PARTITIONS = 200
 _LEVELS = (0.5, 0.9, 0.99)
 
 
@@ -65,15 +65,15 @@ def densest(late: DataFrame, length: int, default_end: int) -> TimeRange:
 
 
 def late_points(late: DataFrame, zoom: TimeRange | None = None) -> list[tuple[int, int]]:
-    """(arrival, event time) of up to `MOST_POINTS` late records, those with the smallest hashes of their positions."""
+    """(arrival, event time) of up to `MAX_POINTS` late records, those with the smallest hashes of their positions."""
     chosen = late
     if zoom is not None:
         chosen = late.where((F.col("arrival") >= F.lit(zoom.start)) & (F.col("arrival") < F.lit(zoom.end)))
-    rows = chosen.orderBy(F.xxhash64("partition", "number"), "partition", "number").limit(MOST_POINTS)
+    rows = chosen.orderBy(F.xxhash64("partition", "number"), "partition", "number").limit(MAX_POINTS)
     return sorted((row["arrival"], row["event_time"]) for row in rows.select("arrival", "event_time").collect())
 
 
-def late_facts(late: DataFrame, basis: Basis, judged: Judged) -> dict[str, Any]:
+def late_facts(late: DataFrame, basis: LatenessProbe, judged: Judged) -> dict[str, Any]:
     """Of the late records (dropped by at least one window): how many, how late, where.
 
     `missed_by`: processing time from their window's close to their arrival; `delay`: arrival - event time. Quantiles
@@ -101,7 +101,7 @@ def late_facts(late: DataFrame, basis: Basis, judged: Judged) -> dict[str, Any]:
     partitions = sorted({p for p, _ in judged.by_place} | {c["partition"] for c in cells}, key=lambda p: (p is None, p))
     totals = {p: sum(n for (q, _), n in judged.by_place.items() if q == p) for p in partitions}
     most_late = sorted(partitions, key=lambda p: -sum(c["n"] for c in cells if c["partition"] == p))
-    shown = sorted(most_late[:MOST_PARTITIONS], key=lambda p: (p is None, p))
+    shown = sorted(most_late[:MAX_PARTITIONS], key=lambda p: (p is None, p))
     return {
         "records": sum(c["n"] for c in cells),
         "edges": list(EDGES),

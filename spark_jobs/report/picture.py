@@ -8,19 +8,19 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.report.basis import Basis, WatermarkSteps, end_grid_or_none
-from spark_jobs.report.judged import Judged, View
+from spark_jobs.report.classified_records import Judged, View
 from spark_jobs.report.lateness import densest, late_points
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.report.lateness_probe import LatenessProbe, WatermarkSteps, end_grid_or_none
+from spark_jobs.runs.staged_run import StagedRun
 
-MOST_STEPS = 500
-MOST_CLOSES = 200
+MAX_STEPS = 500
+MAX_CLOSES = 200
 LAG_CELLS = 180
-MOST_STANDSTILLS = 5
+MAX_STANDSTILLS = 5
 _MINUTE, _DAY = 60_000, 86_400_000
 
 
-def find_zoom(evidence: Evidence, basis: Basis, late: DataFrame) -> TimeRange | None:
+def find_zoom(evidence: StagedRun, basis: LatenessProbe, late: DataFrame) -> TimeRange | None:
     """The arrivals that are worth a closer look: about 24 windows where most records were late; None: all fit."""
     times = basis.event_times
     reach = times.end - times.start
@@ -33,7 +33,7 @@ def find_zoom(evidence: Evidence, basis: Basis, late: DataFrame) -> TimeRange | 
 
 
 def watermark_facts(
-    evidence: Evidence, basis: Basis, judged: Judged, late: DataFrame, zoom: TimeRange | None
+    evidence: StagedRun, basis: LatenessProbe, judged: Judged, late: DataFrame, zoom: TimeRange | None
 ) -> dict[str, Any]:
     """`overview`, and `zoom` where the range is long.
 
@@ -55,7 +55,7 @@ def watermark_facts(
 
 
 def _view(
-    evidence: Evidence, basis: Basis, reach: TimeRange, sample: View, late: list[tuple[int, int]]
+    evidence: StagedRun, basis: LatenessProbe, reach: TimeRange, sample: View, late: list[tuple[int, int]]
 ) -> dict[str, Any]:
     kept = [p for p in sample.points if not p.dropped]
     return {
@@ -71,7 +71,7 @@ def _view(
     }
 
 
-def line_of(steps: WatermarkSteps, reach: TimeRange, most: int = MOST_STEPS) -> list[list[int]]:
+def line_of(steps: WatermarkSteps, reach: TimeRange, most: int = MAX_STEPS) -> list[list[int]]:
     """The watermark as steps [arrival, value] over `reach`, at most `most`: the last in each stretch of time."""
     arrivals = steps.positions[:, 0] if len(steps.values) else np.empty(0, dtype=np.int64)
     before = int(np.searchsorted(arrivals, reach.start, side="right")) - 1
@@ -112,7 +112,7 @@ def lag_of(steps: WatermarkSteps, reach: TimeRange, cells: int = LAG_CELLS) -> l
     return lag
 
 
-def _closes(evidence: Evidence, basis: Basis, reach: TimeRange) -> list[list[int]]:
+def _closes(evidence: StagedRun, basis: LatenessProbe, reach: TimeRange) -> list[list[int]]:
     """[arrival, end] of windows that the watermark closed in `reach`; evenly thinned out where they are many."""
     grid, values = end_grid_or_none(evidence.spec.windows), basis.steps.values
     if grid is None or not len(values):
@@ -125,7 +125,7 @@ def _closes(evidence: Evidence, basis: Basis, reach: TimeRange) -> list[list[int
     count = grid.first_index_at_or_after(high + 2) - first
     if count <= 0:
         return []
-    numbers = np.arange(count)[:: -(-count // MOST_CLOSES)]
+    numbers = np.arange(count)[:: -(-count // MAX_CLOSES)]
     ends = np.array([int(grid.ends(first + int(i), 1)[0]) for i in numbers])
     at = np.searchsorted(values, ends - 1, side="left")
     return [
@@ -144,7 +144,7 @@ def _standstills(steps: WatermarkSteps, reach: TimeRange) -> list[dict[str, int]
     if not len(at):
         return []
     pauses = np.diff(np.append(at, reach.end))
-    longest = np.argsort(-pauses, kind="stable")[:MOST_STANDSTILLS]
+    longest = np.argsort(-pauses, kind="stable")[:MAX_STANDSTILLS]
     return [
         {"from": int(at[i]), "to": int(at[i] + pauses[i]), "watermark": int(values[i])}
         for i in longest

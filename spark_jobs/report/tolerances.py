@@ -8,12 +8,12 @@ import numpy as np
 
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.report.basis import Basis, end_grid_or_none
-from spark_jobs.report.judged import Judged
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.report.classified_records import Judged
+from spark_jobs.report.lateness_probe import LatenessProbe, end_grid_or_none
+from spark_jobs.runs.staged_run import StagedRun
 
 
-def advisor_facts(evidence: Evidence, basis: Basis, judged: Judged) -> dict[str, Any] | None:
+def advisor_facts(evidence: StagedRun, basis: LatenessProbe, judged: Judged) -> dict[str, Any] | None:
     """For each tolerance how many records were `behind` it and how many found their window `closed`.
 
     `wait` is how long after a window's end (processing time, ms, median over windows) its result comes with that bound.
@@ -39,7 +39,7 @@ def advisor_facts(evidence: Evidence, basis: Basis, judged: Judged) -> dict[str,
     }
 
 
-def _waits(evidence: Evidence, basis: Basis) -> list[int | None]:
+def _waits(evidence: StagedRun, basis: LatenessProbe) -> list[int | None]:
     grid = end_grid_or_none(evidence.spec.windows)
     if grid is None or not len(basis.steps.values):
         return [None] * len(basis.tolerances)

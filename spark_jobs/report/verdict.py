@@ -142,7 +142,14 @@ def _next(
             steps.append(f"Begin with what failed: {names}. The rows are under Expectations.")
             steps.append("Mend the source or the definition, or change the suite if it asks too much; then run again.")
         case "failed":
-            steps.append(plain(outcome.get("mend") or "See the log of the stage that failed, then run again.", 500))
+            steps.append(
+                plain(
+                    outcome.get("hint")
+                    or outcome.get("mend")
+                    or "See the log of the stage that failed, then run again.",
+                    500,
+                )
+            )
             steps.append("The published windows are as they were before.")
         case "rejected":
             steps.append("The published windows are as they were. Run again once the reason is dealt with.")
@@ -160,8 +167,9 @@ def _next(
             steps.append("If no stage is at work any more, run it again: it ends in the same tables.")
     if rest:
         steps.append(f"Look at {plural(len(rest), 'warning')} under Expectations.")
-    if outcome.get("mend") and status not in ("failed", "published", "unchanged"):
-        steps.append(plain(outcome["mend"], 500))
+    hint = outcome.get("hint") or outcome.get("mend")
+    if hint and status not in ("failed", "published", "unchanged"):
+        steps.append(plain(hint, 500))
     told = [outcome.get("message") if status != "failed" else None, outcome.get("note")]
     steps[:0] = [_sentence_of(plain(text, 500)) for text in told if text]
     return steps

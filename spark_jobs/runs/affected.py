@@ -21,25 +21,25 @@ from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.replay.assign import END, START, longest
+from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import Mode, ReplaySpec
-from spark_jobs.replay.steps import Steps
 from spark_jobs.replay.windows import windows_of_records
 from spark_jobs.sources import Inspection, PartitionRange
 from spark_jobs.spark.cached import CachedFrames
 
 
 @dataclass(frozen=True)
-class Before:
+class PreviousRun:
     """The published run to go on from: its as-of vector (end offsets), timer (epoch ms), timeline and its state."""
 
     run_id: str
     as_of: dict[int, int]
     processing_time_end: int
     state: dict[str, Any]
-    steps: Steps
+    steps: InMemoryTimeline
 
 
-def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[Before | None, str]:
+def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[PreviousRun | None, str]:
     """The published run that a reconciliation can go on from; None, and why a full run is due.
 
     It stands for all windows of its as-of vector. Later runs of a part of the range do no harm: what arrived before
@@ -64,12 +64,12 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
     if not rows or rows[0]["steps"] is None:
         return None, f"run {run['run_id']} kept no timeline"
     row = rows[0]
-    steps = Steps.from_bytes(bytes(row["steps"]))
-    return Before(row["run_id"], dict(row["as_of"]), row["until"], json.loads(row["state"]), steps), ""
+    steps = InMemoryTimeline.from_bytes(bytes(row["steps"]))
+    return PreviousRun(row["run_id"], dict(row["as_of"]), row["until"], json.loads(row["state"]), steps), ""
 
 
 @dataclass(frozen=True)
-class Touched:
+class AffectedWindows:
     """What new records can have changed: all windows with a start in `recent`, and before it the windows of `pairs`.
 
     `older` spans the starts of the pairs before `recent`; None: there are none. Of windows behind `recent`, which
@@ -96,9 +96,9 @@ class Touched:
         return recent.unionByName(older.join(wanted, same, "left_semi"))
 
 
-def touched_windows(
-    new: DataFrame, spec: ReplaySpec, before: Before, published: TimeRange, held: CachedFrames
-) -> Touched:
+def affected_windows(
+    new: DataFrame, spec: ReplaySpec, before: PreviousRun, published: TimeRange, held: CachedFrames
+) -> AffectedWindows:
     """The windows that the `new` records can have changed; `published` spans the starts that are published."""
     pairs = held.keep(windows_of_records(new, spec))
     first, last = pairs.agg(F.min(START), F.max(START)).collect()[0]
@@ -110,10 +110,10 @@ def touched_windows(
     older_pairs = pairs.where(F.col(START) < F.lit(low))
     bounds = older_pairs.agg(F.min(START), F.max(START)).collect()[0]
     older = None if bounds[0] is None else TimeRange(bounds[0], bounds[1] + 1)
-    return Touched(TimeRange(low, end), older, older_pairs)
+    return AffectedWindows(TimeRange(low, end), older, older_pairs)
 
 
-def merged(before: Before, seen: Inspection) -> tuple[PartitionRange, ...]:
+def merged(before: PreviousRun, seen: Inspection) -> tuple[PartitionRange, ...]:
     """The as-of vector after the new records: what was read before, and what is new."""
     now = {p.partition: p for p in seen.partitions}
     known = {

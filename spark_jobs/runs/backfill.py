@@ -26,11 +26,11 @@ from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.plan import Plan, read_planned
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.stages import (
-    Checks,
+    GateCheck,
     Job,
+    ReportCollector,
     RunResult,
     Staged,
-    Watcher,
     begin,
     chosen_run_id,
     late_of_chunk,
@@ -48,7 +48,7 @@ from spark_jobs.spark.parallel import run_parallel
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class EndPolicy:
     """How a run ends.
 
     `policy` overrides the definition's. With `ends_as` (`dry_run` or
@@ -59,8 +59,8 @@ class Manner:
     policy: Policy | None = None
     ends_as: str = ""
     in_stages: bool = False
-    checks: Checks | None = None
-    watcher: Watcher | None = None
+    checks: GateCheck | None = None
+    watcher: ReportCollector | None = None
 
 
 def execute(
@@ -74,7 +74,7 @@ def execute(
     run_id: str | None = None,
     kind: str = "backfill",
     reason: str = "",
-    manner: Manner | None = None,
+    manner: EndPolicy | None = None,
     store: RunStore | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
@@ -88,7 +88,7 @@ def execute(
     Raises HistoryError where a record breaks a rule (before anything is written), CatalogError where the tables cannot
     be written or another run has published the same range meanwhile (the published tables stay as they were).
     """
-    started, manner = now(), manner or Manner()
+    started, manner = now(), manner or EndPolicy()
     job = job_of(
         spark,
         pipeline,
@@ -120,7 +120,7 @@ def execute(
     return job.result
 
 
-def end_run(job: Job, staged: Staged, records: DataFrame, timeline: Timeline | None, manner: Manner) -> None:
+def end_run(job: Job, staged: Staged, records: DataFrame, timeline: Timeline | None, manner: EndPolicy) -> None:
     """Verify what is staged, and let policy, gate and difference decide what becomes of it."""
     policy = manner.policy or job.pipeline.publish.policy
     with verified(job, staged, records, timeline, manner.checks, manner.watcher) as difference:

@@ -17,8 +17,8 @@ from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, record_position
@@ -26,9 +26,9 @@ from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of, windows_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.runs.affected import Before, Touched, merged, run_before, touched_windows
+from spark_jobs.runs.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
 from spark_jobs.runs.backfill import (
-    Manner,
+    EndPolicy,
     check_quarantine,
     end_run,
     execute,
@@ -61,7 +61,7 @@ from spark_jobs.sources import (
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
 
-_MOST_BETWEEN = 16
+_MAX_BETWEEN = 16
 """So many partitions may be missing between those that are known, for old records to be skipped."""
 
 
@@ -73,7 +73,7 @@ def reconcile(
     until: int | None = None,
     run_id: str | None = None,
     reason: str = "",
-    manner: Manner | None = None,
+    manner: EndPolicy | None = None,
     store: RunStore | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
@@ -86,7 +86,7 @@ def reconcile(
 
     Raises as `spark_jobs.runs.backfill.execute`.
     """
-    manner = manner or Manner()
+    manner = manner or EndPolicy()
     tables = Tables.of(pipeline)
     create_tables(spark, tables)
     ledger = Ledger(spark, tables)
@@ -103,7 +103,7 @@ def reconcile(
         result.note = f"compared only: run {newer}, published before, has seen more"
         return result
     # First of all: whoever publishes from here on in the same range knows what this run does not.
-    base = Facts(spark, tables.windows).head()
+    base = PublishedTable(spark, tables.windows).head()
     (before, why), opened, published = run_parallel(
         spark,
         lambda: run_before(spark, tables, pipeline),
@@ -126,7 +126,7 @@ def reconcile(
             seen, touched = run_parallel(
                 spark,
                 lambda: inspect_history(spark, pipeline, opened, records=new),
-                lambda: touched_windows(good(new), spec, before, published, held),
+                lambda: affected_windows(good(new), spec, before, published, held),
             )
         if {p.partition for p in seen.partitions} - before.as_of.keys():
             return _full(spark, pipeline, progress, until, "there is a new partition", **options)
@@ -154,24 +154,24 @@ def reconcile(
             now=now,
             clock=clock,
         )
-        news = News(before, base, cut_at(new, plan.as_of), touched)
+        news = NewRecords(before, base, cut_at(new, plan.as_of), touched)
         return _incremental(job, news, cut_at(everything, plan.as_of), reason, manner)
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewRecords:
     """What has arrived since the run `before`, and the windows that it touches.
 
     `base`: the snapshot of the published table when that run was looked for.
     """
 
-    before: Before
+    before: PreviousRun
     base: int | None
     records: DataFrame
-    touched: Touched
+    touched: AffectedWindows
 
 
-def _incremental(job: Job, news: News, records: DataFrame, reason: str, manner: Manner) -> RunResult:
+def _incremental(job: Job, news: NewRecords, records: DataFrame, reason: str, manner: EndPolicy) -> RunResult:
     plan, spec, result, started = job.plan, job.spec, job.result, job.now()
     before, new, touched = news.before, news.records, news.touched
     result.continued_from = before.run_id
@@ -207,7 +207,7 @@ def _newer_run(ledger: Ledger, until: int | None) -> str | None:
 
 
 def _nothing_new(
-    pipeline: Pipeline, run_id: str | None, before: Before, store: RunStore | None, now: Callable[[], datetime]
+    pipeline: Pipeline, run_id: str | None, before: PreviousRun, store: RunStore | None, now: Callable[[], datetime]
 ) -> RunResult:
     result = RunResult(run_id or before.run_id, Tables.of(pipeline))
     result.note = f"nothing has arrived since run {before.run_id}"
@@ -217,7 +217,7 @@ def _nothing_new(
     return result
 
 
-def _parts(spec: ReplaySpec, touched: Touched) -> list[tuple[TimeRange, DataFrame | None]]:
+def _parts(spec: ReplaySpec, touched: AffectedWindows) -> list[tuple[TimeRange, DataFrame | None]]:
     parts: list[tuple[TimeRange, DataFrame | None]] = []
     if touched.older is not None:
         parts += [(chunk, touched.pairs) for chunk in chunks_of(spec.windows, touched.older)]
@@ -244,7 +244,7 @@ def _full(
     return result
 
 
-def _refuse_another_topic(opened: OpenHistory, before: Before) -> None:
+def _refuse_another_topic(opened: OpenHistory, before: PreviousRun) -> None:
     seen = before.state.get("topic_id")
     if opened.topic is not None and seen is not None and opened.topic.topic_id != seen:
         raise HistoryError(
@@ -254,7 +254,7 @@ def _refuse_another_topic(opened: OpenHistory, before: Before) -> None:
         )
 
 
-def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: Before) -> DataFrame:
+def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> DataFrame:
     """Canonical records, of a topic only those behind the as-of vector: a broker seeks, it does not filter."""
     topic = opened.topic
     if topic is None or not isinstance(pipeline.history, KafkaHistory):
@@ -265,7 +265,7 @@ def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, befor
     return canonical(open_history(spark, pipeline, topic=behind).frame, pipeline)
 
 
-def _perhaps_new(frame: DataFrame, pipeline: Pipeline, before: Before) -> DataFrame:
+def _perhaps_new(frame: DataFrame, pipeline: Pipeline, before: PreviousRun) -> DataFrame:
     """Without most of the old records: a condition on the history's own columns, by which Parquet and ORC skip them.
 
     All that `arrived_since` lets pass is among the rest. The running maximum of arrivals needs the whole log.
@@ -279,7 +279,7 @@ def _perhaps_new(frame: DataFrame, pipeline: Pipeline, before: Before) -> DataFr
     if not all(isinstance(field.dataType, IntegralType) for field in frame.select(partition, offset).schema):
         return frame
     first, last = min(before.as_of), max(before.as_of)
-    if last - first + 1 - len(before.as_of) > _MOST_BETWEEN:
+    if last - first + 1 - len(before.as_of) > _MAX_BETWEEN:
         return frame
     unknown = sorted(set(range(first, last)) - before.as_of.keys())
     # Plain comparisons: of NOT IN the bounds that a file keeps of its columns say nothing.
@@ -293,7 +293,7 @@ def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:
     return records if until is None else records.where(F.col(ARRIVAL) < F.lit(until))
 
 
-def _state_fits(before: Before, spec: ReplaySpec, new: DataFrame) -> bool:
+def _state_fits(before: PreviousRun, spec: ReplaySpec, new: DataFrame) -> bool:
     if before.state["kind"] != "simulation":
         return True
     first = new.agg(F.min(record_position(new).as_struct())).collect()[0][0]

@@ -104,7 +104,7 @@ def plan_from_json(text: str) -> Plan:
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise DefinitionError(
-            f"not a plan: {problem}", mend="Make one with `rewindow plan PIPELINE --json`."
+            f"not a plan: {problem}", hint="Make one with `rewindow plan PIPELINE --json`."
         ) from problem
 
 

@@ -13,13 +13,14 @@ from spark_jobs.runs.plan import Plan
 
 
 @dataclass(frozen=True)
-class Evidence:
+class StagedRun:
     """One staged run.
 
     `staged`: the windows that it computed, in the columns of the published table (keys, `window_start`, `window_end`,
     aggregates, their `__complete` twins, `pane`, `state`, ... as in docs/tables.md). `changes`: the revisions that
-    publishing would add, with `rw_change` (inserted, updated, retracted) and `cause`; see `Facts.changes`. `before`:
-    the published windows that they are set against, in the published table's columns. `late`: rows of the late table.
+    publishing would add, with `rw_change` (inserted, updated, retracted) and `cause`; see `PublishedTable.changes`.
+    `before`: the published windows that they are compared with, in the published table's columns.
+    `late`: rows of the late table.
     `records`: canonical records up to the as-of vector (`spark_jobs.replay.columns`), good ones only; a scan of the
     history each time it is used. `timeline`: None where the run is `complete` only. `identity`: the columns that tell
     one window (or pane) from another. `kind`: backfill or reconcile.

@@ -27,8 +27,8 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import CatalogError, RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.lakehouse.facts import Cause, Difference, Facts, Publication
-from spark_jobs.lakehouse.ledger import IN_STAGES, Ledger, this_process
+from spark_jobs.lakehouse.ledger import STAGED_PROCESS, Ledger, this_process
+from spark_jobs.lakehouse.published_table import Cause, Difference, Publication, PublishedTable
 from spark_jobs.lakehouse.staging import Part, Staging
 from spark_jobs.lakehouse.tables import (
     LAYOUT,
@@ -43,16 +43,16 @@ from spark_jobs.lakehouse.tables import (
 from spark_jobs.replay.assign import END, START, longest
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.engine import FIRED_COLUMNS, Replay, SavedTimeline
+from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
-from spark_jobs.replay.steps import Steps
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
-from spark_jobs.runs.affected import Touched
+from spark_jobs.runs.affected import AffectedWindows
 from spark_jobs.runs.decision import Action, Decision, decide
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.request import request_record
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.store import (
     APPLICATION,
     CHANGES,
@@ -70,12 +70,12 @@ from spark_jobs.runs.store import (
 from spark_jobs.sources import QUARANTINE_SCHEMA, quarantined
 from spark_jobs.spark.parallel import run_parallel
 
-Checks = Callable[[Evidence], Mapping[str, Any]]
+GateCheck = Callable[[StagedRun], Mapping[str, Any]]
 """What the gate is: evidence in, its document (`gate.json`) out."""
 
 _QUARANTINE = StructType([StructField("run_id", StringType()), *QUARANTINE_SCHEMA])
 
-Watcher = Callable[[Evidence], Mapping[str, Any]]
+ReportCollector = Callable[[StagedRun], Mapping[str, Any]]
 """What gathers the report's facts: evidence in, `facts.json` out."""
 
 
@@ -166,8 +166,8 @@ class Job:
         return Ledger(self.spark, self.result.tables)
 
     @cached_property
-    def facts(self) -> Facts:
-        return Facts(self.spark, self.result.tables.windows)
+    def facts(self) -> PublishedTable:
+        return PublishedTable(self.spark, self.result.tables.windows)
 
     @cached_property
     def staging(self) -> Staging:
@@ -231,9 +231,9 @@ def fail(job: Job, problem: Exception) -> None:
 def problem_record(problem: Exception) -> dict[str, Any]:
     """An error for `outcome.json`."""
     if isinstance(problem, RewindowError):
-        return {"message": problem.what, "where": problem.where, "mend": problem.mend, "exit_code": problem.exit_code}
+        return {"message": problem.what, "where": problem.where, "hint": problem.hint, "exit_code": problem.exit_code}
     first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-    return {"message": first[:500], "where": type(problem).__name__, "mend": "", "exit_code": 1}
+    return {"message": first[:500], "where": type(problem).__name__, "hint": "", "exit_code": 1}
 
 
 def end(job: Job, status: str, **more: Any) -> None:
@@ -262,7 +262,7 @@ def end(job: Job, status: str, **more: Any) -> None:
             "version": __version__,
             "finished_at": job.now().isoformat(),
             "message": "",
-            "mend": "",
+            "hint": "",
             **more,
         },
     )
@@ -293,7 +293,7 @@ def saved_timeline(job: Job) -> SavedTimeline | None:
     if told is None:
         return None
     if told.pop("steps"):
-        return SavedTimeline(told, Steps.from_bytes(job.folder.read_bytes(STEPS) or b""))
+        return SavedTimeline(told, InMemoryTimeline.from_bytes(job.folder.read_bytes(STEPS) or b""))
     return SavedTimeline(told, job.staging.rows(Part.TIMELINE))
 
 
@@ -383,7 +383,7 @@ def publication_of(job: Job, staged: Staged) -> Publication:
         in_scope = lambda windows: windows.where(starts_within(staged.reach))  # noqa: E731
     else:
         pairs = job.staging.rows(Part.TOUCHED) if staged.older else None
-        touched = Touched(staged.recent, staged.older, pairs)
+        touched = AffectedWindows(staged.recent, staged.older, pairs)
         in_scope = lambda windows: touched.in_scope(windows, spec.keys)  # noqa: E731
     return Publication(
         run_id=job.result.run_id,
@@ -402,8 +402,8 @@ def verified(
     staged: Staged,
     records: DataFrame,
     timeline: Timeline | None,
-    checks: Checks | None = None,
-    watcher: Watcher | None = None,
+    checks: GateCheck | None = None,
+    watcher: ReportCollector | None = None,
 ) -> Iterator[Difference]:
     """Count what is staged, set it against what is published, and ask the gate; the documents say what came out.
 
@@ -423,7 +423,7 @@ def verified(
         with job.stage("diff", job.result.tables.windows):
             counts, _, there = run_parallel(job.spark, compared, lambda: count_staged(job), windows_before.count)
         difference, job.result.changes = made[0], counts
-        evidence = Evidence(
+        evidence = StagedRun(
             job.spark,
             job.pipeline,
             job.plan,
@@ -520,9 +520,9 @@ def wait(job: Job, decision: Decision, *, closed: bool) -> None:
     """Leave what is staged, for `publish` or `discard`; the ledger and the outcome say why. `closed`: the gate is."""
     status = "staged" if decision.action is Action.PUBLISH else "awaiting_approval"
     run_id = job.result.run_id
-    mend = f"Look with `rewindow report {run_id}`, then `rewindow publish {run_id} --reason ...` or `rewindow discard`."
-    job.ledger.update(run_id, status="staged", process=IN_STAGES, **_counts(job.result))
-    end(job, "gate_failed" if closed else status, message=decision.why, mend=mend, decision=decision.to_dict())
+    hint = f"Look with `rewindow report {run_id}`, then `rewindow publish {run_id} --reason ...` or `rewindow discard`."
+    job.ledger.update(run_id, status="staged", process=STAGED_PROCESS, **_counts(job.result))
+    end(job, "gate_failed" if closed else status, message=decision.why, hint=hint, decision=decision.to_dict())
 
 
 def discard(job: Job, status: str, why: str) -> None:
@@ -563,7 +563,7 @@ def publish(job: Job, staged: Staged, difference: Difference | None = None, reas
 
 
 def _process(job: Job) -> str:
-    return IN_STAGES if job.in_stages else this_process()
+    return STAGED_PROCESS if job.in_stages else this_process()
 
 
 def _write_side_rows(job: Job) -> None:

@@ -35,7 +35,7 @@ from typing import Any
 import fsspec
 from fsspec import AbstractFileSystem
 
-from spark_jobs.errors import DefinitionError, EnvironmentProblem
+from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 
 STORE_VARIABLE = "REWINDOW_RUNS"
 
@@ -71,7 +71,7 @@ def checked_run_id(run_id: str) -> str:
     if not _RUN_ID.fullmatch(run_id) or ".." in run_id:
         raise DefinitionError(
             f"{run_id[:60]!r} is not a run id",
-            mend="Write at most 200 letters, digits and any of _ . : + - (no two dots in a row).",
+            hint="Write at most 200 letters, digits and any of _ . : + - (no two dots in a row).",
         )
     return run_id
 
@@ -102,7 +102,7 @@ class RunFolder:
             with self._files.transaction, self._files.open(path, "wb") as file:
                 file.write(data)
         except OSError as problem:
-            raise EnvironmentProblem(
+            raise EnvironmentSetupError(
                 f"the run store cannot be written: {problem.strerror or problem}",
                 path,
                 f"Check free space and permissions, or set {STORE_VARIABLE} to another folder.",
@@ -156,7 +156,7 @@ class RunStore:
         try:
             self._files, root = fsspec.core.url_to_fs(url)
         except (ValueError, ImportError) as problem:
-            raise EnvironmentProblem(
+            raise EnvironmentSetupError(
                 f"no file system for this address: {problem}", url, f"Correct {STORE_VARIABLE}, or install its package."
             ) from problem
         self._root = root.rstrip("/")

@@ -157,8 +157,8 @@ class _Check:
     def _aggregates(self, records: DataFrame) -> None:
         visible = records.drop(REASON, "rw_raw")
         for name, text in self._pipeline.aggregates.items():
-            for what, mend in aggregates.problems(records.sparkSession, visible, text):
-                self._add(("aggregates", name), Refused(what, mend))
+            for what, hint in aggregates.problems(records.sparkSession, visible, text):
+                self._add(("aggregates", name), Refused(what, hint))
 
     def _condition(self, frame: DataFrame, text: str | None, path: FieldPath) -> bool:
         if text is None:
@@ -185,7 +185,7 @@ class _Check:
         if isinstance(error, DefinitionError):
             self.problems += error.problems
         else:
-            self._add(path, Refused(error.what, error.mend[:1].lower() + error.mend[1:]))
+            self._add(path, Refused(error.what, error.hint[:1].lower() + error.hint[1:]))
 
     def _add(self, path: FieldPath, refused: Refused) -> None:
         self.problems.append(problem(self._pipeline, path, refused))

@@ -27,7 +27,7 @@ class Refused:
     """What is wrong with an expression. `is_missing`: it names a column that is not there."""
 
     what: str
-    mend: str = ""
+    hint: str = ""
     is_missing: bool = False
 
 
@@ -72,8 +72,8 @@ def refuse(pipeline: Pipeline, path: FieldPath, refused: Refused) -> RewindowErr
     if not refused.is_missing:
         return DefinitionError.listing([problem(pipeline, path, refused)])
     where = pipeline.source_of(path)
-    mend = refused.mend[:1].upper() + refused.mend[1:]
-    return SourceError(refused.what, f"{where}, {dotted(path)}" if where else f"{pipeline.name}, {dotted(path)}", mend)
+    hint = refused.hint[:1].upper() + refused.hint[1:]
+    return SourceError(refused.what, f"{where}, {dotted(path)}" if where else f"{pipeline.name}, {dotted(path)}", hint)
 
 
 def refuse_schema(pipeline: Pipeline, error: ValueError) -> DefinitionError:
@@ -88,7 +88,7 @@ def schema_refused(error: ValueError) -> Refused:
 def problem(pipeline: Pipeline, path: FieldPath, refused: Refused) -> Problem:
     """The same as a problem of the definition's file."""
     file, _, line = pipeline.source_of(path).rpartition(":")
-    return Problem(file or pipeline.name, int(line or 1), dotted(path), refused.what, refused.mend)
+    return Problem(file or pipeline.name, int(line or 1), dotted(path), refused.what, refused.hint)
 
 
 def conjuncts(frame: DataFrame, text: str) -> list[str]:

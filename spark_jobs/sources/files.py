@@ -66,8 +66,8 @@ def check_pinned(spark: SparkSession, history: FilesHistory, pinned: Sequence[Pi
             now[file.path] = path.getFileSystem(conf).getFileStatus(path).getLen()
         except Py4JJavaError as error:
             if "FileNotFound" in java_reason(error):
-                mend = "Put it back, or plan again."
-                raise SourceError("a file of the plan is gone", plain_path(file.path), mend) from error
+                hint = "Put it back, or plan again."
+                raise SourceError("a file of the plan is gone", plain_path(file.path), hint) from error
             raise SourceError(f"cannot be read: {java_reason(error)}", plain_path(file.path)) from error
         if now[file.path] != file.size:
             raise SourceError(

@@ -52,13 +52,13 @@ def _metastore(spark: SparkSession, history: HiveHistory) -> str | None:
 def _missing(spark: SparkSession, history: HiveHistory, error: Exception, uri: str | None) -> SourceError:
     condition = getattr(error, "getCondition", lambda: "")() or ""
     where = uri or "no metastore is set"
-    mend = "" if uri else " Set `metastore` in the pipeline's history, or REWINDOW_METASTORE."
+    hint = "" if uri else " Set `metastore` in the pipeline's history, or REWINDOW_METASTORE."
     if "TABLE_OR_VIEW_NOT_FOUND" in condition:
         database, _, name = history.table.rpartition(".")
-        return SourceError(f"there is no table `{history.table}`", where, _tables(spark, database, name) + mend)
+        return SourceError(f"there is no table `{history.table}`", where, _tables(spark, database, name) + hint)
     if "SCHEMA_NOT_FOUND" in condition or "NoSuchNamespace" in str(error):
-        return SourceError(f"there is no database of table `{history.table}`", where, "Correct history.table." + mend)
-    return SourceError(f"the table cannot be read: {short(str(error))}", history.table, "Correct history.table." + mend)
+        return SourceError(f"there is no database of table `{history.table}`", where, "Correct history.table." + hint)
+    return SourceError(f"the table cannot be read: {short(str(error))}", history.table, "Correct history.table." + hint)
 
 
 def _tables(spark: SparkSession, database: str, name: str) -> str:

@@ -197,12 +197,12 @@ def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory
             "Remove the duplicates (a file that was loaded twice?), or correct history.position.",
         )
     at, then = format_instant(pair["arrival"]), format_instant(pair["next_arrival"])
-    mend = "Correct the arrivals or history.position"
-    mend += "." if whole else ", or set `going_back: running_maximum` there, which counts the latest arrival so far."
+    hint = "Correct the arrivals or history.position"
+    hint += "." if whole else ", or set `going_back: running_maximum` there, which counts the latest arrival so far."
     raise HistoryError(
         f"the arrival goes back: {name} {pair['offset']} arrived at {at}, {name} {pair['next_offset']} at {then}",
         f"{place}{opened.description}",
-        mend,
+        hint,
     )
 
 

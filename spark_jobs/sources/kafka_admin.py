@@ -147,14 +147,14 @@ def kafka_problem(reason: str, topic: str, servers: str) -> SourceError:
     if "UnknownTopicOrPartition" in reason or "InvalidTopic" in reason:
         return SourceError(f"there is no topic `{topic}`", where, "Correct `topic` or `servers`.")
     if "Authentication" in reason or "SslException" in reason or "SSLHandshake" in reason:
-        mend = "Check security.protocol, sasl.mechanism and the variables named under `secrets`."
-        return SourceError(f"the brokers do not let us in: {said}", where, mend)
+        hint = "Check security.protocol, sasl.mechanism and the variables named under `secrets`."
+        return SourceError(f"the brokers do not let us in: {said}", where, hint)
     if "Authorization" in reason:
         return SourceError(f"no permission: {said}", where, "Ask for the rights to read and describe the topic.")
     if "ConfigException" in reason or "Failed create new" in reason or "JAAS" in reason.upper():
         # The message of a configuration error can hold the value.
         return SourceError("Kafka's client refuses its configuration", where, "Check `options` and `secrets`.")
     if "Timeout" in reason or "Disconnect" in reason or "Network" in reason or "timed out" in reason.lower():
-        mend = "Start them, or correct `servers`; a listener that needs TLS or SASL answers like this too."
-        return SourceError("the brokers do not answer", where, mend)
+        hint = "Start them, or correct `servers`; a listener that needs TLS or SASL answers like this too."
+        return SourceError("the brokers do not answer", where, hint)
     return SourceError(f"Kafka refuses: {said}", where, "Check the topic with `rewindow doctor PIPELINE`.")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from spark_jobs.definition.kafka import TopicAccess
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 
 _CONNECTION = "AIRFLOW_CONN_"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -32,7 +32,7 @@ def client_config(topic: TopicAccess, environ: Mapping[str, str] = os.environ) -
     config |= {name: _plain(value) for name, value in topic.options.items()}
     for name, variable in topic.secrets.items():
         if not environ.get(variable):
-            raise EnvironmentProblem(
+            raise EnvironmentSetupError(
                 f"environment variable {variable} is not set, and `{name}` is taken from it",
                 f"topic {topic.topic}",
                 "Set it where this command runs, or correct `secrets` in the definition's history.",
@@ -54,7 +54,7 @@ def _of_connection(name: str, environ: Mapping[str, str]) -> dict[str, str]:
     variable = _CONNECTION + name.upper()
     text = environ.get(variable, "").strip()
     if not text:
-        raise EnvironmentProblem(
+        raise EnvironmentSetupError(
             f"connection `{name}` is not in the environment",
             variable,
             "Airflow hands it to the task; elsewhere set the variable to its JSON or URI.",
@@ -63,7 +63,7 @@ def _of_connection(name: str, environ: Mapping[str, str]) -> dict[str, str]:
         login, password, extra = _parsed(text)
     except ValueError:
         # The text holds the password: neither it nor the parser's own words are shown.
-        raise EnvironmentProblem(f"connection `{name}` cannot be read", variable, "Write JSON or a URI.") from None
+        raise EnvironmentSetupError(f"connection `{name}` cannot be read", variable, "Write JSON or a URI.") from None
     config = {_LIBRDKAFKA.get(key, key): _plain(value) for key, value in extra.items() if key not in _NOT_A_CLIENTS}
     login, password = config.pop("sasl.username", login), config.pop("sasl.password", password)
     if login and "sasl.jaas.config" not in config:

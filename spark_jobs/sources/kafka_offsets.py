@@ -45,11 +45,11 @@ class _Consent:
     topic: Topic
     notes: list[str] = field(default_factory=list)
 
-    def needed(self, option: str, what: str, mend: str) -> None:
+    def needed(self, option: str, what: str, hint: str) -> None:
         """Raises HistoryError for `what` unless the definition accepts it, then notes it."""
         if option not in self.topic.accept:
             consent = f"or write `accept: [{option}]`, which the run's fidelity records."
-            raise HistoryError(what, f"topic {self.topic.topic} at {self.topic.servers}", f"{mend}, {consent}")
+            raise HistoryError(what, f"topic {self.topic.topic} at {self.topic.servers}", f"{hint}, {consent}")
         self.notes.append(f"{what} (accept: {option})")
 
 
@@ -264,8 +264,8 @@ def _after(past: Mapping[int, int], state: TopicState, consent: _Consent) -> dic
 
 def _wrong(topic: Topic, what: str, where: str) -> HistoryError:
     mends = {"plan": "Plan again.", "as-of": "Correct --as-of, or leave it out to read what is there."}
-    mend = mends.get(where, f"Correct history.{where}.")
-    return HistoryError(what, f"topic {topic.topic} at {topic.servers}", mend)
+    hint = mends.get(where, f"Correct history.{where}.")
+    return HistoryError(what, f"topic {topic.topic} at {topic.servers}", hint)
 
 
 def _named(partitions: Iterable[int]) -> str:

@@ -19,7 +19,7 @@ NOWHERE = QUARANTINED = -(1 << 63)
 MISSING = QUARANTINED + 1
 """In TIME: a record that cannot be used, and a good one without event time. No good event time is as early."""
 
-_MOST_RUNS = 64
+_MAX_RUNS = 64
 """Runs that a task tells of one partition; with more of them the partition is sorted instead."""
 
 WHOLE_LOG = -1
@@ -70,7 +70,7 @@ class _Log:
             self._append(int(offsets[start]), int(offsets[end - 1]), int(arrivals[start]), int(arrivals[end - 1]))
             if self.disorder:
                 return
-        if len(self.runs) > 2 * _MOST_RUNS:
+        if len(self.runs) > 2 * _MAX_RUNS:
             self._join()
 
     def _append(self, first: int, last: int, first_arrival: int, last_arrival: int) -> None:
@@ -100,7 +100,7 @@ class _Log:
         self.disorder, self.runs = True, []
 
     def rows(self, partition: int) -> Iterator[Row]:
-        if len(self.runs) > _MOST_RUNS:
+        if len(self.runs) > _MAX_RUNS:
             self._join()
         if self.disorder:
             yield Row(DISORDER, partition, None, None, None, None, 0, 0, 0)
@@ -114,13 +114,13 @@ def _largest_cuts(steps: np.ndarray) -> np.ndarray | None:
     None: it goes back more often than there may be runs.
     """
     cuts = np.flatnonzero(steps != 1)
-    if len(cuts) < _MOST_RUNS:
+    if len(cuts) < _MAX_RUNS:
         return cuts
     goes_back = steps[cuts] <= 0
-    if goes_back.sum() >= _MOST_RUNS:
+    if goes_back.sum() >= _MAX_RUNS:
         return None
     sizes = np.where(goes_back, np.iinfo(np.int64).max, steps[cuts])
-    return np.sort(cuts[np.argpartition(sizes, len(cuts) - _MOST_RUNS + 1)[len(cuts) - _MOST_RUNS + 1 :]])
+    return np.sort(cuts[np.argpartition(sizes, len(cuts) - _MAX_RUNS + 1)[len(cuts) - _MAX_RUNS + 1 :]])
 
 
 @dataclass(slots=True)

@@ -54,8 +54,8 @@ def unit_refused(kind: DataType, unit: Unit) -> Refused | None:
         if isinstance(kind, TimestampType):
             return None
         if isinstance(kind, (TimestampNTZType, DateType)):
-            mend = "write CAST(... AS TIMESTAMP) if it is UTC, else to_utc_timestamp(..., 'Europe/Berlin')"
-            return Refused(f"is {name}, a time without zone", mend)
+            hint = "write CAST(... AS TIMESTAMP) if it is UTC, else to_utc_timestamp(..., 'Europe/Berlin')"
+            return Refused(f"is {name}, a time without zone", hint)
         instead = "`unit: iso` for ISO-8601 text" if isinstance(kind, StringType) else "`unit: s`, `ms` or `us`"
         return Refused(f"is {name}, not a timestamp", f"write {instead}")
     if isinstance(kind, (IntegralType, FractionalType, StringType)):

@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_jobs.errors import CatalogError, EnvironmentProblem
+from spark_jobs.errors import CatalogError, EnvironmentSetupError
 from spark_jobs.spark.failures import java_reason
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ def parse_catalog_conf(text: str) -> dict[str, str]:
     for piece in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = piece.partition("=")
         if not equals or not name.strip():
-            raise EnvironmentProblem(
+            raise EnvironmentSetupError(
                 f"`{piece}` is not a catalog property",
                 CATALOG_VARIABLE,
                 "Write name=value pairs separated by commas, such as type=hive,uri=thrift://host:9083.",
             )
         properties[name.strip()] = value.strip()
     if properties.keys().isdisjoint({"type", "catalog-impl"}):
-        raise EnvironmentProblem(
+        raise EnvironmentSetupError(
             "the catalog's type is missing",
             CATALOG_VARIABLE,
             "Add type=hive, type=rest, type=jdbc or type=hadoop, or catalog-impl=<class>.",

@@ -83,8 +83,8 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
             f"the file is truncated or damaged: {short(reason)}", place, "Write it again, or leave it out."
         )
     if _METASTORE.search(text):
-        mend = "Start it, or correct the pipeline's `metastore` or REWINDOW_METASTORE."
-        return SourceError(f"the Hive metastore does not answer: {short(reason)}", where, mend)
+        hint = "Start it, or correct the pipeline's `metastore` or REWINDOW_METASTORE."
+        return SourceError(f"the Hive metastore does not answer: {short(reason)}", where, hint)
     if re.search(r"AccessControlException|Permission denied", text):
         return SourceError(f"no permission to read: {short(reason)}", place, "Ask for read access to it.")
     return None
@@ -105,11 +105,11 @@ def _kafka_error(text: str, reason: str, where: str) -> RewindowError | None:
         what = "records vanished while they were read: retention, or the topic was deleted"
         return SourceError(f"{what} ({short(reason)})", where, "Plan again; the tables are as they were.")
     if re.search(r"AuthenticationException|AuthorizationException|SslException", text):
-        mend = "Check `options` and `secrets` in the history."
-        return SourceError(f"the brokers do not let us in: {short(reason)}", where, mend)
+        hint = "Check `options` and `secrets` in the history."
+        return SourceError(f"the brokers do not let us in: {short(reason)}", where, hint)
     if re.search(r"TimeoutException|Timeout|Disconnect|Connection to node|FETCH", text):
-        mend = "Start them and run again; the tables are as they were. `read_timeout` says how long to wait."
-        return SourceError("the brokers have stopped answering", where, mend)
+        hint = "Start them and run again; the tables are as they were. `read_timeout` says how long to wait."
+        return SourceError("the brokers have stopped answering", where, hint)
     if re.search(r"org\.apache\.kafka\.|spark\.sql\.kafka010", text):
         return SourceError(f"the topic cannot be read: {short(reason)}", where, "Run again, or see `rewindow doctor`.")
     return None

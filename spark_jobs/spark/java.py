@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.errors import EnvironmentProblem, RewindowError
+from spark_jobs.errors import EnvironmentSetupError, RewindowError
 
 OLDEST_JAVA = 17
 NEWEST_TESTED_JAVA = 21
@@ -41,18 +41,20 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
         executable = Path(java_home) / "bin" / "java"
         where = f"JAVA_HOME={java_home}"
         if not executable.is_file():
-            raise EnvironmentProblem("JAVA_HOME has no bin/java", where, "Unset JAVA_HOME or correct it. " + _INSTALL)
+            raise EnvironmentSetupError(
+                "JAVA_HOME has no bin/java", where, "Unset JAVA_HOME or correct it. " + _INSTALL
+            )
     else:
         found = shutil.which("java", path=environ.get("PATH", os.defpath))
         if found is None:
-            raise EnvironmentProblem("Java was not found", "JAVA_HOME and PATH", _INSTALL)
+            raise EnvironmentSetupError("Java was not found", "JAVA_HOME and PATH", _INSTALL)
         executable, where = Path(found), found
 
     version = _version(executable)
     if version is None:
-        raise EnvironmentProblem("`java -version` does not work", where, _INSTALL)
+        raise EnvironmentSetupError("`java -version` does not work", where, _INSTALL)
     if version < OLDEST_JAVA:
-        raise EnvironmentProblem(f"Java {version} is too old for Spark 4, which needs Java 17", where, _INSTALL)
+        raise EnvironmentSetupError(f"Java {version} is too old for Spark 4, which needs Java 17", where, _INSTALL)
     return Java(executable, version)
 
 

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 
 PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
@@ -54,7 +54,7 @@ def jvm_settings() -> dict[str, str]:
     """
     memory = os.environ.get("REWINDOW_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
     if not re.fullmatch(r"[1-9]\d*[mg]", memory, re.IGNORECASE):
-        raise EnvironmentProblem(f"`{memory}` is not a heap size", "REWINDOW_DRIVER_MEMORY", "Write 4g or 512m.")
+        raise EnvironmentSetupError(f"`{memory}` is not a heap size", "REWINDOW_DRIVER_MEMORY", "Write 4g or 512m.")
     logging = (Path(__file__).parent / "log4j2.properties").as_uri()
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={logging}"]
     if class_archive().exists():

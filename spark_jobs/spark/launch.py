@@ -13,7 +13,7 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.java import find_java
 
 LOG_LIMIT_BYTES = 10_000_000
@@ -50,21 +50,21 @@ def launch_jvm(settings: Mapping[str, str], log: Path) -> JavaGateway:
                 raise _launch_problem(written.read().decode(errors="replace"), settings, log) from error
 
 
-def _launch_problem(output: str, settings: Mapping[str, str], log: Path) -> EnvironmentProblem:
+def _launch_problem(output: str, settings: Mapping[str, str], log: Path) -> EnvironmentSetupError:
     see = f"The whole output is in {log}."
     if "unresolved dependenc" in output or "download failed" in output:
         missing = sorted(set(re.findall(r"(?:unresolved dependency|download failed): ([^\s:]+)", output)))
-        return EnvironmentProblem(
+        return EnvironmentSetupError(
             "Spark could not fetch its jars: " + (", ".join(missing) or settings["spark.jars.packages"]),
             settings["spark.jars.ivy"],
             "They come from Maven Central, once. Check the network and try again; for a mirror set "
             f"spark.jars.ivySettings or spark.jars.repositories in spark-defaults.conf (folder: SPARK_CONF_DIR). {see}",
         )
     if re.search(r"Invalid (initial|maximum) heap|Could not reserve enough space|Cannot allocate memory", output):
-        return EnvironmentProblem(
+        return EnvironmentSetupError(
             f"Java could not take a heap of {settings['spark.driver.memory']}",
             "REWINDOW_DRIVER_MEMORY",
             f"Set REWINDOW_DRIVER_MEMORY to less than this machine's memory. {see}",
         )
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("\tat ", "WARNING:"))]
-    return EnvironmentProblem(f"Spark's JVM did not start: {lines[-1].strip() if lines else 'no output'}", "", see)
+    return EnvironmentSetupError(f"Spark's JVM did not start: {lines[-1].strip() if lines else 'no output'}", "", see)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
-_MOST = 4
+_MAX = 4
 """Each holds memory while it works."""
 
 
@@ -20,7 +20,7 @@ def run_parallel(spark: SparkSession, *steps: Callable[[], Any]) -> list[Any]:
     """
     if len(steps) < 2:
         return [step() for step in steps]
-    with ThreadPoolExecutor(min(len(steps), _MOST)) as pool:
+    with ThreadPoolExecutor(min(len(steps), _MAX)) as pool:
         inherited = inheritable_thread_target(spark)
         started = [pool.submit(inherited(step)) for step in steps]
     return [step.result() for step in started]

@@ -31,7 +31,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import EnvironmentProblem, SourceError
+from spark_jobs.errors import EnvironmentSetupError, SourceError
 from spark_jobs.spark.catalog import catalog_conf, configured_catalog, prepare_catalog
 from spark_jobs.spark.failures import java_reason
 from spark_jobs.spark.jvm import jvm_settings
@@ -53,7 +53,7 @@ def rewindow_home(home: Path | None = None) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise EnvironmentProblem(
+        raise EnvironmentSetupError(
             f"the home folder cannot be written: {error.strerror}",
             str(folder),
             "Set REWINDOW_HOME to a folder that you can write.",
@@ -172,7 +172,7 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
     try:
         context = SparkContext(conf=context_conf, gateway=gateway)
     except (Py4JError, PySparkException, ValueError) as error:
-        raise EnvironmentProblem(
+        raise EnvironmentSetupError(
             f"Spark did not start: {java_reason(error)}",
             settings.get("spark.master", "spark-submit"),
             f"The whole output is in {log_file(home)}." if not submitted else "",
@@ -229,7 +229,7 @@ def _refuse_other_start(
         has = running.get(key)
         if has == value or (key == "spark.sql.extensions" and value in (has or "").split(",")):
             continue
-        raise EnvironmentProblem(
+        raise EnvironmentSetupError(
             f"this process already runs Spark with {key} = {has or 'nothing'}, and {value} was asked for",
             session.sparkContext.appName,
             "Use another process, or call stop() on the running session first.",

@@ -25,7 +25,7 @@ from spark_jobs.replay.engine import History
 from spark_jobs.replay.spec import Mode, Panes
 from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import (
-    Manner,
+    EndPolicy,
     end_run,
     job_of,
     make_timeline,
@@ -139,23 +139,23 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
     begin(job, request["reason"], started)
 
 
-TOGETHER = 1_000_000
+INLINE_RUN_MAX_RECORDS = 1_000_000
 """Up to so many records `plan` goes on with the timeline, and with the only chunk: a JVM's start would cost more."""
 
 
-def go_on(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
+def continue_inline(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
     """Carry out the stages that follow the plan of a small run."""
     text = folder.read_text(PLAN)
     if text is None or folder.status() is not None:
         return
     plan = plan_from_json(text)
-    if plan.records <= TOGETHER:
-        carry_out(spark, folder, pipeline, progress, "timeline")
+    if plan.records <= INLINE_RUN_MAX_RECORDS:
+        execute_stage(spark, folder, pipeline, progress, "timeline")
         if len(plan.chunks) == 1:
-            carry_out(spark, folder, pipeline, progress, "replay", 1)
+            execute_stage(spark, folder, pipeline, progress, "replay", 1)
 
 
-def carry_out(
+def execute_stage(
     spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress, stage: str, chunk: int | None = None
 ) -> None:
     """One of the stages between plan and publish."""
@@ -203,9 +203,9 @@ def verify_stage(job: Job, staged: Staged, asked: dict[str, Any]) -> Decision | 
     return job.result.decision
 
 
-def manner_of(pipeline: Pipeline, asked: dict[str, Any]) -> Manner:
+def manner_of(pipeline: Pipeline, asked: dict[str, Any]) -> EndPolicy:
     """How a run in stages ends: what was asked for, or what the definition says."""
-    return Manner(
+    return EndPolicy(
         policy=Policy(asked["publish"]) if asked.get("publish") else None,
         ends_as="dry_run" if asked.get("dry_run") == "diff" else "",
         in_stages=True,
@@ -278,12 +278,12 @@ def run_stage(run_id: str, stage: str, chunk: int | None, why: str) -> int:
             with told(folder, stage, chunk, spark):
                 (plan_stage if stage == "plan" else reconcile_stage)(spark, folder, pipeline, progress)
             if stage == "plan":
-                go_on(spark, folder, pipeline, progress)
+                continue_inline(spark, folder, pipeline, progress)
         else:
-            carry_out(session_of(pipeline), folder, pipeline, progress, stage, chunk)
+            execute_stage(session_of(pipeline), folder, pipeline, progress, stage, chunk)
         outcome = folder.read(OUTCOME) or {}
         if outcome.get("status") == "gate_failed":
-            print(f"{outcome['message']}. {outcome['mend']}", flush=True)
+            print(f"{outcome['message']}. {outcome['hint']}", flush=True)
             return 3
         return 0
     except RewindowError as problem:

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spark_jobs import __version__
-from spark_jobs.errors import DefinitionError, EnvironmentProblem
+from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 from spark_jobs.orchestration.run_ids import pipeline_of, run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
@@ -32,7 +32,7 @@ from spark_jobs.web.trend import LONGEST, trends_of
 
 log = logging.getLogger(__name__)
 
-MOST_TRENDS = 12
+MAX_TRENDS = 12
 """Pipelines whose trend a page shows."""
 
 _UNKNOWN = "There is no such run, or it is of a DAG that you may not read."
@@ -163,8 +163,8 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
         query=query,
         any_run=bool(visible),
         longest=LONGEST,
-        trends=trends[:MOST_TRENDS],
-        more_trends=len(trends) - MOST_TRENDS,
+        trends=trends[:MAX_TRENDS],
+        more_trends=len(trends) - MAX_TRENDS,
         pipelines=sorted({run.pipeline for run in visible} | ({wanted.pipeline} - {""})),
         statuses=sorted(statuses.items()),
         page_url=lambda number: f"{_home(request)}?{urlencode({**query, 'page': number})}",
@@ -291,8 +291,8 @@ async def _on_misfit(request: Request, problem: RequestValidationError) -> Respo
 
 
 @app.exception_handler(OSError)
-@app.exception_handler(EnvironmentProblem)
-async def _on_store(request: Request, problem: OSError | EnvironmentProblem) -> Response:
+@app.exception_handler(EnvironmentSetupError)
+async def _on_store(request: Request, problem: OSError | EnvironmentSetupError) -> Response:
     log.error("the run store does not answer", exc_info=problem)
     return _refused(request, 503, "The server's log says why. Try again in a moment.")
 

@@ -26,7 +26,7 @@ def test_with_last_offsets_every_emitted_window_and_every_late_record_is_the_job
         assert found.comparison.fidelity == "recorded"
         emitted = found.rows.where("emitted_rows > 0")
         assert {r[0] for r in emitted.select("verdict").distinct().collect()} == {"match", "late_arrivals"}
-        ours = recorded_late_records(found.comparer.looking, found.rows).collect()
+        ours = recorded_late_records(found.comparer.context, found.rows).collect()
         theirs = spark.read.parquet(f"{LIVE}/{run}/{job}.late.parquet").collect()
         assert sorted(map(tuple, ours)) == sorted(map(tuple, theirs))
 

@@ -23,7 +23,7 @@ def test_exit_codes_are_fixed() -> None:
         "HistoryError": 5,
         "EmptyRangeError": 6,
         "CatalogError": 7,
-        "EnvironmentProblem": 8,
+        "EnvironmentSetupError": 8,
     }
     assert errors.RewindowError.exit_code == 1
 

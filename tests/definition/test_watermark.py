@@ -134,7 +134,7 @@ def test_a_timer_without_ticks_is_refused(refusals, definition) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "mend"),
+    ("written", "hint"),
     [
         (
             "2013-01-01T10:00:00",
@@ -143,10 +143,10 @@ def test_a_timer_without_ticks_is_refused(refusals, definition) -> None:
         ("2013-01-01", "write `2013-01-01T00:00:00Z` if it is UTC, else its offset: `2013-01-01T00:00:00+01:00`"),
     ],
 )
-def test_a_time_without_zone_is_refused(refusals, definition, written: str, mend: str) -> None:
+def test_a_time_without_zone_is_refused(refusals, definition, written: str, hint: str) -> None:
     timer = f"bound: 30 min\n  emission: periodic\n  timer_start: {written}"
     assert refusals(definition(("bound: 30 min", timer))) == [
-        f"p.yaml:13: watermark.timer_start: `{written}` has no zone; {mend}"
+        f"p.yaml:13: watermark.timer_start: `{written}` has no zone; {hint}"
     ]
 
 

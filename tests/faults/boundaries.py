@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.runs import stages
 from spark_jobs.runs.store import RunFolder
@@ -16,7 +16,8 @@ from spark_jobs.runs.store import RunFolder
 STEPS: list[tuple[Any, str]] = [
     (Ledger, "begin"), (Ledger, "update"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
     (Ledger, "put_rows"), (Ledger, "delete_superseded"), (stages, "_drop_older_states"), (RunFolder, "write"),
-    (Facts, "prepare"), (Facts, "_write"), (Facts, "_append"), (Facts, "_share_last_append"), (Facts, "_move"),
+    (PublishedTable, "prepare"), (PublishedTable, "_write"), (PublishedTable, "_append"),
+    (PublishedTable, "_share_last_append"), (PublishedTable, "_move"),
 ]  # fmt: skip
 
 

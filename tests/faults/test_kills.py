@@ -20,8 +20,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
@@ -85,7 +85,7 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_ru
             process = child(yaml, 1 + (offset + number * 7) % len(boundaries))
             process.communicate()
         killed += process.returncode == -signal.SIGKILL
-        windows = Facts(spark, Tables.of(defined).windows)
+        windows = PublishedTable(spark, Tables.of(defined).windows)
         assert windows.current().select("k", "window_start").distinct().count() == windows.current().count()
     assert killed >= KILLS * 2 // 3
 
@@ -99,7 +99,7 @@ def test_killed_at_every_boundary_the_tables_are_those_of_an_undisturbed_run(spa
     """And at any moment. Each run finds what all before it have left behind, and mostly new records."""
     records = log_of(12, count=12 * 80)
     defined = pipeline(tmp_path, "ended_nights", CASE)
-    windows = Facts(spark, Tables.of(defined).windows)
+    windows = PublishedTable(spark, Tables.of(defined).windows)
     batch = iter(range(0, len(records), 12))
     draw = random.Random(21)
 
@@ -136,7 +136,7 @@ def test_killed_at_every_boundary_the_tables_are_those_of_an_undisturbed_run(spa
 
 def assert_as_if_undisturbed(spark: SparkSession, folder: Path, defined: Pipeline) -> None:
     """The tables are those of one full run, nothing is left behind, and the ledger tells the truth."""
-    windows = Facts(spark, Tables.of(defined).windows)
+    windows = PublishedTable(spark, Tables.of(defined).windows)
     full = pipeline(folder, f"undisturbed_{defined.name}", CASE)
     execute(spark, full, make_plan(spark, full), NoProgress())
     assert tables_of(spark, defined) == tables_of(spark, full)

@@ -30,7 +30,7 @@ def test_every_check_that_is_not_ok_says_what_to_do(monkeypatch: pytest.MonkeyPa
     checks = run_doctor()
     troubled = [check for check in checks if check.status is not Status.OK]
     assert {"Java", "PySpark", "jars"} <= {check.name for check in troubled}
-    assert [check for check in troubled if not check.mend] == []
+    assert [check for check in troubled if not check.hint] == []
 
 
 def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("PATH", str(tmp_path))
     checks = by_name(run_doctor())
     assert checks["Java"].status is Status.FAIL
-    assert "Install a Java 17 runtime" in checks["Java"].mend
+    assert "Install a Java 17 runtime" in checks["Java"].hint
     assert "Spark" not in checks
 
 
@@ -47,7 +47,7 @@ def test_jars_that_are_not_there_yet_are_a_warning(monkeypatch: pytest.MonkeyPat
     jars = by_name(run_doctor())["jars"]
     assert jars.status is Status.WARN
     assert "iceberg-spark-runtime" in jars.what
-    assert "Maven Central" in jars.mend
+    assert "Maven Central" in jars.hint
 
 
 def test_a_home_that_cannot_be_used_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_home_that_cannot_be_used_fails(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("REWINDOW_HOME", str(tmp_path / "file"))
     checks = by_name(run_doctor())
     assert checks["home"].status is Status.FAIL
-    assert "REWINDOW_HOME" in checks["home"].mend
+    assert "REWINDOW_HOME" in checks["home"].hint
     assert "Spark" not in checks
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spark_jobs.errors import EmptyRangeError
-from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.nightly import reconcile
@@ -24,7 +24,7 @@ def test_housekeeping_keeps_every_value_and_lets_the_nights_go_on(spark, tmp_pat
     for night, start in enumerate((0, 100)):
         write(tmp_path / "data", records[start : start + 100], f"part-{night}.json")
         reconcile(spark, defined, NoProgress())
-    facts = Facts(spark, Tables.of(defined).windows)
+    facts = PublishedTable(spark, Tables.of(defined).windows)
     before = tables_of(spark, defined)
     revisions = sorted(map(repr, facts.revisions().collect()))
     done = maintain(spark, defined, NoProgress(), now=later, keep_snapshots=timedelta(0))

@@ -14,7 +14,7 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.stages import identity_of, published_windows
 from spark_jobs.sources import good
 
@@ -24,7 +24,7 @@ FLIGHTS = ROOT / "dags" / "pipelines" / "departures_hourly.yaml"
 
 
 @pytest.fixture(scope="session")
-def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StagedRun:
     """All windows of the sample, staged, and nothing published before."""
     # A table of its own: nothing that other tests publish counts as an earlier day.
     definition = tmp_path_factory.mktemp("gate") / "departures_hourly.yaml"
@@ -39,7 +39,7 @@ def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ev
         published_windows(replay.windows(plan.chunks[0])).writeTo("rewindow.gate_tests.staged").createOrReplace()
     staged = spark.table("rewindow.gate_tests.staged")
     facts = staged.withColumn("cause", F.lit("backfill")).limit(0)
-    return Evidence(
+    return StagedRun(
         spark, pipeline, plan, spec, "backfill", "gate-tests", identity_of(spec), staged,
         facts.withColumn("rw_change", F.lit("inserted")), facts, None, records, None,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from spark_jobs.cli.app import app
 from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 from tests.quality.conftest import FLIGHTS
 
 COMMAND = CliRunner()
@@ -35,7 +35,7 @@ def test_check_says_how_many_there_are() -> None:
     assert said("check", str(FLIGHTS)).startswith("ok 37 expectations for departures_hourly")
 
 
-def test_new_drafts_from_what_a_run_has_staged(flights: Evidence, suites_folder) -> None:
+def test_new_drafts_from_what_a_run_has_staged(flights: StagedRun, suites_folder) -> None:
     file = flights.pipeline.file
     folder = suites_folder("departures_hourly.json", "reviewed")
     with pytest.raises(DefinitionError, match="there is a suite already"):

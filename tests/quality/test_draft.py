@@ -12,7 +12,7 @@ from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.quality.draft import drafted, profile, widened, write
 from spark_jobs.quality.gate import Verdict, check, check_suites
 from spark_jobs.quality.suites import load_suites
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_range_is_widened_and_does_not_cross_zero(least, greatest, expected) -
     assert low <= least <= greatest <= high
 
 
-def test_draft_edit_and_check(flights: Evidence, suites_folder) -> None:
+def test_draft_edit_and_check(flights: StagedRun, suites_folder) -> None:
     folder = suites_folder("unused.txt", "")
     path: Path = folder / "departures_hourly.json"
     path.unlink()
@@ -51,7 +51,7 @@ def test_draft_edit_and_check(flights: Evidence, suites_folder) -> None:
     assert (found.name, found.samples[0]["longest"]) == ("longest-in-range", 4_983)
 
 
-def test_a_reviewed_suite_is_not_overwritten(flights: Evidence, suites_folder) -> None:
+def test_a_reviewed_suite_is_not_overwritten(flights: StagedRun, suites_folder) -> None:
     folder = suites_folder("departures_hourly.json", "reviewed")
     with pytest.raises(DefinitionError, match=r"there is a suite already .*--force overwrites it"):
         write({"name": "x", "expectations": []}, folder / "departures_hourly.json", force=False)
@@ -60,7 +60,7 @@ def test_a_reviewed_suite_is_not_overwritten(flights: Evidence, suites_folder) -
     assert json.loads((folder / "departures_hourly.json").read_text()) == {"name": "x", "expectations": []}
 
 
-def test_there_is_nothing_to_draft_from_no_windows(flights: Evidence) -> None:
+def test_there_is_nothing_to_draft_from_no_windows(flights: StagedRun) -> None:
     empty = replace(flights, staged=flights.staged.limit(0))
     with pytest.raises(EmptyRangeError, match="no window to draft"):
         profile(empty.staged, empty.pipeline)

@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS
 from spark_jobs.quality.frames import input_frame, reconciliation_frame
 from spark_jobs.runs.plan import Plan
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.sources import PartitionRange
 
 DAYS = "window_start >= '2013-01-08' AND window_start < '2013-01-14'"
 
 
-def test_the_input_is_told_by_partition_from_the_plan_alone(flights: Evidence) -> None:
+def test_the_input_is_told_by_partition_from_the_plan_alone(flights: StagedRun) -> None:
     frame = input_frame(flights.plan)
     assert list(frame.columns) == list(INPUT_COLUMNS)
     assert list(frame["partition"]) == [0, 1, 2]
@@ -29,20 +29,20 @@ def with_partition(plan: Plan, partition: PartitionRange) -> Plan:
     return replace(plan, partitions=(partition,))
 
 
-def test_offsets_without_a_record_are_gaps(flights: Evidence) -> None:
+def test_offsets_without_a_record_are_gaps(flights: StagedRun) -> None:
     frame = input_frame(with_partition(flights.plan, PartitionRange(4, 100, 200, None, None, 75)))
     assert (frame["offset_gaps"][0], frame["offset_gap_share"][0]) == (25, 0.25)
     assert math.isnan(frame["run_ahead_ms"][0])  # no arrivals: nothing to set the event times against
 
 
-def test_an_event_time_years_ahead_shows(flights: Evidence) -> None:
+def test_an_event_time_years_ahead_shows(flights: StagedRun) -> None:
     year = 365 * 86_400_000
     times = replace(flights.plan.event_times, end=flights.plan.processing_time_end + year + 1)
     assert set(input_frame(replace(flights.plan, event_times=times))["run_ahead_ms"]) == {year}
 
 
 @pytest.fixture(scope="module")
-def changed(flights: Evidence):
+def changed(flights: StagedRun):
     """Six days of windows; before, one of them was not there and others had other values."""
     staged = flights.staged.where(DAYS)
     before = staged.where("window_start < '2013-01-13'").withColumn("cause", F.lit("backfill"))
@@ -77,13 +77,13 @@ def test_a_change_without_a_cause_is_unexplained(changed) -> None:
     assert frame["unexplained"].sum() == frame.loc["2013-01-08", "unexplained"] == repaired
 
 
-def test_nothing_before_needs_no_difference(flights: Evidence) -> None:
+def test_nothing_before_needs_no_difference(flights: StagedRun) -> None:
     broken = flights.changes.withColumn("window_start", F.raise_error(F.lit("nobody should ask")).cast("timestamp"))
     frame = reconciliation_frame(replace(flights, changes=broken))
     assert frame["inserted"].sum() == frame["windows"].sum() == 14_656
 
 
-def test_a_thin_day_stands_out_against_the_days_before(flights: Evidence) -> None:
+def test_a_thin_day_stands_out_against_the_days_before(flights: StagedRun) -> None:
     thin = flights.staged.where("to_date(window_start) <> '2013-02-06' OR hour(window_start) < 12")
     frame = reconciliation_frame(replace(flights, staged=thin)).set_index("day")
     assert frame.loc["2013-02-06", "volume_ratio"] < 0.25
@@ -93,7 +93,7 @@ def test_a_thin_day_stands_out_against_the_days_before(flights: Evidence) -> Non
     assert rest.between(0.25, 4).all()  # the blizzard of 2013-02-09 among them
 
 
-def test_windows_that_start_on_partial_days_are_not_compared(flights: Evidence) -> None:
+def test_windows_that_start_on_partial_days_are_not_compared(flights: StagedRun) -> None:
     day, second = 86_400_000, 1_000
     start = 1_360_108_800_000 + 12 * 3_600_000  # 2013-02-06T12:00:00Z
     cut = replace(flights.plan, event_times=replace(flights.plan.event_times, end=start + second))
@@ -105,7 +105,7 @@ def test_windows_that_start_on_partial_days_are_not_compared(flights: Evidence) 
     assert start % day == 12 * 3_600_000
 
 
-def test_an_empty_result_is_one_row_that_says_so(flights: Evidence) -> None:
+def test_an_empty_result_is_one_row_that_says_so(flights: StagedRun) -> None:
     frame = reconciliation_frame(replace(flights, staged=flights.staged.limit(0)))
     assert list(frame["run_windows"]) == [0]
     assert frame["volume_ratio"].isna().all()

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.quality.gate import Checked, GateResult, Verdict, check
 from spark_jobs.quality.suites import load_suites
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 from tests.quality.conftest import EXPECTATIONS
 from tests.quality.test_suites import between, own
 
@@ -25,12 +25,12 @@ def at(hour: int, carrier: str = "UA") -> Column:
 
 
 @pytest.fixture(scope="module")
-def passed(flights: Evidence) -> GateResult:
+def passed(flights: StagedRun) -> GateResult:
     return check(flights, load_suites(flights.pipeline, EXPECTATIONS))
 
 
 @pytest.fixture(scope="module")
-def faulty(flights: Evidence) -> Mapping[str, Checked]:
+def faulty(flights: StagedRun) -> Mapping[str, Checked]:
     """One day of windows with one fault in each of several hours, all asked about at once."""
     day = flights.staged.where("window_start >= '2013-01-08' AND window_start < '2013-01-09'")
     minute, hour = F.expr("INTERVAL 1 MINUTE"), F.expr("INTERVAL 1 HOUR")
@@ -100,7 +100,7 @@ def test_a_planted_fault_is_found(faulty, name: str, severity: str, count: int, 
     assert shown.items() <= found.samples[0].items()
 
 
-def test_many_tasks_find_the_same_rows_twice(flights: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_tasks_find_the_same_rows_twice(flights: StagedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many rows each task counts few; here a few hundred."""
     monkeypatch.setattr("spark_jobs.quality.unique._ROWS_A_TASK", 300)
     again = flights.staged.where("window_start < '2013-01-03'")
@@ -131,7 +131,7 @@ def test_what_holds_is_not_told_against(faulty) -> None:
     assert all(faulty[name].success for name in held)
 
 
-def test_severity_decides(flights: Evidence, suites_folder) -> None:
+def test_severity_decides(flights: StagedRun, suites_folder) -> None:
     failing = {"column": "flights", "max_value": 0}
     folder = suites_folder("departures_hourly.json", own(between(kwargs=failing, severity="info")))
     small = replace(flights, staged=flights.staged.where("window_start < '2013-01-03'"))
@@ -157,7 +157,7 @@ def test_an_expectation_that_cannot_be_computed_closes_the_gate_if_it_is_critica
     assert failed.error
 
 
-def test_a_run_of_complete_values_is_not_asked_about_what_it_does_not_compute(flights: Evidence) -> None:
+def test_a_run_of_complete_values_is_not_asked_about_what_it_does_not_compute(flights: StagedRun) -> None:
     kept = [c for c in flights.staged.columns if c.startswith(("carrier", "window_")) or c.endswith("__complete")]
     complete = replace(flights, staged=flights.staged.where("window_start < '2013-01-03'").select(*kept))
     told = check(complete, load_suites(flights.pipeline, EXPECTATIONS))
@@ -167,7 +167,7 @@ def test_a_run_of_complete_values_is_not_asked_about_what_it_does_not_compute(fl
     assert "windows-unique" in {one.name for one in told.results}
 
 
-def test_it_is_silent(flights: Evidence, passed: GateResult, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_is_silent(flights: StagedRun, passed: GateResult, capfd: pytest.CaptureFixture[str]) -> None:
     check(replace(flights, staged=flights.staged.limit(10)), load_suites(flights.pipeline, EXPECTATIONS))
     printed = capfd.readouterr()
     assert printed.out == ""

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CatalogError
 from spark_jobs.quality.configured import gate_of
-from spark_jobs.runs.backfill import Manner, execute
+from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.decision import Action
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
@@ -39,7 +39,7 @@ def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
 
     def night(batch: list[dict]) -> RunResult:
         write(tmp_path / "data", batch, f"part-{batch[0]['v']:06}.json")
-        return reconcile(spark, defined, NoProgress(), manner=Manner(checks=gate_of(defined)))
+        return reconcile(spark, defined, NoProgress(), manner=EndPolicy(checks=gate_of(defined)))
 
     def folder(run: RunResult):
         return RunStore.configured().folder(run.run_id)
@@ -57,7 +57,7 @@ def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
     closed = night(records[180:240])
     assert closed.decision is not None and closed.decision.action is not Action.PUBLISH
     assert folder(closed).status() == "gate_failed"
-    assert "rewindow publish" in folder(closed).read(OUTCOME)["mend"]
+    assert "rewindow publish" in folder(closed).read(OUTCOME)["hint"]
     assert tables_of(spark, defined) == before
 
     # The night after it takes both nights' records; then there is nothing left that the closed one could publish.
@@ -77,7 +77,7 @@ def test_what_a_closed_gate_kept_back_can_be_published_with_a_reason(spark, tmp_
     reconcile(spark, defined, NoProgress())
     write(tmp_path / "data", records[100:], "part-1.json")
     suites_folder("kept_back.json", at_most(0).replace("gated_nights", "kept_back"))
-    closed = reconcile(spark, defined, NoProgress(), manner=Manner(checks=gate_of(defined)))
+    closed = reconcile(spark, defined, NoProgress(), manner=EndPolicy(checks=gate_of(defined)))
     publish_staged(lambda _: spark, closed.run_id, NoProgress(), "seen, and right")
     row = spark.table(closed.tables.runs).where(f"run_id = '{closed.run_id}'").select("status", "reason").head()
     assert tuple(row) == ("published", "seen, and right")

@@ -84,7 +84,7 @@ def gate(results: list[dict[str, Any]] | None = None) -> dict[str, Any]:
 
 def outcome(status: str, **changed: Any) -> dict[str, Any]:
     return {
-        "status": status, "message": "", "mend": "", "note": "", "counts": {"windows": 768}, "changes": {"updated": 37},
+        "status": status, "message": "", "hint": "", "note": "", "counts": {"windows": 768}, "changes": {"updated": 37},
         "timings": {"timeline": 1.25, "windows": 4.5},
         "applications": [{"stage": "replay", "application_id": "local-1700000000000", "seconds": 12.5}],
         "tables": {"windows": "rewindow.demo.departures_hourly", "late": "rewindow.demo.departures_hourly__late"},

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.lakehouse.facts import Facts, Publication
+from spark_jobs.lakehouse.published_table import Publication, PublishedTable
 from spark_jobs.lakehouse.tables import Tables, create_tables, starts_within
 from spark_jobs.replay.assign import longest
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
@@ -18,7 +18,7 @@ from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode
 from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.stages import identity_of, published_windows
 from spark_jobs.sources import good
 from spark_jobs.spark.cached import CachedFrames
@@ -27,7 +27,7 @@ WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
-def staged_evidence(
+def staged_run(
     spark: SparkSession,
     pipeline: Pipeline,
     *,
@@ -37,14 +37,14 @@ def staged_evidence(
     as_of: Mapping[int, int] | None = None,
     publish: bool = False,
     **plan_options,
-) -> Iterator[Evidence]:
+) -> Iterator[StagedRun]:
     """The evidence of a run of `pipeline`. `publish`: publish it when the block ends."""
     plan = make_plan(spark, pipeline, mode=mode, as_of=as_of, **plan_options)
     spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=mode)
     records = good(read_planned(spark, pipeline, plan))
     tables = Tables.of(pipeline)
     create_tables(spark, tables)
-    facts, held = Facts(spark, tables.windows), CachedFrames()
+    facts, held = PublishedTable(spark, tables.windows), CachedFrames()
     with Replay(History(records, plan.event_times, plan.processing_time_end), spec) as replay:
         staged = published_windows(replay.windows(plan.chunks[0]))
         for chunk in plan.chunks[1:]:
@@ -67,7 +67,7 @@ def staged_evidence(
                 "missed_by",
             )  # fmt: skip
         try:
-            yield Evidence(
+            yield StagedRun(
                 spark=spark, pipeline=pipeline, plan=plan, spec=spec, kind=kind, run_id="a-run",
                 identity=identity_of(spec), staged=staged, changes=held.keep(facts.changes(publication, WHEN)),
                 before=facts.current(), late=late, records=records,

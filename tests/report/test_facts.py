@@ -12,14 +12,14 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.replay.spec import Mode
-from spark_jobs.report.basis import find_basis
 from spark_jobs.report.build import build_report
+from spark_jobs.report.classified_records import classify_records
 from spark_jobs.report.facts import gather
-from spark_jobs.report.judged import judge_records
+from spark_jobs.report.lateness_probe import find_basis
 from spark_jobs.runs.store import PAGE, REPORT
 from spark_jobs.spark.cached import CachedFrames
 from tests.report.documents import written
-from tests.report.staged import staged_evidence
+from tests.report.staged import staged_run
 
 ROOT = Path(__file__).parents[2]
 FLIGHTS = ROOT / "dags" / "pipelines" / "departures_hourly.yaml"
@@ -56,7 +56,7 @@ def by_hand(bound: int) -> int:
 @pytest.fixture(scope="module")
 def sample(spark, tmp_path_factory):
     """The facts of the sample's first backfill, and what its evidence counted."""
-    with staged_evidence(spark, flights(tmp_path_factory.mktemp("flights"), "facts_of_flights")) as evidence:
+    with staged_run(spark, flights(tmp_path_factory.mktemp("flights"), "facts_of_flights")) as evidence:
         facts = gather(evidence)
         late = {row[0]: row[1] for row in evidence.late.groupBy("partition").count().collect()}
     return facts, late
@@ -81,7 +81,7 @@ def test_the_advisor_counts_at_the_configured_bound_what_the_engine_dropped(samp
     ("changed", "tolerance"), [({"bound": "2 h"}, 2 * HOUR), ({"lateness": "1 h 30 min"}, 2 * HOUR)]
 )
 def test_another_setting_drops_what_the_advisor_said_it_would(spark, sample, tmp_path, changed, tolerance) -> None:
-    with staged_evidence(spark, flights(tmp_path, "another_setting", **changed)) as evidence:
+    with staged_run(spark, flights(tmp_path, "another_setting", **changed)) as evidence:
         assert evidence.late.count() == closed(sample[0], tolerance)
 
 
@@ -121,9 +121,9 @@ def test_a_report_of_the_sample_is_small_and_tells_it(sample, tmp_path) -> None:
 
 def test_changed_windows_have_their_values_before_and_after(spark, tmp_path) -> None:
     defined = flights(tmp_path, "facts_of_changes")
-    with staged_evidence(spark, defined, as_of={0: 27_000, 1: 26_561, 2: 23_207}, publish=True):
+    with staged_run(spark, defined, as_of={0: 27_000, 1: 26_561, 2: 23_207}, publish=True):
         pass
-    with staged_evidence(spark, defined, kind="reconcile", cause="late_arrivals") as evidence:
+    with staged_run(spark, defined, kind="reconcile", cause="late_arrivals") as evidence:
         facts = gather(evidence)
         counts = {r[0]: r[1] for r in evidence.changes.groupBy("rw_change").count().collect()}
         changed = facts["changes"]
@@ -146,7 +146,7 @@ def test_changed_windows_have_their_values_before_and_after(spark, tmp_path) -> 
 
 def test_a_run_of_complete_values_has_no_watermark_to_show(spark, tmp_path) -> None:
     defined = flights(tmp_path, "facts_of_complete")
-    with staged_evidence(spark, defined, mode=Mode.COMPLETE) as evidence:
+    with staged_run(spark, defined, mode=Mode.COMPLETE) as evidence:
         facts = gather(evidence)
     assert (facts["late"], facts["watermark"], facts["advisor"]) == (None, None, None)
     assert facts["changes"]["counts"]["inserted"] == 14_656
@@ -229,9 +229,9 @@ def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(
     path = tmp_path / "small.yaml"
     path.write_text(SMALL.format(name="small", folder=folder, watermark=watermark, window=window, lateness=lateness))
     held = CachedFrames()
-    with staged_evidence(spark, load_pipeline(path)) as evidence:
+    with staged_run(spark, load_pipeline(path)) as evidence:
         basis = find_basis(evidence, held)
-        judged = judge_records(evidence, basis, None)
+        judged = classify_records(evidence, basis, None)
         dropped = evidence.late.where("side_output").count()
         idle = evidence.timeline.idle
     held.release()

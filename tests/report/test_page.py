@@ -53,7 +53,7 @@ def hostile(tmp_path_factory) -> RunFolder:
     run = written(
         tmp_path_factory.mktemp("hostile"), facts=told, gate=gate(results),
         request=request(reason=text, requested_by=HOSTILE["script"], definition={"name": text}),
-        outcome=outcome("gate_failed", message=text, mend=text, fidelity_reasons=[text]),
+        outcome=outcome("gate_failed", message=text, hint=text, fidelity_reasons=[text]),
         approval={"decision": "rejected", "by": text, "at": "not a time", "comment": text},
     )  # fmt: skip
     build_report(run)
@@ -201,7 +201,7 @@ def test_the_page_is_one_small_file_that_names_no_other(published, hostile) -> N
         (
             {
                 "plan": None, "gate": None, "facts": None, "changes": None, "chunk-0001": None, "chunk-0002": None,
-                "outcome": outcome("failed", message="duplicated offsets in partition 3", mend="Set a sequence."),
+                "outcome": outcome("failed", message="duplicated offsets in partition 3", hint="Set a sequence."),
             },
             "Failed",
         ),

@@ -56,7 +56,7 @@ def test_each_status_has_a_verdict(tmp_path, status, level, words) -> None:
 
 
 def test_a_failure_says_where_and_what_would_mend_it(tmp_path) -> None:
-    failed = outcome("failed", message="the log went back", where="partition 3", stage="plan", mend="Mend the log.")
+    failed = outcome("failed", message="the log went back", where="partition 3", stage="plan", hint="Mend the log.")
     verdict = reported(tmp_path, outcome=failed, facts=None, changes=None)["verdict"]
     assert verdict["sentence"] == "The run failed in the stage plan: the log went back (partition 3)"
     assert verdict["next"][0]["text"] == "Mend the log."

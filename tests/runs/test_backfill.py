@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
-from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Mode
 from spark_jobs.runs import stages
@@ -183,7 +183,7 @@ def test_a_run_that_dies_before_publishing_leaves_the_tables_as_they_were(spark,
     before = contents(spark, defined)
     write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
 
-    class Dies(Facts):
+    class Dies(PublishedTable):
         def publish(self, *_: object) -> None:
             raise KeyboardInterrupt
 

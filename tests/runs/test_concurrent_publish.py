@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import CatalogError
-from spark_jobs.lakehouse.facts import Facts
 from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan
@@ -82,9 +82,9 @@ READER = """
 
 def meet(folder: Path, me: str, other: str) -> None:
     """Make every publishing wait, before it begins, until the other process has come as far."""
-    publish: Callable = Facts.publish
+    publish: Callable = PublishedTable.publish
 
-    def waiting(self: Facts, *arguments, **named):
+    def waiting(self: PublishedTable, *arguments, **named):
         (folder / me).touch()
         until = time.monotonic() + PATIENCE
         while not (folder / other).exists():
@@ -92,7 +92,7 @@ def meet(folder: Path, me: str, other: str) -> None:
             time.sleep(0.01)
         return publish(self, *arguments, **named)
 
-    Facts.publish = waiting
+    PublishedTable.publish = waiting
 
 
 def stamped(tmp_path: Path, name: str, number: int) -> Path:
@@ -166,7 +166,9 @@ def test_of_two_processes_that_publish_the_same_windows_one_wins_and_the_other_s
     other = start_python(PUBLISHER, str(tmp_path), "", "", str(paths[2]))
     said = ""
     with monkeypatch.context() as patch:
-        patch.setattr(Facts, "publish", Facts.publish)  # `meet` replaces it until the end of the context
+        patch.setattr(
+            PublishedTable, "publish", PublishedTable.publish
+        )  # `meet` replaces it until the end of the context
         meet(tmp_path, "parent", "child")
         try:
             run(spark, paths[1])
@@ -195,7 +197,7 @@ def test_processes_that_publish_other_windows_both_succeed_also_where_there_was_
     path = stamped(tmp_path, "shared", 0)
     other = start_python(PUBLISHER, str(tmp_path), str(MIDDLE), str(END), str(path))
     with monkeypatch.context() as patch:
-        patch.setattr(Facts, "publish", Facts.publish)
+        patch.setattr(PublishedTable, "publish", PublishedTable.publish)
         meet(tmp_path, "parent", "child")
         run(spark, path, start=T0 - 60 * MINUTE, end=MIDDLE)
     told, trouble = other.communicate(timeout=PATIENCE)
@@ -216,7 +218,7 @@ def test_what_is_published_twice_changes_nothing(spark, tmp_path) -> None:
     path = stamped(tmp_path, "twice", 0)
     assert run(spark, path)["inserted"] > 0
     defined = load_pipeline(path)
-    facts = Facts(spark, Tables.of(defined).windows)
+    facts = PublishedTable(spark, Tables.of(defined).windows)
     before, head = facts.revisions().collect(), facts.head()
     assert run(spark, path) == {}
     assert facts.head() == head and sorted(map(repr, facts.revisions().collect())) == sorted(map(repr, before))
@@ -231,7 +233,7 @@ def test_pyiceberg_reads_both_states_without_our_code(spark, tmp_path, rewindow_
         run(spark, path)
     catalog = SqlCatalog("rewindow", uri=f"sqlite:///{rewindow_home}/catalog.db", warehouse=str(rewindow_home))
     loaded = catalog.load_table("nightly_tests.plain")
-    facts = Facts(spark, Tables.of(load_pipeline(paths[0])).windows)
+    facts = PublishedTable(spark, Tables.of(load_pipeline(paths[0])).windows)
     columns = ("k", "revision", "cause", "run_id", "n", "total", "total__complete", "records_dropped", "state")
     for name, frame, revisions in (("main", facts.current(), {2}), ("revisions", facts.revisions(), {1, 2})):
         found = loaded.scan(snapshot_id=loaded.snapshot_by_name(name).snapshot_id).to_arrow().to_pylist()

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.lakehouse.facts import Facts
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.window_history import window_history
 from spark_jobs.runs.backfill import execute
@@ -99,7 +99,7 @@ def tables_of(spark: SparkSession, defined: Pipeline) -> list[list[str]]:
 
 def assert_history_is_whole(spark: SparkSession, defined: Pipeline) -> None:
     """Revisions count from 1 without a hole, one follows the other in time, and the last one is what readers see."""
-    facts = Facts(spark, Tables.of(defined).windows)
+    facts = PublishedTable(spark, Tables.of(defined).windows)
     lives: dict[tuple, list] = {}
     for row in facts.revisions().collect():
         lives.setdefault((row["k"], row["window_start"], row["window_end"]), []).append(row)
@@ -131,7 +131,9 @@ def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, case, see
         execute(spark, full, make_plan(spark, full), LogProgress())
         assert tables_of(spark, nightly) == tables_of(spark, full), f"night {night}"
     assert_history_is_whole(spark, nightly)
-    causes = Facts(spark, Tables.of(nightly).windows).revisions().where("revision > 1").select("cause").distinct()
+    causes = (
+        PublishedTable(spark, Tables.of(nightly).windows).revisions().where("revision > 1").select("cause").distinct()
+    )
     assert {row[0] for row in causes.collect()} <= {"late_arrivals", "retraction"}
     again = reconcile(spark, nightly, LogProgress())
     assert "nothing has arrived" in again.note
@@ -172,7 +174,7 @@ def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spar
     changed = load_pipeline(path)
     result = reconcile(spark, changed, LogProgress(), reason="off by one")
     assert "another definition" in result.note
-    facts = Facts(spark, Tables.of(changed).windows)
+    facts = PublishedTable(spark, Tables.of(changed).windows)
     latest = facts.current().where("cause = 'logic_change'")
     assert latest.count() == facts.current().count() > 0
     touched = facts.revisions().where("cause = 'late_arrivals' AND revision = 2 AND k IS NOT NULL").head()
@@ -190,7 +192,7 @@ def test_later_windows_that_a_rival_publishes_meanwhile_stay(spark, tmp_path) ->
     defined = pipeline(tmp_path, "overtaken", case)
     records = log_of(23, count=160)
     later = a_week_later(records[120:])
-    facts = Facts(spark, Tables.of(defined).windows)
+    facts = PublishedTable(spark, Tables.of(defined).windows)
     write(tmp_path / "data", records[:60], "part-0.json")
     reconcile(spark, defined, LogProgress())
     write(tmp_path / "data", records[60:120], "part-1.json")
@@ -218,7 +220,7 @@ def test_later_windows_that_a_rival_publishes_meanwhile_stay(spark, tmp_path) ->
 
 def causes(spark: SparkSession, defined: Pipeline) -> dict[str, int]:
     """How many current windows have each cause."""
-    counted = Facts(spark, Tables.of(defined).windows).current().groupBy("cause").count().collect()
+    counted = PublishedTable(spark, Tables.of(defined).windows).current().groupBy("cause").count().collect()
     return {row[0]: row[1] for row in counted}
 
 
@@ -234,7 +236,7 @@ def test_the_cause_says_why_a_window_changed(spark, tmp_path) -> None:
     first = reconcile(spark, defined, LogProgress())
     assert first.continued_from is None and "nothing has been published yet" in first.note
     assert causes(spark, defined) == {"backfill": first.changes["inserted"]}
-    facts = Facts(spark, Tables.of(defined).windows)
+    facts = PublishedTable(spark, Tables.of(defined).windows)
     head = facts.head()
     idle = reconcile(spark, defined, LogProgress())
     assert "nothing has arrived" in idle.note and facts.head() == head
@@ -297,12 +299,12 @@ def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tm
     path.write_text(path.read_text().replace("total: sum(v)", "total: sum(v) + 1"))
     other = load_pipeline(path)
 
-    class Slow(Facts):
+    class Slow(PublishedTable):
         """Another run publishes between this one's staging and its publishing."""
 
         def publish(self, *arguments):
             with monkeypatch.context() as patch:
-                patch.setattr(stages, "Facts", Facts)
+                patch.setattr(stages, "Facts", PublishedTable)
                 execute(spark, other, make_plan(spark, other), LogProgress())
             return super().publish(*arguments)
 

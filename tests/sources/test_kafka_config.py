@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spark_jobs.definition.kafka import Topic
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.sources.kafka_config import client_config
 
 SECRET = 'p"w\\x'
@@ -21,7 +21,7 @@ def test_secrets_are_taken_from_the_variables_that_the_definition_names() -> Non
     chosen = topic(options={"ssl.endpoint.identification.algorithm": "", "x": True}, secrets={"a.password": "PW"})
     expected = {"bootstrap.servers": "k:9092", "ssl.endpoint.identification.algorithm": "", "x": "true"}
     assert client_config(chosen, {"PW": "s"}) == {**expected, "a.password": "s"}
-    with pytest.raises(EnvironmentProblem, match="environment variable PW is not set"):
+    with pytest.raises(EnvironmentSetupError, match="environment variable PW is not set"):
         client_config(chosen, {})
 
 
@@ -49,6 +49,6 @@ def test_an_airflow_connection_in_the_environment_configures_the_client(connecti
 
 
 def test_a_connection_that_cannot_be_read_is_told_without_its_text() -> None:
-    with pytest.raises(EnvironmentProblem) as refused:
+    with pytest.raises(EnvironmentSetupError) as refused:
         client_config(topic(connection="prod"), {"AIRFLOW_CONN_PROD": '{"password": "pw'})
     assert "pw" not in str(refused.value) and refused.value.__suppress_context__

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.errors import CatalogError, EnvironmentProblem
+from spark_jobs.errors import CatalogError, EnvironmentSetupError
 from spark_jobs.spark.catalog import (
     catalog_conf,
     catalog_file,
@@ -45,7 +45,7 @@ def test_another_catalog_is_configuration_only() -> None:
     ],
 )
 def test_a_catalog_that_is_not_configured_right_is_refused(text: str, message: str) -> None:
-    with pytest.raises(EnvironmentProblem, match=message) as refused:
+    with pytest.raises(EnvironmentSetupError, match=message) as refused:
         parse_catalog_conf(text)
     assert refused.value.where == "REWINDOW_CATALOG_CONF"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.java import find_java
 
 
@@ -43,18 +43,18 @@ def test_java_home_comes_before_the_path(tmp_path: Path, banner: str, version: i
 @pytest.mark.parametrize(("banner", "version"), [('java version "1.8.0_392"', 8), ('openjdk version "11.0.2"', 11)])
 def test_java_older_than_17_is_refused(tmp_path: Path, banner: str, version: int) -> None:
     path = java_that_prints(tmp_path, banner) / "bin"
-    with pytest.raises(EnvironmentProblem, match=f"Java {version} is too old") as refused:
+    with pytest.raises(EnvironmentSetupError, match=f"Java {version} is too old") as refused:
         find_java({"PATH": str(path)})
-    assert "JAVA_HOME" in refused.value.mend
+    assert "JAVA_HOME" in refused.value.hint
     assert refused.value.exit_code == 8
 
 
 def test_no_java_is_told_with_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match=r"Java was not found.*Install a Java 17 runtime"):
+    with pytest.raises(EnvironmentSetupError, match=r"Java was not found.*Install a Java 17 runtime"):
         find_java({"PATH": str(tmp_path)})
 
 
 def test_a_java_that_does_not_run_is_told(tmp_path: Path) -> None:
     path = java_that_prints(tmp_path, "Unable to locate a Java Runtime", 1) / "bin"
-    with pytest.raises(EnvironmentProblem, match="does not work"):
+    with pytest.raises(EnvironmentSetupError, match="does not work"):
         find_java({"PATH": str(path)})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import CatalogError, EnvironmentProblem, SourceError
+from spark_jobs.errors import CatalogError, EnvironmentSetupError, SourceError
 from spark_jobs.spark.catalog import check_catalog
 from spark_jobs.spark.jvm import JAVA_OPTIONS, PACKAGES, class_archive, jar_file, jvm_settings
 from spark_jobs.spark.launch import log_file
@@ -110,15 +110,15 @@ def test_views_can_be_kept_in_the_catalog(spark: SparkSession, tmp_path: Path) -
     ],
 )
 def test_a_running_spark_refuses_what_only_a_start_can_give(spark: SparkSession, wanted: dict, message: str) -> None:
-    with pytest.raises(EnvironmentProblem, match=message) as refused:
+    with pytest.raises(EnvironmentSetupError, match=message) as refused:
         spark_session("other", **wanted)
-    assert "another process" in refused.value.mend
+    assert "another process" in refused.value.hint
 
 
 def test_a_running_spark_refuses_another_metastore(spark: SparkSession, tmp_path: Path) -> None:
     from spark_jobs.devtools.services.hive_metastore import HiveMetastore
 
-    with HiveMetastore(tmp_path) as other, pytest.raises(EnvironmentProblem, match=other.uri):
+    with HiveMetastore(tmp_path) as other, pytest.raises(EnvironmentSetupError, match=other.uri):
         spark_session("other", metastore=other.uri)
 
 
@@ -129,7 +129,7 @@ def test_the_metastore_it_already_uses_is_no_other(spark: SparkSession, hive_met
 def test_a_metastore_that_does_not_answer_is_told_before_spark_starts() -> None:
     with pytest.raises(SourceError, match=r"no Hive metastore answers.*thrift://127\.0\.0\.1:1\b") as refused:
         check_metastore("thrift://127.0.0.1:1")
-    assert "REWINDOW_METASTORE" in refused.value.mend
+    assert "REWINDOW_METASTORE" in refused.value.hint
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9083", "http://host:9083", "thrift://host", "thrift://host:port"])
@@ -152,7 +152,7 @@ def test_a_silent_catalog_is_a_catalog_error_with_its_address(spark: SparkSessio
 
 def test_a_home_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentProblem, match="REWINDOW_HOME"):
+    with pytest.raises(EnvironmentSetupError, match="REWINDOW_HOME"):
         rewindow_home(tmp_path / "file" / "home")
 
 

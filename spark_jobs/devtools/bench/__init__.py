@@ -60,7 +60,7 @@ def run_bench(
 
     known = sections()
     if section is not None and section not in known:
-        raise DefinitionError(f"there is no section {section!r}", mend=f"Sections: {', '.join(known)}.")
+        raise DefinitionError(f"there is no section {section!r}", hint=f"Sections: {', '.join(known)}.")
     began = time.monotonic()
 
     def log(line: str) -> None:

@@ -18,7 +18,7 @@ from spark_jobs.quality.gate import GateResult, check
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.stages import identity_of, published_windows
 
 KEYS = (10_000, 100)
@@ -69,12 +69,12 @@ def _stage(windows: DataFrame) -> None:
     published_windows(windows).writeTo(STAGED).createOrReplace()
 
 
-def _evidence(bench: Bench, pipeline: Pipeline) -> Evidence:
+def _evidence(bench: Bench, pipeline: Pipeline) -> StagedRun:
     spark, staged = bench.spark, bench.spark.table(STAGED)
     plan, spec = make_plan(spark, pipeline), spec_of(pipeline, range(PARTITIONS))
     nothing = staged.limit(0)
     changes = nothing.select(F.lit("inserted").alias("rw_change"), F.lit("backfill").alias("cause"), "*")
-    return Evidence(
+    return StagedRun(
         spark,
         pipeline,
         plan,
@@ -96,7 +96,7 @@ def _refuse_closed(told: GateResult) -> None:
         raise RuntimeError("the benchmark's own windows do not pass")
 
 
-def _plain(evidence: Evidence) -> None:
+def _plain(evidence: StagedRun) -> None:
     """What somebody writes who wants the same answers and no framework."""
     staged = evidence.staged
     start, end = F.unix_millis("window_start"), F.unix_millis("window_end")

@@ -20,7 +20,7 @@ from spark_jobs.devtools.bench.data import BOUND, DAY_MS, MIDNIGHT, PARTITIONS, 
 from spark_jobs.devtools.bench.measure import NAMESPACE, Row, alternate, input_read, to_nowhere
 from spark_jobs.devtools.bench.workload import AGGREGATES, MINUTE, Bench
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.facts import Cause, Facts, Publication
+from spark_jobs.lakehouse.published_table import Cause, Publication, PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, drop_table
 from spark_jobs.runs.backfill import execute
@@ -184,7 +184,10 @@ def diff(bench: Bench) -> Iterator[Row]:
     windows = bench.records // 2
     spark, token = bench.spark, secrets.token_hex(4)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
-    facts, staging = Facts(spark, f"{NAMESPACE}.diff_{token}"), Staging(spark, f"{NAMESPACE}.diff_staged_{token}")
+    facts, staging = (
+        PublishedTable(spark, f"{NAMESPACE}.diff_{token}"),
+        Staging(spark, f"{NAMESPACE}.diff_staged_{token}"),
+    )
     before = _windows(bench, windows)
     after = before.withColumn("total", F.col("total") + F.when(F.xxhash64("total") % _CHANGED == 0, 1).otherwise(0))
     at = datetime(2026, 1, 2, tzinfo=UTC)

@@ -97,7 +97,7 @@ class Case:
                 raise DefinitionError(
                     f"unknown window kind {other!r}",
                     where=str(self.path),
-                    mend="use tumbling, sliding, cumulative or session",
+                    hint="use tumbling, sliding, cumulative or session",
                 )
 
     def strategy(self, *, all_idle_emits_maximum: bool = True) -> WatermarkStrategy:
@@ -107,7 +107,7 @@ class Case:
             raise DefinitionError(
                 f"unknown watermark kind {watermark['kind']!r}",
                 where=str(self.path),
-                mend=f"use one of {', '.join(_KINDS)}",
+                hint=f"use one of {', '.join(_KINDS)}",
             )
         partitions = tuple(range(config["partitions"]))
         rows = self.rows
@@ -148,13 +148,13 @@ def load_case(path: Path) -> Case:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise DefinitionError(
-            f"not a readable case file: {problem}", where=str(path), mend=f"give JSON files of the format {FORMAT}"
+            f"not a readable case file: {problem}", where=str(path), hint=f"give JSON files of the format {FORMAT}"
         ) from problem
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DefinitionError(
             f"not a case of the format {FORMAT}",
             where=str(path),
-            mend="see tests/golden/flink/README.md for the format",
+            hint="see tests/golden/flink/README.md for the format",
         )
     return Case(path, document)
 
@@ -168,6 +168,6 @@ def load_cases(folder: Path) -> list[Path]:
         raise DefinitionError(
             "no case files found",
             where=str(folder),
-            mend=f"name a folder that holds *.json files of the format {FORMAT}",
+            hint=f"name a folder that holds *.json files of the format {FORMAT}",
         )
     return paths

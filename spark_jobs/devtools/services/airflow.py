@@ -27,7 +27,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from spark_jobs.devtools.services.ports import free_port
 from spark_jobs.devtools.services.supervised import Supervised
-from spark_jobs.errors import EnvironmentProblem, SourceError
+from spark_jobs.errors import EnvironmentSetupError, SourceError
 
 START_SECONDS = 180
 LOCKED_SECONDS = 120  # how long a request waits for SQLite
@@ -228,7 +228,7 @@ class Airflow:
             if state in ("success", "failed") or (until is not None and until(tasks)):
                 return state
             time.sleep(1)
-        raise EnvironmentProblem(f"run {run.run_id} did not end in {seconds:g} s", str(self.log))
+        raise EnvironmentSetupError(f"run {run.run_id} did not end in {seconds:g} s", str(self.log))
 
     def _token(self, user: str) -> str:
         if user not in self._tokens:
@@ -245,7 +245,7 @@ class Airflow:
 
     def _is_healthy(self) -> bool:
         if self._process is not None and self._process.has_ended:
-            raise EnvironmentProblem("Airflow ended while it started", str(self.log), "Its output is in that file.")
+            raise EnvironmentSetupError("Airflow ended while it started", str(self.log), "Its output is in that file.")
         with suppress(httpx.HTTPError, json.JSONDecodeError):
             health = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=5).json()
             return all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
@@ -255,7 +255,9 @@ class Airflow:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise EnvironmentProblem(f"{what} within {seconds:g} s", str(self.log), "Its output is in that file.")
+                raise EnvironmentSetupError(
+                    f"{what} within {seconds:g} s", str(self.log), "Its output is in that file."
+                )
             time.sleep(0.5)
 
 

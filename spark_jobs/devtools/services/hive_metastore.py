@@ -25,7 +25,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, launch_gateway
 from py4j.protocol import Py4JError
 
-from spark_jobs.errors import EnvironmentProblem, RewindowError
+from spark_jobs.errors import EnvironmentSetupError, RewindowError
 from spark_jobs.spark.failures import java_reason
 from spark_jobs.spark.java import find_java
 
@@ -70,7 +70,7 @@ class HiveMetastore:
     def start(self) -> HiveMetastore:
         """Start and wait until it serves. Raises EnvironmentProblem when it cannot (Java, port taken, directory)."""
         if self._process is not None:
-            raise EnvironmentProblem("the metastore already runs", self.uri, "Use it, or stop it first.")
+            raise EnvironmentSetupError("the metastore already runs", self.uri, "Use it, or stop it first.")
         try:
             self.warehouse.mkdir(parents=True, exist_ok=True)
             self._output = self.log.open("a")
@@ -80,7 +80,7 @@ class HiveMetastore:
             # Before stop(), because it asks the JVM; py4j fails to read a port (ValueError) when there is none to ask.
             reason = "its JVM ended at once" if isinstance(error, ValueError) else java_reason(error)
             self.stop()
-            raise EnvironmentProblem(
+            raise EnvironmentSetupError(
                 f"the Hive metastore did not start: {reason}",
                 str(self.directory),
                 f"Look for another metastore in this directory or on this port; its log is {self.log}.",

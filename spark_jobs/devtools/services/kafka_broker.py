@@ -24,7 +24,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, launch
 from py4j.protocol import Py4JError
 
 from spark_jobs.devtools.services.ports import free_port
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.failures import java_reason
 from spark_jobs.spark.java import find_java
 from spark_jobs.spark.jvm import ivy_folder
@@ -103,7 +103,7 @@ class KafkaBroker:
     def start(self) -> KafkaBroker:
         """Start and wait until it serves. Raises EnvironmentProblem when it cannot (Java, jars, port, directory)."""
         if self._process is not None:
-            raise EnvironmentProblem("the broker already runs", self.servers, "Use it, or stop it first.")
+            raise EnvironmentSetupError("the broker already runs", self.servers, "Use it, or stop it first.")
         jars = fetch_kafka()
         try:
             self.data.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class KafkaBroker:
         except (Py4JError, OSError, ValueError) as error:
             reason = "its JVM ended at once" if isinstance(error, ValueError) else java_reason(error)
             self.kill()
-            raise EnvironmentProblem(
+            raise EnvironmentSetupError(
                 f"the Kafka broker did not start: {reason}",
                 str(self.directory),
                 f"Look for another broker in this directory or on port {self._port}; its log is {self.log}.",
@@ -247,7 +247,7 @@ class KafkaBroker:
 
     def _running(self) -> JavaGateway:
         if self._gateway is None:
-            raise EnvironmentProblem("the broker does not run", self.servers, "Start it first.")
+            raise EnvironmentSetupError("the broker does not run", self.servers, "Start it first.")
         return self._gateway
 
     def _launch(self, jars: Path, output: IO[str]) -> JavaGateway:
@@ -373,7 +373,7 @@ def fetch_kafka() -> Path:
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
         if done.returncode or not any(fetched.glob("kafka_*.jar")):
             lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "UNRESOLVED" in line.upper()]
-            raise EnvironmentProblem(
+            raise EnvironmentSetupError(
                 f"the Kafka broker's jars could not be fetched: {lines[0] if lines else 'no answer'}",
                 KAFKA_PACKAGE,
                 "They come from Maven Central, once. Check the network and try again.",

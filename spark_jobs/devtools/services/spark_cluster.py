@@ -19,7 +19,7 @@ import pyspark
 
 from spark_jobs.devtools.services.ports import free_port
 from spark_jobs.devtools.services.supervised import Supervised
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.java import find_java
 
 _START_SECONDS = 90
@@ -104,4 +104,6 @@ class SparkCluster:
                 if sum(worker["state"] == "ALIVE" for worker in state["workers"]) >= workers:
                     return
             time.sleep(0.5)
-        raise EnvironmentProblem("the Spark cluster did not start", str(self.directory), "Its logs are in that folder.")
+        raise EnvironmentSetupError(
+            "the Spark cluster did not start", str(self.directory), "Its logs are in that folder."
+        )

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.devtools.services.hive_metastore import HiveMetastore
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from tests.processes import run_python, start_python
 
 
@@ -86,18 +86,18 @@ def test_what_it_holds_is_served_again_after_a_stop(tmp_path: Path) -> None:
 
 
 def test_two_at_once_in_one_directory_are_refused(hive_metastore: HiveMetastore) -> None:
-    with pytest.raises(EnvironmentProblem, match="Another instance of Derby") as refused:
+    with pytest.raises(EnvironmentSetupError, match="Another instance of Derby") as refused:
         HiveMetastore(hive_metastore.directory).start()
-    assert "another metastore" in refused.value.mend
+    assert "another metastore" in refused.value.hint
 
 
 def test_a_port_that_is_taken_is_refused(hive_metastore: HiveMetastore, tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match="Address already in use"):
+    with pytest.raises(EnvironmentSetupError, match="Address already in use"):
         HiveMetastore(tmp_path, port=hive_metastore.port).start()
 
 
 def test_a_jvm_that_cannot_start_is_told(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match="its JVM ended at once"):
+    with pytest.raises(EnvironmentSetupError, match="its JVM ended at once"):
         HiveMetastore(tmp_path, heap="nonsense").start()
 
 

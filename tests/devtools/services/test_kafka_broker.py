@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.devtools.services.kafka_broker import KafkaBroker
 from spark_jobs.devtools.services.kafka_log import crc32c
-from spark_jobs.errors import EnvironmentProblem
+from spark_jobs.errors import EnvironmentSetupError
 from tests.kafka import Producer, Sent
 from tests.processes import start_python
 
@@ -76,5 +76,5 @@ def test_a_broker_never_outlives_its_owner(tmp_path: Path) -> None:
 
 def test_what_keeps_a_broker_from_starting_is_told(tmp_path: Path) -> None:
     (tmp_path / "kafka").write_text("a file")
-    with pytest.raises(EnvironmentProblem, match="the Kafka broker did not start"):
+    with pytest.raises(EnvironmentSetupError, match="the Kafka broker did not start"):
         KafkaBroker(tmp_path / "kafka").start()

@@ -24,10 +24,10 @@ from spark_jobs.replay.columns import (
     record_position,
 )
 from spark_jobs.replay.grid import divided
-from spark_jobs.report.basis import Basis, WatermarkSteps, estimated_records
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.report.lateness_probe import LatenessProbe, WatermarkSteps, estimated_records
+from spark_jobs.runs.staged_run import StagedRun
 
-MOST_POINTS = 1_500
+MAX_POINTS = 1_500
 """The most points of one kind in one picture."""
 
 _BUCKETS = 1 << 18
@@ -71,14 +71,14 @@ class Judged:
     zoomed: View
 
 
-def judge_records(evidence: Evidence, basis: Basis, zoom: TimeRange | None) -> Judged:
+def classify_records(evidence: StagedRun, basis: LatenessProbe, zoom: TimeRange | None) -> Judged:
     """Scan the records of the basis once. `zoom`: arrivals of which more points are wanted."""
     times = basis.event_times
     total = estimated_records(evidence, times)
-    one_in = max(1, total // (3 * MOST_POINTS))
+    one_in = max(1, total // (3 * MAX_POINTS))
     share = (zoom.end - zoom.start) / max(1, times.end - times.start) if zoom else 1.0
     # However many arrive at once: the sample stays small.
-    zoomed_one_in = max(1, int(one_in * min(1.0, share)), total // (50 * MOST_POINTS))
+    zoomed_one_in = max(1, int(one_in * min(1.0, share)), total // (50 * MAX_POINTS))
     records = evidence.records.where((F.col(EVENT_TIME) >= F.lit(times.start)) & (F.col(EVENT_TIME) < F.lit(times.end)))
     if evidence.spec.after_watermark:
         records = records.where(evidence.spec.after_watermark)
@@ -181,7 +181,7 @@ def _floor_divided(value: Column, divisor: int) -> Column:
     return divided(value - F.pmod(value, F.lit(divisor)), divisor)
 
 
-def _end(evidence: Evidence) -> Column:
+def _end(evidence: StagedRun) -> Column:
     """The end of the last window of a record; of a session what a record alone would open."""
     windows = evidence.spec.windows
     if isinstance(windows, SessionWindows):
@@ -198,7 +198,7 @@ def _tolerances_failed(value: Column, tolerances: tuple[int, ...]) -> Column:
     return failed.otherwise(len(tolerances))
 
 
-def _view(sampled: pa.Table, basis: Basis, one_in: int) -> View:
+def _view(sampled: pa.Table, basis: LatenessProbe, one_in: int) -> View:
     """The points with the smallest hashes, of those that `one_in` chooses."""
     chance = sampled["chance"].to_numpy()
     chosen = sampled.take(np.flatnonzero(chance % one_in == 0))
@@ -206,6 +206,6 @@ def _view(sampled: pa.Table, basis: Basis, one_in: int) -> View:
     own_closed = len(basis.tolerances) if basis.dropped_at is None else basis.tolerances.index(basis.dropped_at)
     points = [
         Point(row["arrival"], row["event_time"], row["behind"] > own_behind, row["closed"] > own_closed)
-        for row in chosen.slice(0, MOST_POINTS).to_pylist()
+        for row in chosen.slice(0, MAX_POINTS).to_pylist()
     ]
     return View(points, one_in * max(1, round(chosen.num_rows / max(1, len(points)))))

@@ -44,7 +44,7 @@ _FACTS = StructType(
 )
 _ATTEMPTS = 5
 _KEPT_COLUMNS = frozenset(_FACTS.names)
-_MOST_SENT = 100_000
+_MAX_SENT = 100_000
 """Windows that go to every task as they are."""
 
 
@@ -119,7 +119,7 @@ class Difference:
             self.kept.unpersist()
 
 
-class Facts:
+class PublishedTable:
     """The table of one pipeline's windows."""
 
     def __init__(self, spark: SparkSession, table: str) -> None:
@@ -356,8 +356,8 @@ class Facts:
         """
         rows = changes.where("revision > 1")
         rows = rows.select(*_quoted(publication.identity), "valid_from")
-        few = rows.limit(_MOST_SENT + 1).toArrow()
-        if few.num_rows <= _MOST_SENT:
+        few = rows.limit(_MAX_SENT + 1).toArrow()
+        if few.num_rows <= _MAX_SENT:
             rows = self._spark.createDataFrame(few)
         return rows, *start_bounds(rows)
 
@@ -396,7 +396,7 @@ class Facts:
 
         if not self._have_moved(heads):
             try:
-                _unless_others_commit(move)
+                _retry_on_commit_conflict(move)
                 return True
             except Py4JJavaError:
                 if not self._have_moved(heads):
@@ -405,7 +405,7 @@ class Facts:
         return False
 
     def _alter(self, change: str) -> None:
-        _unless_others_commit(lambda: self._spark.sql(f"ALTER TABLE {self.table} {change}"))
+        _retry_on_commit_conflict(lambda: self._spark.sql(f"ALTER TABLE {self.table} {change}"))
 
     def _have_moved(self, heads: dict[str, int]) -> bool:
         now = self._refs()
@@ -427,7 +427,7 @@ class Facts:
         return table
 
 
-def _unless_others_commit(change: Callable[[], object]) -> None:
+def _retry_on_commit_conflict(change: Callable[[], object]) -> None:
     """Change branches; again, if another process has committed in between.
 
     Iceberg tries again too, but changes of branches it makes from the metadata that it had before, which fails each

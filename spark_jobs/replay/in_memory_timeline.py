@@ -16,7 +16,7 @@ from spark_jobs.replay.columns import NEVER
 SCHEMA = "x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT"
 """The rows of a timeline; see `spark_jobs.replay.timeline`."""
 
-MOST_IN_MEMORY = 1_000_000
+MAX_IN_MEMORY = 1_000_000
 """The most rows of a timeline that come to the driver at once; larger ones stay in Spark."""
 
 _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
@@ -26,14 +26,14 @@ _PARTS = ("arrival", "major", "minor")
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class InMemoryTimeline:
     """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3)."""
 
     x_from: np.ndarray
     positions: np.ndarray
 
     @classmethod
-    def of_table(cls, table: pa.Table) -> Steps:
+    def of_table(cls, table: pa.Table) -> InMemoryTimeline:
         """Timeline rows in any order."""
         x_from = table.column("x_from").to_numpy()
         positions = _stacked(table, _PARTS)
@@ -58,20 +58,20 @@ class Steps:
         return sink.getvalue().to_pybytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Steps:
+    def from_bytes(cls, data: bytes) -> InMemoryTimeline:
         """What `to_bytes` wrote."""
         return cls.of_table(pa.ipc.open_file(pa.py_buffer(data)).read_all())
 
-    def below(self, first: int) -> Steps:
+    def below(self, first: int) -> InMemoryTimeline:
         """The steps below `first` alone."""
         mine = self.x_from < first
-        return Steps(self.x_from[mine], self.positions[mine])
+        return InMemoryTimeline(self.x_from[mine], self.positions[mine])
 
-    def followed_by(self, later: Steps, first: int) -> Steps:
+    def followed_by(self, later: InMemoryTimeline, first: int) -> InMemoryTimeline:
         """These steps below `first`, and the `later` ones from there on."""
         mine, theirs = self.below(first), later.x_from > first
         at_first = later.at(np.array([first], dtype=np.int64))
-        return Steps(
+        return InMemoryTimeline(
             np.concatenate((mine.x_from, [first], later.x_from[theirs])),
             np.concatenate((mine.positions, at_first, later.positions[theirs])),
         )
@@ -90,7 +90,7 @@ class Steps:
         return pa.table({"x_from": self.x_from, **{part: self.positions[:, i] for i, part in enumerate(_PARTS)}})
 
 
-def inverted(firsts: pa.Table, generators: Sequence[Sequence[int]], never_from: int) -> Steps:
+def inverted(firsts: pa.Table, generators: Sequence[Sequence[int]], never_from: int) -> InMemoryTimeline:
     """The steps of `firsts` (`partition, reached, close_arrival, close_major, close_minor`), any order.
 
     Per generator a suffix minimum over the thresholds, then the maximum over the generators; from `never_from`
@@ -126,6 +126,6 @@ def _ranked(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return positions[order], rank
 
 
-def _running_maximum(x_from: np.ndarray, rank: np.ndarray, positions: np.ndarray) -> Steps:
+def _running_maximum(x_from: np.ndarray, rank: np.ndarray, positions: np.ndarray) -> InMemoryTimeline:
     order = np.argsort(x_from, kind="stable")
-    return Steps(x_from[order], positions[np.maximum.accumulate(rank[order])])
+    return InMemoryTimeline(x_from[order], positions[np.maximum.accumulate(rank[order])])

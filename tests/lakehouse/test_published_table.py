@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.facts import Facts, Publication, _told
+from spark_jobs.lakehouse.published_table import Publication, PublishedTable, _told
 from spark_jobs.lakehouse.tables import starts_within
 
 HOUR = 3_600_000
@@ -24,7 +24,7 @@ def test_branches_are_changed_also_while_others_change_theirs(spark: SparkSessio
     table = "rewindow.facts_tests.busy"
     spark.sql(f"CREATE TABLE {table} (n BIGINT) USING iceberg")
     spark.range(3).selectExpr("id AS n").writeTo(table).append()
-    facts = Facts(spark, table)
+    facts = PublishedTable(spark, table)
     head = facts.head()
 
     def change(name: str) -> int:
@@ -42,7 +42,7 @@ def test_branches_are_changed_also_while_others_change_theirs(spark: SparkSessio
 def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_order(spark: SparkSession) -> None:
     """Without earlier windows nothing is compared; what comes out is the same, down to the types."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
-    facts = Facts(spark, "rewindow.facts_tests.first")
+    facts = PublishedTable(spark, "rewindow.facts_tests.first")
     hours = spark.range(48).select(
         F.concat(F.lit("k"), F.pmod("id", F.lit(3)).cast("string")).alias("k"),
         F.timestamp_millis(F.pmod(F.col("id") * 7, F.lit(48)) * HOUR).alias("window_start"),
@@ -87,7 +87,7 @@ def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_
 
 def test_windows_that_come_back_end_their_retraction_also_where_nothing_else_changes(spark: SparkSession) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
-    facts = Facts(spark, "rewindow.facts_tests.back")
+    facts = PublishedTable(spark, "rewindow.facts_tests.back")
     rows = "'a' AS k, timestamp_millis(0) AS window_start, timestamp_millis(3600000) AS window_end, 1 AS n"
     there = spark.sql(f"SELECT {rows}")
     facts.prepare(there.schema)
@@ -113,11 +113,11 @@ def test_windows_that_come_back_end_their_retraction_also_where_nothing_else_cha
 
 def test_a_table_of_an_earlier_layout_is_refused_by_the_column_that_differs(spark: SparkSession) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
-    facts = Facts(spark, "rewindow.facts_tests.earlier")
+    facts = PublishedTable(spark, "rewindow.facts_tests.earlier")
     columns = "window_start TIMESTAMP, window_end TIMESTAMP, revision INT, cause STRING, run_id STRING"
     spark.sql(
         f"CREATE TABLE {facts.table} ({columns}, as_of MAP<INT, BIGINT>, valid_from TIMESTAMP, valid_to TIMESTAMP)"
     )
     with pytest.raises(CatalogError, match="the table has no column as_of string: an earlier version") as refused:
         facts.prepare(spark.table(facts.table).select("window_start", "window_end").schema)
-    assert "Name another table" in refused.value.mend
+    assert "Name another table" in refused.value.hint

@@ -29,16 +29,16 @@ from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
 from spark_jobs.replay.inversion import invert, is_invertible
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
-from spark_jobs.runs.staged_run import Evidence
+from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.cached import CachedFrames
 
-MOST_JUDGED = 3_000_000
+MAX_JUDGED = 3_000_000
 """About so many records, the latest, are looked at one by one: the report must not cost more than the replay."""
 RECONCILED_DAYS = 7
 """A nightly reconciliation does not read its whole history for advice: so many days of event time before its end."""
 
-_MOST_POINTS = 150_000
-_MOST_GROUPS = 250_000
+_MAX_POINTS = 150_000
+_MAX_GROUPS = 250_000
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _RESOLUTIONS = (
     1,
@@ -97,7 +97,7 @@ class WatermarkSteps:
 
 
 @dataclass(frozen=True)
-class Basis:
+class LatenessProbe:
     """What the records are judged by.
 
     `event_times`: the records looked at. `tolerances` (ms, ascending): the bounds that are tried; `configured` is the
@@ -115,7 +115,7 @@ class Basis:
     parameter: str | None
 
 
-def find_basis(evidence: Evidence, held: CachedFrames) -> Basis:
+def find_basis(evidence: StagedRun, held: CachedFrames) -> LatenessProbe:
     """The watermark over the log, fine enough for advice. One scan of the history; none where it was simulated."""
     strategy, spec = evidence.spec.strategy, evidence.spec
     times = _judged_times(evidence)
@@ -123,9 +123,9 @@ def find_basis(evidence: Evidence, held: CachedFrames) -> Basis:
     lateness = spec.allowed_lateness
     reach = max(times.end, evidence.plan.processing_time_end) - times.start
     step = None if isinstance(spec.windows, SessionWindows) else _window_step(spec.windows)
-    most = _MOST_POINTS
-    if estimated_records(evidence, times) > _MOST_GROUPS:  # else its aggregation grows large
-        most = min(most, _MOST_GROUPS // max(1, len(strategy.partitions)))
+    most = _MAX_POINTS
+    if estimated_records(evidence, times) > _MAX_GROUPS:  # else its aggregation grows large
+        most = min(most, _MAX_GROUPS // max(1, len(strategy.partitions)))
     resolution = _resolution(reach, max(most, 1), step)
     offset = end_grid(spec.windows).phase if isinstance(end_grid_or_none(spec.windows), RegularGrid) else 0
     tried = {int(t) for t in _TOLERANCES if t % resolution == 0 and t <= reach + resolution}
@@ -141,7 +141,7 @@ def find_basis(evidence: Evidence, held: CachedFrames) -> Basis:
     low = times.start - configured - resolution
     high = max(times.end, evidence.plan.processing_time_end) + resolution
     exact = step is not None and step % resolution == 0
-    return Basis(
+    return LatenessProbe(
         times,
         tolerances,
         configured,
@@ -163,7 +163,7 @@ def _window_step(windows: WindowAssigner) -> int:
     return 900_000 if isinstance(windows, CalendarDayWindows) else end_grid(windows).step
 
 
-def estimated_records(evidence: Evidence, times: TimeRange) -> int:
+def estimated_records(evidence: StagedRun, times: TimeRange) -> int:
     """About how many records have these event times, if they are spread evenly; offsets with holes count too many."""
     plan = evidence.plan
     most = max(plan.records, sum(p.end_offset - p.first_offset for p in plan.partitions))
@@ -171,15 +171,15 @@ def estimated_records(evidence: Evidence, times: TimeRange) -> int:
     return int(most * min(1.0, (times.end - times.start) / whole))
 
 
-def _judged_times(evidence: Evidence) -> TimeRange:
+def _judged_times(evidence: StagedRun) -> TimeRange:
     span, times = evidence.plan.span, evidence.plan.event_times
     start, end = max(span.start, times.start), min(span.end, times.end)
     if evidence.kind == "reconcile":
         start = max(start, end - RECONCILED_DAYS * _DAY)
     times = TimeRange(start, max(end, start + 1))
     judged = estimated_records(evidence, times)
-    if judged > MOST_JUDGED:  # the latest ones: advice is for what comes
-        start = end - int((end - start) * MOST_JUDGED / judged)
+    if judged > MAX_JUDGED:  # the latest ones: advice is for what comes
+        start = end - int((end - start) * MAX_JUDGED / judged)
     return TimeRange(start, max(end, start + 1))
 
 
@@ -197,7 +197,7 @@ def _resolution(reach: int, most: int, step: int | None) -> int:
     return fine[0]
 
 
-def _fine_timeline(evidence: Evidence, grids: Sequence[RegularGrid], low: int, held: CachedFrames) -> Timeline:
+def _fine_timeline(evidence: StagedRun, grids: Sequence[RegularGrid], low: int, held: CachedFrames) -> Timeline:
     """The run's timeline with thresholds on these grids. A simulated one has every step already.
 
     Records that cannot take the watermark to `low` decide nothing above it.
