@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.operator import Firing, MergeTooLateError, WindowOperator
-from spark_jobs.eventtime.source import PartitionStatusChanged, Signal, Source, StreamStatusChanged, WatermarkEmitted
+from spark_jobs.eventtime.signals import PartitionStatusChanged, Signal, StreamStatusChanged, WatermarkEmitted
+from spark_jobs.eventtime.source import Source
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import MissingTimestampError, WindowAssigner

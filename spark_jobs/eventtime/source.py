@@ -7,38 +7,19 @@ Written after Flink's `SourceOperator`, `WatermarkOutputMultiplexer`, `Watermark
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.eventtime.generators import Event, WatermarkGenerator
+from spark_jobs.eventtime.signals import (
+    PartitionStatusChanged,
+    Signal,
+    StreamSignal,
+    StreamStatusChanged,
+    WatermarkEmitted,
+)
 from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.valve import StatusWatermarkValve
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkEmitted:
-    """The window operator gets this watermark (epoch ms; larger than all before)."""
-
-    watermark: int
-
-
-@dataclass(frozen=True, slots=True)
-class StreamStatusChanged:
-    """The whole stream becomes idle or active."""
-
-    idle: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStatusChanged:
-    """One partition leaves the minimum (idle) or is back in it."""
-
-    partition: int
-    idle: bool
-
-
-Signal = WatermarkEmitted | StreamStatusChanged | PartitionStatusChanged
 
 
 class _IdlenessTimer:
@@ -128,16 +109,47 @@ class _PartialWatermark:
 
 
 class _Subtask:
-    """One source subtask: the minimum over its active partitions, and its stream status."""
+    """One source subtask: the minimum over its active partitions, and its stream status.
 
-    def __init__(self, partials: list[_PartialWatermark], all_idle_emits_maximum: bool) -> None:
+    `idle_before_first_watermark_after` (epoch ms): the stream becomes idle at the first tick after this time unless a
+    watermark has been raised (rule 31). None: never.
+    """
+
+    def __init__(
+        self,
+        partials: list[_PartialWatermark],
+        all_idle_emits_maximum: bool,
+        idle_before_first_watermark_after: int | None,
+    ) -> None:
         self.partials = partials
         self._all_idle_emits_maximum = all_idle_emits_maximum
+        self._idle_before_first_watermark_after = idle_before_first_watermark_after
         self.combined = MIN_TIMESTAMP
         self.idle = False
 
-    def update(self) -> list[int | bool]:
-        """Combine: emitted watermarks as `int`, status changes as `bool` (True: idle), in order."""
+    @property
+    def idle_after(self) -> int | None:
+        """A tick after this time finds the stream idle, should no watermark be raised before (rule 31)."""
+        if self.idle or self.combined > MIN_TIMESTAMP:
+            return None
+        return self._idle_before_first_watermark_after
+
+    def probe(self, now: int) -> list[StreamSignal]:
+        """A tick at `now`: combine what the partitions say, then look at the main output.
+
+        Rule 31: the main output, which no record uses, and the partitions' combined output make the stream idle
+        together. The combined output counts as idle until it has raised its first watermark; the main output's
+        countdown starts at the first tick.
+        """
+        signals = self.update()
+        deadline = self.idle_after
+        if deadline is not None and now > deadline:
+            self.idle = True
+            signals.append(StreamStatusChanged(idle=True))
+        return signals
+
+    def update(self) -> list[StreamSignal]:
+        """Combine the partitions' watermarks; what the subtask sends, in order."""
         active = [p.watermark for p in self.partials if not p.idle]
         if active:
             candidate = min(active)
@@ -145,17 +157,17 @@ class _Subtask:
             candidate = max((p.watermark for p in self.partials), default=MIN_TIMESTAMP)
         else:
             candidate = MIN_TIMESTAMP
-        out: list[int | bool] = []
+        out: list[StreamSignal] = []
         if candidate > self.combined:
             self.combined = candidate
             # An idle stream becomes active only here, with a watermark above all before (rule 14).
             if self.idle:
                 self.idle = False
-                out.append(False)
-            out.append(candidate)
+                out.append(StreamStatusChanged(idle=False))
+            out.append(WatermarkEmitted(candidate))
         if not active and self.partials and not self.idle:
             self.idle = True
-            out.append(True)
+            out.append(StreamStatusChanged(idle=True))
         return out
 
 
@@ -179,10 +191,17 @@ class Source:
             for group, partial in zip(groups, partials, strict=True):
                 for partition in group:
                     self._by_partition[partition] = (index, partial)
-            self._subtasks.append(_Subtask(partials, strategy.all_idle_emits_maximum))
+            self._subtasks.append(_Subtask(partials, strategy.all_idle_emits_maximum, self._first_idle_after()))
         self._valve = StatusWatermarkValve(len(self._subtasks))
         self._next_tick = strategy.timer_start + strategy.interval if strategy.interval else MAX_TIMESTAMP
         self._records_since_tick = False
+
+    def _first_idle_after(self) -> int | None:
+        """The main output counts down from the first tick; per-subtask generators stand in the main output."""
+        strategy = self.strategy
+        if strategy.idleness is None or not strategy.interval or strategy.scope is Scope.SUBTASK:
+            return None
+        return strategy.timer_start + strategy.interval + strategy.idleness
 
     @property
     def watermark(self) -> int:
@@ -209,8 +228,9 @@ class Source:
                 yield now, signals
 
     def _skip_quiet_ticks(self, until: int) -> int:
-        """The next tick that can matter when no record comes: a partition going idle, else one after `until`."""
+        """The next tick that can matter when no record comes: a partition or stream going idle, else after `until`."""
         deadlines = [d for s in self._subtasks for p in s.partials if (d := p.next_change_after()) is not None]
+        deadlines += [d for s in self._subtasks if (d := s.idle_after) is not None]
         start, interval = self.strategy.timer_start, self.strategy.interval
         after = min([until, *deadlines])
         return start + ((after - start) // interval + 1) * interval
@@ -222,8 +242,8 @@ class Source:
                 was_idle = partial.idle
                 partial.probe(now)
                 if partial.idle != was_idle:
-                    signals.append(PartitionStatusChanged(partial.label, partial.idle))
-            signals += self._through_valve(index, subtask.update())
+                    signals += self._partition_status(partial)
+            signals += self._through_valve(index, subtask.probe(now))
         return signals
 
     def on_event(self, partition: int, event: Event) -> list[Signal]:
@@ -237,33 +257,28 @@ class Source:
         def update(watermark: int) -> None:
             nonlocal was_idle
             if was_idle:
-                signals.append(PartitionStatusChanged(partial.label, False))
+                signals.extend(self._partition_status(partial))
                 was_idle = False
             if watermark > subtask.combined:
                 signals.extend(self._through_valve(index, subtask.update()))
 
         partial.on_event(event, update)
         if was_idle and not partial.idle:
-            signals.append(PartitionStatusChanged(partial.label, False))
+            signals += self._partition_status(partial)
         return signals
 
-    def end_of_input(self) -> list[Signal]:
-        """The bounded input ends: every subtask sends MAX_WATERMARK, which an idle one's is dropped of (rule 15)."""
-        signals: list[Signal] = []
-        for index in range(len(self._subtasks)):
-            signals += self._through_valve(index, [MAX_TIMESTAMP])
-        return signals
+    def _partition_status(self, partial: _PartialWatermark) -> list[Signal]:
+        """A partition has a status of its own only where it has a generator of its own (rule 31)."""
+        if self.strategy.scope is Scope.SUBTASK:
+            return []
+        return [PartitionStatusChanged(partial.label, partial.idle)]
 
-    def _through_valve(self, index: int, items: list[int | bool]) -> list[Signal]:
-        signals: list[Signal] = []
-        for item in items:
-            out = (
-                self._valve.input_status(index, item)
-                if isinstance(item, bool)
-                else self._valve.input_watermark(index, item)
-            )
-            signals += [StreamStatusChanged(o) if isinstance(o, bool) else WatermarkEmitted(o) for o in out]
-        return signals
+    def end_of_input(self) -> list[StreamSignal]:
+        """The bounded input ends: every subtask sends MAX_WATERMARK. An idle subtask's is lost (rule 15)."""
+        return self._valve.end_of_input()
+
+    def _through_valve(self, index: int, signals: list[StreamSignal]) -> list[StreamSignal]:
+        return [sent for signal in signals for sent in self._valve.input_signal(index, signal)]
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that later watermarks depend on, as JSON-able values."""

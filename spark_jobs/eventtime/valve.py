@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.eventtime.signals import StreamSignal, StreamStatusChanged, WatermarkEmitted
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 
 @dataclass(slots=True)
@@ -19,7 +20,7 @@ class StatusWatermarkValve:
     """Combines the watermarks and idle statuses of its input channels.
 
     A channel that resumes behind the last output is not aligned: it is ignored until it has caught up.
-    Each method returns what comes out: watermarks as `int`, status changes as `bool` (True: idle).
+    Each input method returns what comes out, in order.
     """
 
     def __init__(self, channels: int) -> None:
@@ -27,7 +28,25 @@ class StatusWatermarkValve:
         self.last_watermark = MIN_TIMESTAMP
         self.idle = False
 
-    def input_watermark(self, index: int, watermark: int) -> list[int | bool]:
+    def input_signal(self, index: int, signal: StreamSignal) -> list[StreamSignal]:
+        """A signal of channel `index`."""
+        match signal:
+            case WatermarkEmitted(watermark):
+                return self._input_watermark(index, watermark)
+            case StreamStatusChanged(idle):
+                return self._input_status(index, idle)
+
+    def end_of_input(self) -> list[StreamSignal]:
+        """MAX_WATERMARK comes from all channels together (rule 23); that of an idle channel is dropped (rule 15)."""
+        if self.idle:
+            return []
+        for channel in self._channels:
+            if channel.active:
+                channel.watermark = MAX_TIMESTAMP
+                channel.aligned = True
+        return self._advance_to_minimum()
+
+    def _input_watermark(self, index: int, watermark: int) -> list[StreamSignal]:
         channel = self._channels[index]
         if self.idle or not channel.active or watermark <= channel.watermark:
             return []
@@ -36,38 +55,38 @@ class StatusWatermarkValve:
             channel.aligned = True
         return self._advance_to_minimum()
 
-    def input_status(self, index: int, idle: bool) -> list[int | bool]:
+    def _input_status(self, index: int, idle: bool) -> list[StreamSignal]:
         channel = self._channels[index]
         if idle == (not channel.active):
             return []
-        out: list[int | bool] = []
+        out: list[StreamSignal] = []
         if idle:
             channel.active = channel.aligned = False
-            held_output = channel.watermark == self.last_watermark
+            is_last_watermark = channel.watermark == self.last_watermark
             if not any(c.active for c in self._channels):
-                if held_output:
+                if is_last_watermark:
                     out += self._advance(max(c.watermark for c in self._channels))
                 self.idle = True
-                out.append(True)
-            elif held_output:
+                out.append(StreamStatusChanged(idle=True))
+            elif is_last_watermark:
                 out += self._advance_to_minimum()
         else:
             channel.active = True
             channel.aligned = channel.watermark >= self.last_watermark
             if self.idle:
                 self.idle = False
-                out.append(False)
+                out.append(StreamStatusChanged(idle=False))
         return out
 
-    def _advance_to_minimum(self) -> list[int | bool]:
+    def _advance_to_minimum(self) -> list[StreamSignal]:
         aligned = [c.watermark for c in self._channels if c.aligned]
         return self._advance(min(aligned)) if aligned else []
 
-    def _advance(self, watermark: int) -> list[int | bool]:
+    def _advance(self, watermark: int) -> list[StreamSignal]:
         if watermark <= self.last_watermark:
             return []
         self.last_watermark = watermark
-        return [watermark]
+        return [WatermarkEmitted(watermark)]
 
     def snapshot(self) -> dict[str, Any]:
         return {

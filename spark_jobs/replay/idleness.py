@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.eventtime.source import PartitionStatusChanged, Signal
+from spark_jobs.eventtime.signals import PartitionStatusChanged, Signal
 
 MAX_SPANS = 100
 

@@ -17,7 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.source import Signal, Source, WatermarkEmitted
+from spark_jobs.eventtime.signals import Signal, WatermarkEmitted
+from spark_jobs.eventtime.source import Source
 from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, record_position

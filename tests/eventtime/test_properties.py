@@ -12,7 +12,8 @@ from spark_jobs.devtools.conformance.case import Case
 from spark_jobs.devtools.conformance.compare import first_difference
 from spark_jobs.devtools.conformance.sequential import run_sequential
 from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.source import Source, WatermarkEmitted
+from spark_jobs.eventtime.signals import WatermarkEmitted
+from spark_jobs.eventtime.source import Source
 from tests.golden import naive
 from tests.golden.strategies import cases
 

@@ -430,8 +430,7 @@ def subtask_cases() -> list[dict[str, Any]]:
     return [
         hand(
             "gen_two_subtasks_flush",
-            "the subtasks end one after the other: when the first is done the watermark is the second's, 8999, "
-            "then the end of input",
+            "the subtasks end together: the open windows fire once, at the end of input (rule 23)",
             bounded,
             [(0, 0, "a", 1000), (1, 10, "a", 9000), (0, 20, "b", 5000), (1, 30, "a", 8000)],
             partitions=2,

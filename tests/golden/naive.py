@@ -265,6 +265,7 @@ class Simulation:
         self.end_clock = max([clock.get("end_ms", start), *arrivals])
         ticks: list[Record | Tick] = []
         if self.interval > 0:
+            self.first_tick = start + self.interval
             ticks += [Tick(now) for now in range(start + self.interval, self.end_clock + 1, self.interval)]
         return sorted(
             [*ticks, *self.records],
@@ -301,6 +302,16 @@ class Simulation:
             for watermark in emitted(self.generator, self.config["emission"]["mode"], partition.history):
                 self.receive(partition, watermark)
         self.combine(subtask)
+        if self.is_silent_from_the_start(subtask) and not subtask.idle:
+            subtask.idle = True
+            self.valve_status(subtask.channel, idle=True)
+
+    def is_silent_from_the_start(self, subtask: Subtask) -> bool:
+        """Rule 31: no watermark yet, strictly more than the timeout after the first tick, whatever the records do."""
+        timeout = self.generator.get("idleness_ms")
+        if timeout is None or not self.per_partition or subtask.combined != MIN:
+            return False
+        return self.clock - self.first_tick > timeout
 
     def receive(self, partition: Partition, watermark: int) -> None:
         """A generator spoke: its partition is active again (rule 11), and its watermark never goes back (rule 4)."""
@@ -310,6 +321,8 @@ class Simulation:
     def set_idle(self, partition: Partition, idle: bool) -> None:
         if partition.idle != idle:
             partition.idle = idle
+            if not self.per_partition:
+                return
             self.partition_idle_changes.append([self.at, self.clock, partition.number, "IDLE" if idle else "ACTIVE"])
 
     def combine(self, subtask: Subtask) -> None:
@@ -378,12 +391,14 @@ class Simulation:
         self.windows.advance(before, watermark)
 
     def end_of_input(self) -> None:
-        """The subtasks end one after the other and each sends the highest watermark, unless it is idle (rule 15)."""
+        """All subtasks send the highest watermark together (rule 23), but an idle one's is lost (rule 15)."""
         self.clock = self.end_clock
         self.ended = True
-        for subtask in self.subtasks:
-            if not subtask.idle:
-                self.valve_watermark(subtask.channel, MAX)
+        active = [channel for channel in self.channels if not channel.idle]
+        for channel in active:
+            channel.watermark, channel.aligned = MAX, True
+        if active and not self.valve_idle:
+            self.valve_minimum()
 
     def result(self, final_source_watermark: int, error: dict[str, Any] | None) -> dict[str, Any]:
         idleness = "idleness_ms" in self.generator

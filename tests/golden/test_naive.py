@@ -30,7 +30,7 @@ def order_of_firings(streaming: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def test_the_recorded_cases_are_the_ones_of_the_index() -> None:
-    assert len(FILES) == 98
+    assert len(FILES) == 106
     assert {path.name for path in FLINK.glob("*.json")} == {*FILES, "index.json"}
     for entry in INDEX["cases"]:
         assert hashlib.sha256((FLINK / entry["file"]).read_bytes()).hexdigest() == entry["sha256"], entry["file"]

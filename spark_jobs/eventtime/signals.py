@@ -1,0 +1,33 @@
+"""What a source sends to the window operator, and what it says of its partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkEmitted:
+    """A watermark (epoch ms), larger than all before it."""
+
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatusChanged:
+    """The whole stream becomes idle or active."""
+
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatusChanged:
+    """One partition leaves the minimum (idle) or is back in it."""
+
+    partition: int
+    idle: bool
+
+
+StreamSignal = WatermarkEmitted | StreamStatusChanged
+"""What travels through the stream: from a subtask to the valve, and from the valve to the window operator."""
+
+Signal = StreamSignal | PartitionStatusChanged
