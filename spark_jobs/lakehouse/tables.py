@@ -30,7 +30,8 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.spark.catalog import CATALOG
-from spark_jobs.spark.failures import java_reason, read_error
+from spark_jobs.spark.failures import read_error
+from spark_jobs.spark.java import java_reason
 
 T = TypeVar("T")
 

@@ -19,7 +19,8 @@ from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.sources.archive_table import ArchiveTable, Batch
 from spark_jobs.sources.kafka import pin_topic, read_log
 from spark_jobs.sources.kafka_offsets import OffsetRange
-from spark_jobs.spark.failures import java_reason, read_error, short
+from spark_jobs.spark.failures import read_error, short
+from spark_jobs.spark.java import java_reason
 
 
 @dataclass(frozen=True, slots=True)

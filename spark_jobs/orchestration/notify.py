@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def configured(event: str) -> Iterator[BaseNotifier]:
-    """The notifiers that hear of `event`. Raises EnvironmentProblem for a list that cannot be read."""
+    """The notifiers that hear of `event`. Raises EnvironmentSetupError for a list that cannot be read."""
     text = os.environ.get(NOTIFIERS, "").strip()
     if not text:
         return

@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import CatalogError, SourceError
-from spark_jobs.spark.failures import java_reason, reading, short
+from spark_jobs.spark.failures import reading, short
+from spark_jobs.spark.java import java_reason
 
 COLUMNS = (
     "`partition` INT, `offset` BIGINT, `timestamp` TIMESTAMP, timestamp_type INT, `key` BINARY, `value` BINARY, "

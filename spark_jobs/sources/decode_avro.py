@@ -12,7 +12,7 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StructType
 
 from spark_jobs.sources.decode import NO_VALUE, REASON
-from spark_jobs.spark.failures import java_reason
+from spark_jobs.spark.java import java_reason
 
 NOT_AVRO = "not valid Avro for this schema"
 NOT_FRAMED = "not in Confluent's framing: the first byte is not 0"

@@ -19,7 +19,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.decode import RAW, decode
-from spark_jobs.spark.failures import java_reason, plain_path, reading, short
+from spark_jobs.spark.failures import plain_path, reading, short
+from spark_jobs.spark.java import java_reason
 
 _LISTING_OPTIONS = ("basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter")
 _LINE_OPTIONS = ("linesep", "encoding", "charset")

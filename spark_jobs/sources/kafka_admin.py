@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition.kafka import TopicAccess
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.kafka_config import client_config
-from spark_jobs.spark.failures import java_reason
+from spark_jobs.spark.java import java_reason
 
 _SECONDS = 20
 """How long a question to the brokers may take."""

@@ -24,7 +24,7 @@ _NOT_A_CLIENTS = ("group.id", "enable.auto.commit", "auto.offset.reset", "isolat
 def client_config(topic: TopicAccess, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Kafka's client configuration by Kafka's own names, secrets included: it must not be shown.
 
-    Raises EnvironmentProblem for a secret's variable or a connection that is not set.
+    Raises EnvironmentSetupError for a secret's variable or a connection that is not set.
     """
     config = {"bootstrap.servers": topic.servers}
     if topic.connection is not None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import CatalogError, EnvironmentSetupError
-from spark_jobs.spark.failures import java_reason
+from spark_jobs.spark.java import java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ _TABLES = (
 def parse_catalog_conf(text: str) -> dict[str, str]:
     """Iceberg catalog properties from `name=value,name=value`; the value may hold `=`, but no comma.
 
-    Raises EnvironmentProblem for a piece without `=`, and when neither `type` nor `catalog-impl` is given.
+    Raises EnvironmentSetupError for a piece without `=`, and when neither `type` nor `catalog-impl` is given.
     """
     properties: dict[str, str] = {}
     for piece in filter(None, (part.strip() for part in text.split(","))):

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from spark_jobs.errors import HistoryError, RewindowError, SourceError
+from spark_jobs.spark.java import java_reason
 
 _FILE = re.compile(r"(?:file|hdfs|s3a?|gs|abfss?|wasbs?|viewfs):/[^\s,;)}\]]+")
 _NOT_FOUND = re.compile(r"PATH_NOT_FOUND|FILE_NOT_EXIST|FileNotFoundException|does not exist")
@@ -26,15 +27,6 @@ _EXPRESSION = re.compile(
     r"INVALID_ARRAY_INDEX\w*|NUMERIC_VALUE_OUT_OF_RANGE\S*|INTERVAL_ARITHMETIC_OVERFLOW\S*|DATETIME_OVERFLOW|"
     r"INVALID_FRACTION_OF_SECOND|REMAINDER_BY_ZERO)\b"
 )
-
-
-def java_reason(error: BaseException) -> str:
-    """The first line of the innermost cause of an error that came out of Java (py4j or PySpark), else of its text."""
-    cause = getattr(error, "java_exception", None)
-    while cause is not None and cause.getCause() is not None:
-        cause = cause.getCause()
-    text = str(error) if cause is None else cause.toString()
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 def plain_path(uri: str) -> str:

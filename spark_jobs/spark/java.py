@@ -34,7 +34,7 @@ class Java:
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """The Java that Spark's launcher takes: `$JAVA_HOME/bin/java`, else `java` on the PATH.
 
-    Raises EnvironmentProblem when there is none, when it does not run, or when it is older than 17.
+    Raises EnvironmentSetupError when there is none, when it does not run, or when it is older than 17.
     """
     java_home = environ.get("JAVA_HOME")
     if java_home:
@@ -65,6 +65,15 @@ def _version(executable: Path) -> int | None:
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
     return int(match.group(1)) if match else None
+
+
+def java_reason(error: BaseException) -> str:
+    """The first line of the innermost cause of an error that came out of Java (py4j or PySpark), else of its text."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    text = str(error) if cause is None else cause.toString()
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def class_archive() -> Path:
 
 
 def jvm_settings() -> dict[str, str]:
-    """What a local run's JVM starts with. Raises EnvironmentProblem when REWINDOW_DRIVER_MEMORY is not a size.
+    """What a local run's JVM starts with. Raises EnvironmentSetupError when REWINDOW_DRIVER_MEMORY is not a size.
 
     Its garbage collector is the one for throughput, unless the user's options name another: nobody waits for a pause.
     """

@@ -30,7 +30,7 @@ def log_file(home: Path) -> Path:
 def launch_jvm(settings: Mapping[str, str], log: Path) -> JavaGateway:
     """Start Spark's JVM with its output in `log`; it ends with this process, however this process ends.
 
-    Of `settings` it takes what counts only now. Raises EnvironmentProblem: Java, jars, heap, or Spark's own last words.
+    It uses those `settings` that count only at the start. Raises EnvironmentSetupError.
     """
     find_java()
     # The launcher belongs to the installed pyspark, not to another Spark that the machine may have.

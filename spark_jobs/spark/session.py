@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 from spark_jobs.spark.catalog import catalog_conf, configured_catalog, prepare_catalog
-from spark_jobs.spark.failures import java_reason
+from spark_jobs.spark.java import java_reason
 from spark_jobs.spark.jvm import jvm_settings
 from spark_jobs.spark.launch import launch_jvm, log_file
 
@@ -45,7 +45,7 @@ _PYTHON_FILES = "spark.submit.pyFiles"
 def rewindow_home(home: Path | None = None) -> Path:
     """The absolute folder of Rewindow's own data: `home`, else `$REWINDOW_HOME`, else `./.rewindow`.
 
-    It is made where it is missing. Raises EnvironmentProblem when it cannot be made or written.
+    It is made where it is missing. Raises EnvironmentSetupError when it cannot be made or written.
     """
     folder = (home or Path(os.environ.get("REWINDOW_HOME") or ".rewindow")).expanduser().absolute()
     try:
@@ -79,7 +79,7 @@ def spark_session(
     A process has one Spark. Where it already runs, another home, catalog or SQL setting gives a new session of it;
     another master, metastore or start-up setting is refused.
 
-    Raises EnvironmentProblem (Java, jars, memory, folders, a Spark that runs with other settings), CatalogError
+    Raises EnvironmentSetupError (Java, jars, memory, folders, a Spark that runs with other settings), CatalogError
     (the embedded catalog cannot be written) and SourceError (no metastore answers).
     """
     folder = rewindow_home(home)
@@ -217,7 +217,7 @@ def _local_cores(master: str) -> int | None:
 def _refuse_other_start(
     session: SparkSession, metastore: str | None, master: str | None, extra: Mapping[str, str]
 ) -> None:
-    """Raises EnvironmentProblem when the running Spark lacks what only a start can give it."""
+    """Raises EnvironmentSetupError when the running Spark lacks what only a start can give it."""
     running = dict(session.sparkContext.getConf().getAll())
     wanted = {key: value for key, value in extra.items() if not session.conf.isModifiable(key)}
     wanted["spark.sql.extensions"] = _EXTENSION

@@ -102,7 +102,7 @@ def test_a_killed_run_leaves_nothing_and_the_next_one_appends_once(
         """
         import os, signal, sys
         from pathlib import Path
-        from spark_jobs import archive
+        from spark_jobs.operations import archive
         from spark_jobs.definition import Pipeline
         from spark_jobs.spark.session import spark_session
         from spark_jobs.sources.archive_table import ArchiveTable

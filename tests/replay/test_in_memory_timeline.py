@@ -59,8 +59,8 @@ def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name
         rows = log_of(seed)
         found = []
         for most in (1_000_000, 0):
-            monkeypatch.setattr(inversion, "MOST_IN_MEMORY", most)
-            monkeypatch.setattr(timeline, "MOST_IN_MEMORY", most)
+            monkeypatch.setattr(inversion, "MAX_IN_MEMORY", most)
+            monkeypatch.setattr(timeline, "MAX_IN_MEMORY", most)
             held = CachedFrames()
             made = inversion.invert(
                 spark.createDataFrame(rows, RECORDS), strategy, grid_thresholds(grid, 0),

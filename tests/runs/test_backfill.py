@@ -188,7 +188,7 @@ def test_a_run_that_dies_before_publishing_leaves_the_tables_as_they_were(spark,
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(stages, "Facts", Dies)
+        patch.setattr(stages, "PublishedTable", Dies)
         with pytest.raises(KeyboardInterrupt):
             run(spark, defined)
     assert contents(spark, defined)[0] == before[0]

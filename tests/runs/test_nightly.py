@@ -304,14 +304,14 @@ def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tm
 
         def publish(self, *arguments):
             with monkeypatch.context() as patch:
-                patch.setattr(stages, "Facts", PublishedTable)
+                patch.setattr(stages, "PublishedTable", PublishedTable)
                 execute(spark, other, make_plan(spark, other), LogProgress())
             return super().publish(*arguments)
 
     path.write_text(path.read_text().replace("total: sum(v) + 1", "total: sum(v) + 2"))
     mine = load_pipeline(path)
     with monkeypatch.context() as patch:
-        patch.setattr(stages, "Facts", Slow)
+        patch.setattr(stages, "PublishedTable", Slow)
         with pytest.raises(CatalogError, match="published windows of the same range meanwhile"):
             execute(spark, mine, make_plan(spark, mine), LogProgress())
     statuses = [

@@ -218,7 +218,7 @@ def test_jars_that_cannot_be_fetched_are_named_with_the_mend(tmp_path: Path) -> 
 def test_what_keeps_the_jvm_from_starting_is_told(tmp_path: Path, environ: dict[str, str], message: str) -> None:
     ended = run_python(START, environ={"REWINDOW_HOME": str(tmp_path), **environ})
     assert ended.returncode == 8, ended.stderr
-    assert "EnvironmentProblem" in ended.stdout
+    assert "EnvironmentSetupError" in ended.stdout
     assert message in ended.stdout
 
 

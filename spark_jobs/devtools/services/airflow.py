@@ -84,7 +84,7 @@ class Airflow:
         self.stop()
 
     def start(self) -> Airflow:
-        """Start, and wait until the API answers and the DAGs are read. Raises EnvironmentProblem when it does not."""
+        """Start, and wait until the API answers and the DAGs are read. Raises EnvironmentSetupError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         passwords = self.directory / "passwords.json"
         self._passwords = (
@@ -212,7 +212,7 @@ class Airflow:
     ) -> str:
         """Wait for a run's end, or until its tasks satisfy `until`; its state then. `on_end` hears of each task's end.
 
-        Raises EnvironmentProblem after `seconds`.
+        Raises EnvironmentSetupError after `seconds`.
         """
         told: set[tuple[str, int, int]] = set()
         deadline = time.monotonic() + seconds

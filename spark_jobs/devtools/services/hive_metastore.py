@@ -26,8 +26,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, launch
 from py4j.protocol import Py4JError
 
 from spark_jobs.errors import EnvironmentSetupError, RewindowError
-from spark_jobs.spark.failures import java_reason
-from spark_jobs.spark.java import find_java
+from spark_jobs.spark.java import find_java, java_reason
 
 _START_SECONDS = 60
 _STOP_SECONDS = 10
@@ -68,7 +67,7 @@ class HiveMetastore:
         return None if self._process is None else self._process.pid
 
     def start(self) -> HiveMetastore:
-        """Start and wait until it serves. Raises EnvironmentProblem when it cannot (Java, port taken, directory)."""
+        """Start and wait until it serves. Raises EnvironmentSetupError when it cannot (Java, port taken, directory)."""
         if self._process is not None:
             raise EnvironmentSetupError("the metastore already runs", self.uri, "Use it, or stop it first.")
         try:

@@ -25,8 +25,7 @@ from py4j.protocol import Py4JError
 
 from spark_jobs.devtools.services.ports import free_port
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.spark.failures import java_reason
-from spark_jobs.spark.java import find_java
+from spark_jobs.spark.java import find_java, java_reason
 from spark_jobs.spark.jvm import ivy_folder
 
 KAFKA_PACKAGE = "org.apache.kafka:kafka_2.13:4.1.1"
@@ -101,7 +100,7 @@ class KafkaBroker:
         return None if self._process is None else self._process.pid
 
     def start(self) -> KafkaBroker:
-        """Start and wait until it serves. Raises EnvironmentProblem when it cannot (Java, jars, port, directory)."""
+        """Start and wait until it serves. Raises EnvironmentSetupError when it cannot (Java, jars, port, directory)."""
         if self._process is not None:
             raise EnvironmentSetupError("the broker already runs", self.servers, "Use it, or stop it first.")
         jars = fetch_kafka()
@@ -341,7 +340,7 @@ def kafka_folder() -> Path:
 
 
 def fetch_kafka() -> Path:
-    """The folder with the broker's jars; fetched where they are missing. Raises EnvironmentProblem when they cannot."""
+    """The folder with the broker's jars, fetched if missing. Raises EnvironmentSetupError when they cannot be."""
     folder = kafka_folder()
     if folder.is_dir():
         return folder

@@ -55,7 +55,7 @@ class SparkCluster:
         self.stop()
 
     def start(self) -> SparkCluster:
-        """Start, and wait until all workers have joined. Raises EnvironmentProblem when they do not."""
+        """Start, and wait until all workers have joined. Raises EnvironmentSetupError when they do not."""
         self.directory.mkdir(parents=True, exist_ok=True)
         host = ["--host", "127.0.0.1"]
         self._launch("master", "master.Master", *host, "-p", str(self._port), "--webui-port", str(self._web_port))
