@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test bench lint lock clean
+.PHONY: help setup demo up test test-quick test-long bench lint lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ FIND_PYTHON = for candidate in $(PYTHON) python3.11 python3.12 python3.13 python
 	exit 1
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: $(STAMP) ## make .venv with pinned packages, and fetch Spark's jars (done once)
 
@@ -32,15 +32,28 @@ demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; co
 up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C
 	$(BIN)/rewindow up
 
+# conftest.py shares the files out: the long ones first, and last the small cases that fill any gap.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+WITHOUT_JAVA := tests/test_documents.py tests/test_imports.py tests/definition tests/eventtime \
+	tests/golden/test_naive.py tests/golden/test_sequential.py tests/orchestration/test_form.py
+
 test: $(STAMP) ## run all tests, in two processes
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+	$(PYTEST)
+
+test-quick: $(STAMP) ## run what needs no Java: definitions, event-time core, laws, recorded cases (under a minute)
+	$(PYTEST) $(WITHOUT_JAVA)
+
+test-long: $(STAMP) ## run all tests, and in full what `make test` samples: kills, random nights, laws (for a night)
+	REWINDOW_TESTS=long $(PYTEST) --timeout 14400
 
 bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)
 	$(BIN)/rewindow bench
 
-lint: $(STAMP) ## check style
+lint: $(STAMP) ## check style, types and what each folder imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/basedpyright
 
 # The lock is made with uv, for every supported Python at once.
 lock: ## renew requirements.txt from pyproject.toml (needs uv)

@@ -1,4 +1,4 @@
-"""Says, as an import error of its own, which pipelines in `dags/pipelines` cannot be read. It holds no DAG."""
+"""An import error that names the pipelines in `dags/pipelines` that have no DAGs, and why. It holds no DAG."""
 
 from pathlib import Path
 

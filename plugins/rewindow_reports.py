@@ -1,6 +1,6 @@
-"""Reports of Rewindow's runs in the Airflow UI: an entry in the navigation, a tab on DAG runs and on task instances.
+"""Reports of Rewindow's runs in the Airflow UI: an entry in the navigation, and a tab on DAG runs and task instances.
 
-The pages are `spark_jobs.web`; they ask Airflow who may see which DAG.
+The pages are in `spark_jobs.web`. Airflow's auth manager decides who may see which DAG.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _TAB = {"name": "Rewindow report", "href": "rewindow/tab?dag_id={DAG_ID}&run_id=
 
 
 async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """The FastAPI app, imported when it is first asked: every worker and the scheduler import this file too."""
+    """The FastAPI app, imported at the first request: the workers and the scheduler load this file as well."""
     from spark_jobs.web.app import app
 
     await app(scope, receive, send)
@@ -22,7 +22,7 @@ async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
 class RewindowReports(AirflowPlugin):
     name = "rewindow_reports"
     fastapi_apps = [{"name": "Rewindow reports", "app": serve, "url_prefix": "/rewindow"}]  # noqa: RUF012
-    # Addresses without a leading slash: they follow Airflow to a base URL with a path.
+    # Without a leading slash, so that the addresses are right under a base URL with a path.
     external_views = [  # noqa: RUF012
         {
             "name": "Rewindow reports",

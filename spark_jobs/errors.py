@@ -1,7 +1,8 @@
 """The one family of errors that Rewindow shows to people.
 
 Each says what happened, where (file, pipeline, table, partition, offset) and what to do about it; the exit code of the
-command is the error's `exit_code`. 0 is success, 1 anything unexpected or a failed conformance run, 3 a closed gate.
+command is the error's `exit_code`. 0 is success, 1 anything unexpected or a failed conformance run, 3 a run that is not
+published because its gate is closed or an approval is missing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import ClassVar
 class RewindowError(Exception):
     """Something the reader can act on: `what` happened, `where`, and the `hint`.
 
-    `where` and `hint` may be empty. As text: "what (where). mend".
+    `where` and `hint` may be empty. As text: "what (where). hint".
     """
 
     exit_code: ClassVar[int] = 1
@@ -33,7 +34,7 @@ class RewindowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a definition: the file and line, the field's dotted path ("" = the whole file), the mend.
+    """One thing wrong in a definition: the file and line, the field's dotted path ("" = the whole file), what to write.
 
     `line` counts from 1.
     """
@@ -85,7 +86,7 @@ class HistoryError(RewindowError):
 
 
 class EmptyRangeError(RewindowError):
-    """The asked range is well formed, and the history holds nothing in it."""
+    """The requested range is well formed, and the history holds nothing in it."""
 
     exit_code = 6
 
@@ -100,3 +101,21 @@ class EnvironmentSetupError(RewindowError):
     """The machine lacks something: Java, a jar, a Python package."""
 
     exit_code = 8
+
+
+class DocumentError(RewindowError):
+    """A document of a run's folder is damaged."""
+
+    exit_code = 4
+
+
+class NotApprovedError(RewindowError):
+    """A run may not be published yet: its gate is closed, or the approval that its policy requires is missing."""
+
+    exit_code = 3
+
+
+class RunStateError(RewindowError):
+    """The run's state does not allow it: it has ended, a process works on it, or its staged rows are incomplete."""
+
+    exit_code = 9

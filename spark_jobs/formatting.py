@@ -1,4 +1,4 @@
-"""Numbers, times and values as people read them."""
+"""Formats numbers, times and values for people."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spark_jobs.eventtime.durations import FOREVER, format_duration
 
 MINUS = "\N{MINUS SIGN}"
 LONGEST = 200
-"""Characters of a value that a page shows."""
+"""The most characters of a value that a page shows."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
-# Also what reorders the text that follows it: a reader must see what is there.
+# Includes the characters that change the direction of text, so that a reader sees the true order.
 _CONTROL = re.compile(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -31,7 +31,7 @@ def plural(number: int, one: str, many: str = "") -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """The share of `part` in `whole`, with as many digits as tell it from 0 and from 100 %."""
+    """The share of `part` in `whole`, with enough digits to differ from 0 % and from 100 %."""
     if not whole:
         return "\N{EN DASH}"
     share = 100 * part / whole
@@ -48,7 +48,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def length(milliseconds: float | None) -> str:
-    """A duration, to its two largest units: 1 h 3 min."""
+    """A duration (ms) in its two largest units: 1 h 3 min."""
     if milliseconds is None:
         return "unknown"
     if milliseconds >= FOREVER:
@@ -72,12 +72,12 @@ def length(milliseconds: float | None) -> str:
 
 
 def exact_length(milliseconds: int) -> str:
-    """As a definition has it: 1 h 30 min."""
+    """A duration (ms) as a definition writes it: 1 h 30 min."""
     return format_duration(milliseconds)
 
 
 def moment(milliseconds: int | None, *, seconds: bool | None = None) -> str:
-    """2013-02-08 18:00, in UTC; seconds and milliseconds where there are some."""
+    """An instant (epoch ms) in UTC: 2013-02-08 18:00; with seconds and milliseconds unless they are 0."""
     if milliseconds is None:
         return "unknown"
     if milliseconds >= FOREVER:
@@ -93,7 +93,7 @@ def moment(milliseconds: int | None, *, seconds: bool | None = None) -> str:
 
 
 def iso(milliseconds: int) -> str:
-    """For machines: 2013-02-08T18:00:00Z; empty where no calendar reaches."""
+    """An instant (epoch ms) as ISO-8601: 2013-02-08T18:00:00Z; empty beyond the year 9999."""
     try:
         return (_EPOCH + timedelta(milliseconds=milliseconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
     except OverflowError:
@@ -101,13 +101,13 @@ def iso(milliseconds: int) -> str:
 
 
 def span(start: int, end: int) -> str:
-    """2013-02-08 18:00 to 19:00: the day only once."""
+    """A range of instants (epoch ms): 2013-02-08 18:00 to 19:00. The day is written once if it is the same."""
     first, last = moment(start), moment(end)
     return f"{first} to {last[11:]}" if first[:10] == last[:10] else f"{first} to {last}"
 
 
 def written_time(text: Any) -> str:
-    """An ISO-8601 text as a moment in UTC; other texts as they are."""
+    """An ISO-8601 text as an instant in UTC; other texts unchanged."""
     try:
         at = datetime.fromisoformat(str(text))
     except ValueError:
@@ -116,7 +116,7 @@ def written_time(text: Any) -> str:
 
 
 def plain(value: Any, longest: int = LONGEST) -> str:
-    """Any value as one text without control characters, cut after `longest` characters."""
+    """Any value as text without control characters, cut after `longest` characters."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -131,7 +131,7 @@ def plain(value: Any, longest: int = LONGEST) -> str:
 
 
 def difference(before: Any, after: Any) -> str:
-    """+2, -0.5; empty where these are no two numbers, or equal."""
+    """The difference of two numbers: +2, -0.5; empty where they are equal or one is not a number."""
     numbers = [v for v in (before, after) if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) < 2 or not all(map(math.isfinite, numbers)) or before == after:
         return ""
@@ -141,7 +141,7 @@ def difference(before: Any, after: Any) -> str:
 
 
 def pretty(value: Any) -> str:
-    """A definition as indented JSON; null and empty fields say nothing and are left out."""
+    """A definition as indented JSON, without null and empty fields."""
 
     def kept(item: Any) -> Any:
         if isinstance(item, dict):

@@ -1,4 +1,4 @@
-"""What all tests share: one home folder, one Spark, and one real Hive metastore behind it."""
+"""What all tests share: one home folder, one Spark, and one real Hive metastore behind it where a test needs that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from spark_jobs.spark.jvm import JAVA_OPTIONS, SHORT_APPLICATIONS
+from spark_jobs.settings import Variable
+from spark_jobs.spark.jvm import SHORT_APPLICATIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,23 +23,39 @@ if TYPE_CHECKING:
     from spark_jobs.devtools.services.kafka_broker import KafkaBroker
 
 KAFKA_PASSWORD = "correct-horse-battery"
-"""Of the broker's user `alice`, on the listener that asks for one."""
+"""Of the broker's user `alice`, on the listener that requires one."""
 
 # Spark answers in seconds when the machine is busy: a slow example is not a failure.
 settings.register_profile("rewindow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rewindow")
 
 
-# At a process's end py4j says goodbye for each connection, when pytest has closed what it would be written to.
+# At the end of a process py4j logs each closed connection, when pytest has closed the log's stream.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
+LONGEST = (
+    "tests/orchestration/test_airflow.py",
+    "tests/faults/test_kills.py",
+    "tests/runs/test_nightly.py",
+    "tests/orchestration/test_cluster.py",
+    "tests/replay/test_properties.py",
+    "tests/runs/test_publication.py",
+    "tests/runs/test_earlier_version.py",
+)
+"""The files that take longest, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long files come first, and last what can fill any gap: so two processes end at about the same time."""
-    items.sort(key=lambda item: (item.nodeid.startswith(SHORT), item.get_closest_marker("long") is None))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[bool, int, bool]:
+    file = item.nodeid.partition("::")[0]
+    longest = LONGEST.index(file) if file in LONGEST else len(LONGEST)
+    return item.nodeid.startswith(SHORT), longest, item.get_closest_marker("long") is None
 
 
 class ByFile(LoadScopeScheduling):
@@ -61,7 +78,7 @@ def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("REWINDOW_HOME", str(home))
         patch.setenv("REWINDOW_DRIVER_MEMORY", "1g")
-        patch.setenv(JAVA_OPTIONS, f"{SHORT_APPLICATIONS} -XX:+UseSerialGC")
+        patch.setenv(Variable.JAVA_OPTIONS, f"{SHORT_APPLICATIONS} -XX:+UseSerialGC")
         yield home
 
 
@@ -87,14 +104,20 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture(scope="session")
-def spark(rewindow_home: Path, hive_metastore: HiveMetastore) -> Iterator[SparkSession]:
-    """The Spark of all tests. It knows the metastore from the start, because a running Spark cannot be given one."""
+def spark(rewindow_home: Path, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The Spark of all tests.
+
+    A running Spark cannot be given a metastore: it knows one from the start if any of the chosen tests uses one.
+    """
     from spark_jobs.spark.session import spark_session
 
+    metastore = None
+    if any("hive_metastore" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        metastore = request.getfixturevalue("hive_metastore").uri
     session = spark_session(
         "tests",
         home=rewindow_home,
-        metastore=hive_metastore.uri,
+        metastore=metastore,
         master="local[2]",
         conf={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"},
     )

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record to produce; `timestamp` (epoch ms) counts where the topic keeps the producer's time."""
+    """One record to produce; `timestamp` (epoch ms) is used if the topic keeps the producer's time."""
 
     value: bytes | str | None
     partition: int = 0
@@ -35,9 +35,9 @@ class Producer:
             self.client.initTransactions()
 
     def send(self, topic: str, records: Iterable[Sent]) -> None:
-        """Send the records, each partition's in their order, and wait until the broker has said of each that it has it.
+        """Send the records, those of a partition in their order, and wait until the broker has acknowledged each.
 
-        Raises py4j's error with Kafka's reason where it refused one: `flush` alone would pass over it.
+        Raises py4j's error with Kafka's reason if it refused one; `flush` alone would ignore that.
         """
         answers = []
         for sent in records:

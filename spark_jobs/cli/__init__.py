@@ -1,4 +1,7 @@
-"""The command line: one command a stage. `rewindow COMMAND --help` explains each."""
+"""The command line, one command for each verb; `rewindow COMMAND --help` explains each.
+
+It may import everything, `devtools` only for the commands that start it. Begin with `app.py`.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -30,15 +30,22 @@ from spark_jobs.cli.options import (
     console,
     dry_run_of,
     duration,
+    end_policy_of,
     errors,
     instant,
     load,
-    manner_of,
     mode_of,
     session,
 )
 from spark_jobs.cli.output import print_plan, print_result, result_record
 from spark_jobs.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.definition import Pipeline
+    from spark_jobs.runs.backfill import EndPolicy
+    from spark_jobs.runs.job import RunResult
 
 
 @app.command()
@@ -82,15 +89,15 @@ def run(
     planned = plan_from_json(plan_file.read_text()) if plan_file else None
     spark = session(loaded, "run")
     progress = progress_for(errors)
-    asked = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
+    requested = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
     if dry_run_of(dry_run) == "plan":
-        planned = planned or make_plan(spark, loaded, **asked)
+        planned = planned or make_plan(spark, loaded, **requested)
         print(planned.to_json()) if as_json else print_plan(planned)
         return
-    manner = manner_of(loaded, publish, dry_run, gate)
+    end_policy = end_policy_of(loaded, publish, dry_run, gate)
     with ExitStack() as open_records:
         with progress.stage("plan", loaded.name):
-            planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **asked))
+            planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **requested))
         result = execute(
             spark,
             loaded,
@@ -100,9 +107,9 @@ def run(
             records=records,
             run_id=run_id,
             reason=reason,
-            manner=manner,
+            end_policy=end_policy,
         )
-    _end(result, as_json, manner)
+    _end(result, as_json, end_policy)
 
 
 @app.command()
@@ -129,22 +136,24 @@ def reconcile(
     until_ms = instant(until, "--until")
     if dry_run_of(dry_run) == "plan":
         raise DefinitionError("--dry-run: a reconciliation has no plan of its own", hint="Use --dry-run=diff.")
-    manner = manner_of(loaded, publish, dry_run, gate)
+    end_policy = end_policy_of(loaded, publish, dry_run, gate)
     spark = session(loaded, "reconcile")
     result = reconcile_run(
-        spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, manner=manner
+        spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, end_policy=end_policy
     )
-    _end(result, as_json, manner)
+    _end(result, as_json, end_policy)
 
 
-def _end(result, as_json: bool, manner) -> None:
+def _end(result: RunResult, as_json: bool, end_policy: EndPolicy) -> None:
     """Print a run's outcome, write its report; exit code 3 where it waits for a person."""
     from spark_jobs.report.build import build_report
     from spark_jobs.runs.decision import Action
-    from spark_jobs.runs.store import OUTCOME, PAGE, RunStore
+    from spark_jobs.runs.documents import Outcome
+    from spark_jobs.runs.store import PAGE, RunStore
 
     folder = RunStore.configured().folder(result.run_id)
-    if folder.read(OUTCOME) is not None:
+    outcome = Outcome.read(folder)
+    if outcome is not None:
         build_report(folder)
     if as_json:
         print(json.dumps(result_record(result), default=str))
@@ -152,9 +161,9 @@ def _end(result, as_json: bool, manner) -> None:
         print_result(result)
         if folder.read_bytes(PAGE) is not None:
             console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
-    if result.decision is not None and result.decision.action is not Action.PUBLISH and not manner.ends_as:
-        outcome = folder.read(OUTCOME) or {}
-        errors.print(f"[bold yellow]not published[/]: {escape(result.decision.why)}. {escape(outcome.get('hint', ''))}")
+    if result.decision is not None and result.decision.action is not Action.PUBLISH and not end_policy.ends_as:
+        hint = outcome.hint if outcome else ""
+        errors.print(f"[bold yellow]not published[/]: {escape(result.decision.why)}. {escape(hint)}")
         raise typer.Exit(3)
 
 
@@ -165,22 +174,22 @@ def publish_run(
 ) -> None:
     """Publish what a run has staged: one that waits for approval, or whose gate is closed."""
     from spark_jobs.runs.progress import progress_for
-    from spark_jobs.submit.application import publish_staged
+    from spark_jobs.runs.reopening import publish_staged
 
     print_result(publish_staged(_spark_of, run_id, progress_for(errors), reason))
 
 
 @app.command("discard")
 def discard_run(run_id: RunArgument, reason: ReasonOption = "") -> None:
-    """Throw away what a run has staged. The published windows stay as they are."""
+    """Drop what a run has staged. The published windows stay as they are."""
     from spark_jobs.runs.progress import progress_for
-    from spark_jobs.submit.application import discard_staged
+    from spark_jobs.runs.reopening import discard_staged
 
     discard_staged(_spark_of, run_id, progress_for(errors), reason or "discarded by hand")
     console.print(f"Run {escape(run_id)} is discarded; the published windows are as they were.")
 
 
-def _spark_of(pipeline):
+def _spark_of(pipeline: Pipeline) -> SparkSession:
     return session(pipeline, "publish")
 
 

@@ -41,8 +41,8 @@ def main() -> None:
     except Exception as problem:
         if debug:
             raise
-        told = _known_failure(problem)
-        errors.print(f"[bold red]error[/]: {escape(told)}", highlight=False, soft_wrap=True)
+        message = _known_failure(problem)
+        errors.print(f"[bold red]error[/]: {escape(message)}", highlight=False, soft_wrap=True)
         raise SystemExit(1) from None
 
 

@@ -1,6 +1,8 @@
-"""A comparison for people, on the terminal."""
+"""Prints the report of a comparison on the terminal."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,45 +15,47 @@ _MEANING = {
     Verdict.MATCH: "emitted = faithful = complete",
     Verdict.LATE_ARRIVALS: "emitted = faithful; late records would change it",
     Verdict.TIMING: "the live job's own clock decided; one cut of the log explains all keys",
-    Verdict.DRIFT: "emitted differs: logic or source changed, or the live job failed",
-    Verdict.MISSING: "no emitted row, and there should be one",
-    Verdict.UNEXPECTED: "an emitted row, and there should be none",
-    Verdict.ALL_LATE: "no emitted row, rightly: every record was late",
-    Verdict.UNDECIDED: "differs, and the log cannot tell whether by timing",
+    Verdict.DRIFT: "emitted differs: the definition or the source changed, or the live job failed",
+    Verdict.MISSING: "no emitted row, but there should be one",
+    Verdict.UNEXPECTED: "an emitted row, but there should be none",
+    Verdict.ALL_LATE: "no emitted row, as expected: every record was late",
+    Verdict.UNDECIDED: "differs, and the log does not show whether by timing",
     Verdict.NOT_CLOSED: "still open at the as-of vector; not counted",
 }
 
 
 def print_report(report: Report, console: Console) -> None:
-    """The report for people."""
+    """Print the report as tables and sentences."""
     table = Table("verdict", "windows", "meaning", title=f"Emitted against replayed: {report.pipeline}")
     table.title_justify = "left"
     for verdict, count in report.verdicts.items():
         labels = report.labels.get(verdict, {})
-        told = ", ".join(f"{n} {label}" for label, n in sorted(labels.items(), key=lambda item: -item[1]))
-        meaning = _MEANING[Verdict(verdict)] + (f" ({told})" if told else "")
+        details = ", ".join(f"{n} {label}" for label, n in sorted(labels.items(), key=lambda item: -item[1]))
+        meaning = _MEANING[Verdict(verdict)] + (f" ({details})" if details else "")
         table.add_row(verdict, f"{count:,}", escape(meaning))
     console.print(table)
     console.print(f"{report.windows:,} windows compared with {escape(report.emitted)}; fidelity {report.fidelity}")
     if report.late_records:
         console.print(f"{report.late_records:,} late records behind late_arrivals (pairs of record and window)")
-    if report.not_told:
-        console.print(f"of {report.not_told:,} windows the log could not tell a difference in their undecided records")
+    if report.windows_in_doubt:
+        console.print(
+            f"{report.windows_in_doubt:,} windows have undecided records, where the log alone shows no difference"
+        )
     for fit in report.fits:
         console.print(
-            f"{fit['window_ends']} window ends by {fit['fit']}, resting on {fit['fewest_keys']} keys or more "
-            f"(median {fit['median_keys']:.0f}), {fit['keys_left_out']} keys left out"
+            f"{fit['window_ends']} window ends are explained by {fit['fit']}, each from at least "
+            f"{fit['fewest_keys']} keys (median {fit['median_keys']:.0f}); {fit['keys_left_out']} keys are left out"
         )
     for note in report.notes:
         console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
     _print_rows(console, "Largest changes (emitted / faithful / complete)", [_short(row) for row in report.top])
-    _print_rows(console, "Late records, some of them", report.causes)
+    _print_rows(console, "Some of the late records", report.late_record_samples)
     console.print(f"Next: {escape(report.next_step)}", soft_wrap=True)
 
 
-def _short(row: dict) -> dict:
-    """A window in few columns: its three values of each aggregate in one, its end left out."""
-    short: dict = {}
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """A window in fewer columns: the three values of an aggregate in one column, and no end."""
+    short: dict[str, Any] = {}
     for name, value in row.items():
         aggregate = name.removesuffix("__emitted")
         if aggregate != name and f"{aggregate}__complete" in row:
@@ -62,7 +66,7 @@ def _short(row: dict) -> dict:
     return short
 
 
-def _print_rows(console: Console, title: str, rows: list[dict]) -> None:
+def _print_rows(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
     shown = [name for name in rows[0] if any(row[name] not in (None, []) for row in rows)]

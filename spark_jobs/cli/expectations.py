@@ -1,4 +1,4 @@
-"""Commands about expectations: draft a suite, check the files, show what a run will be held to."""
+"""Commands about expectations: draft a suite, check the files, list what a run is checked against."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.markup import escape
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import JsonOption, PipelineArgument, console, load, session
 
-expectations_app = typer.Typer(help="What a run is held to before it is published.", no_args_is_help=True)
+expectations_app = typer.Typer(help="What a run is checked against before it is published.", no_args_is_help=True)
 app.add_typer(expectations_app, name="expectations")
 
 
@@ -31,7 +31,7 @@ def check_files(pipeline: PipelineArgument) -> None:
 
 @expectations_app.command("list")
 def list_expectations(pipeline: PipelineArgument, as_json: JsonOption = False) -> None:
-    """Show what a run of a pipeline would be held to: on which data, at which severity, from which file."""
+    """List what a run of a pipeline is checked against: on which data, at which severity, from which file."""
     from spark_jobs.quality.resolve import Scope, fit
     from spark_jobs.quality.suites import Data, load_suites
 
@@ -69,10 +69,10 @@ def list_expectations(pipeline: PipelineArgument, as_json: JsonOption = False) -
             when = f" (only when: {', '.join(written.when)})" if written.when else ""
             own = "" if one.suite.name == data else f" [dim]{escape(one.suite.name)}[/]"
             about = f" {escape(one.column)}:" if one.column else ""
-            told = escape((written.description or json.dumps(dict(one.kwargs))) + when)
+            text = escape((written.description or json.dumps(dict(one.kwargs))) + when)
             colour = colours[written.severity]
             console.print(
-                f"  [{colour}]{written.severity:8}[/] {escape(called)}:{about} {told}{own}",
+                f"  [{colour}]{written.severity:8}[/] {escape(called)}:{about} {text}{own}",
                 soft_wrap=True,
                 highlight=False,
             )
@@ -95,12 +95,16 @@ def new_suite(
     from spark_jobs.lakehouse.tables import Tables
     from spark_jobs.quality import draft
     from spark_jobs.quality.suites import expectations_folder
-    from spark_jobs.runs.store import checked_run_id
+    from spark_jobs.runs.documents import StagedRange
+    from spark_jobs.runs.store import RunStore, checked_run_id
 
     loaded = load(pipeline)
     path = expectations_folder(loaded) / f"{loaded.name}.json"
     tables = Tables.of(loaded)
-    name = tables.windows if run is None else tables.staging(checked_run_id(run))
+    name = tables.windows
+    if run is not None:
+        staged = StagedRange.read(RunStore.configured().folder(run))
+        name = tables.staging(checked_run_id(run), staged and staged.attempt)
     if path.exists() and not force:  # before Spark starts
         raise DefinitionError(
             "there is a suite already", str(path), "It may hold what somebody has reviewed: --force overwrites it."
@@ -109,11 +113,11 @@ def new_suite(
     if not spark.catalog.tableExists(name):
         hint = "Run the pipeline first, or write the suite by hand: docs/gate.md."
         raise DefinitionError("there are no windows to draft expectations from", name, hint)
-    told = draft.profile(spark.table(name), loaded)
-    suite = draft.drafted(loaded, told, name)
+    profile = draft.profile(spark.table(name), loaded)
+    suite = draft.drafted(loaded, profile, name)
     draft.write(suite, path, force=force)
     console.print(
-        f"drafted {len(suite['expectations'])} expectations from {told.rows:,} windows into {escape(str(path))}",
+        f"drafted {len(suite['expectations'])} expectations from {profile.rows:,} windows into {escape(str(path))}",
         soft_wrap=True,
         highlight=False,
     )

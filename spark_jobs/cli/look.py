@@ -1,4 +1,4 @@
-"""Commands that look: at a definition, a plan, tables, the machine, recorded cases."""
+"""Commands that read and change nothing: check, schema, plan, compare, history, sql, conformance, doctor."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def plan(
     mode: ModeOption = "both",
     chunks: ChunksOption = None,
     as_json: JsonOption = False,
-    quarantined: Annotated[bool, typer.Option(help="List some of the records that go to quarantine, and why.")] = False,
+    quarantined: Annotated[bool, typer.Option(help="List some records that go to quarantine, and why.")] = False,
 ) -> None:
-    """Say everything a run would do: source, as-of vector, chunks, fidelity. Writes nothing."""
+    """Show what a run would do: its source, as-of vector, chunks and fidelity. Writes nothing."""
     from spark_jobs.runs.plan import make_plan, read_planned
 
     loaded = load(pipeline)
     spark = session(loaded, "plan")
-    made = make_plan(
+    planned = make_plan(
         spark,
         loaded,
         start=instant(start, "--from"),
@@ -78,13 +78,13 @@ def plan(
         chunks=chunks,
     )
     if as_json:
-        print(made.to_json())
+        print(planned.to_json())
         return
-    print_plan(made)
+    print_plan(planned)
     if quarantined:
         from spark_jobs.sources import quarantined as quarantine_of
 
-        for row in quarantine_of(read_planned(spark, loaded, made)).limit(20).collect():
+        for row in quarantine_of(read_planned(spark, loaded, planned)).limit(20).collect():
             console.print(escape(str(row.asDict())))
 
 
@@ -99,7 +99,7 @@ def compare(
 ) -> None:
     """Compare what the live job emitted with its replay, window by window. Writes nothing.
 
-    Exit code 3 where a window differs without a reason in the log: drift, missing or unexpected.
+    Exit code 3 if some window differs and the log gives no reason: drift, missing or unexpected.
     """
     from spark_jobs.cli.comparison import print_report
     from spark_jobs.comparison.compare import run_compare
@@ -119,21 +119,23 @@ def compare(
 @app.command()
 def history(
     pipeline: PipelineArgument,
-    window: Annotated[str, typer.Option(help="The window's start, with a zone: 2013-02-01T10:00:00Z.")],
+    window: Annotated[str, typer.Option(help="The start of the window, with a time zone: 2013-02-01T10:00:00Z.")],
     key: Annotated[
-        list[str] | None, typer.Option(help="name=value, once a key; null for none. Default: all keys.")
+        list[str] | None, typer.Option(help="name=value, once for each key column; null for a null. Default: all keys.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell a window's life: every value that it had, when, why, and by which run."""
+    """List the revisions of a window: each value that it had, when, why, and from which run."""
     from dataclasses import asdict
 
     from spark_jobs.operations.window_history import window_history
 
     loaded = load(pipeline)
     start = instant(window, "--window")
-    pairs = [tuple(text.split("=", 1)) for text in key or []]
-    if any(len(pair) != 2 for pair in pairs):
+    if start is None:
+        raise DefinitionError("--window: the window's start is missing", hint="Write 2013-02-01T10:00:00Z.")
+    pairs = [(name, value) for name, equals, value in (text.partition("=") for text in key or []) if equals]
+    if len(pairs) != len(key or []):
         raise DefinitionError("--key: write name=value", hint=f"The keys: {', '.join(loaded.keys)}.")
     revisions = window_history(session(loaded, "history"), loaded, pairs, start)
     if as_json:
@@ -177,9 +179,9 @@ def conformance(
         Path, typer.Argument(exists=True, help="A folder of case files (flink-oracle-case/1), or one file.")
     ],
     engine: Annotated[str, typer.Option(help="sequential or spark.")] = "sequential",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for passing cases too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for passing cases, too.")] = False,
 ) -> None:
-    """Hold an engine to recorded cases: what real Flink did. One line a failing case, exit code 1 if any."""
+    """Run an engine on recorded cases of real Flink. Prints one line for each failing case; exit code 1 if any."""
     from spark_jobs.devtools.conformance.runner import run_cases
 
     if engine not in ("sequential", "spark"):
@@ -190,8 +192,10 @@ def conformance(
 
 
 @app.command()
-def doctor(pipeline: Annotated[str | None, typer.Argument(help="Also check this pipeline's source.")] = None) -> None:
-    """Check Java, Spark, jars, catalog and, for a pipeline, its source; says what to do about each problem."""
+def doctor(
+    pipeline: Annotated[str | None, typer.Argument(help="Check its source, too.")] = None,
+) -> None:
+    """Check Java, Spark, the jars, the catalog and the source of a pipeline. Prints how to fix each problem."""
     from spark_jobs.operations.doctor import run_doctor
 
     checks = run_doctor(load(pipeline) if pipeline else None)

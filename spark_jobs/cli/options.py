@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.definition import Pipeline
+    from spark_jobs.replay.spec import Mode
+    from spark_jobs.runs.backfill import EndPolicy
 
 console = Console()
 errors = Console(stderr=True)
@@ -45,8 +52,8 @@ PolicyOption = Annotated[
     typer.Option(
         "--publish",
         metavar="POLICY",
-        help="always, within_tolerance, on_approval or never; default as the definition says. What is not published "
-        "stays staged: exit code 3.",
+        help="always, within_tolerance, on_approval or never; default: the definition's. A weaker one than that is "
+        "refused, unless the definition says may_override. What is not published stays staged: exit code 3.",
     ),
 ]
 GateOption = Annotated[
@@ -70,7 +77,7 @@ def find_pipeline(name: str) -> Path:
     raise DefinitionError(f"there is no pipeline {name!r}", str(PIPELINES), hint)
 
 
-def load(name: str):
+def load(name: str) -> Pipeline:
     from spark_jobs.definition import load_pipeline
 
     return load_pipeline(find_pipeline(name))
@@ -100,7 +107,7 @@ def as_of_vector(text: str | None) -> dict[int, int] | None:
         ) from None
 
 
-def mode_of(text: str):
+def mode_of(text: str) -> Mode:
     from spark_jobs.replay.spec import Mode
 
     try:
@@ -109,10 +116,10 @@ def mode_of(text: str):
         raise DefinitionError(f"--mode: {text!r}", hint="Use faithful, complete or both.") from None
 
 
-def session(pipeline, app_name: str):
+def session(pipeline: Pipeline | None, app_name: str) -> SparkSession:
     from spark_jobs.spark.session import spark_session
 
-    metastore = getattr(pipeline.history, "metastore", None) if pipeline is not None else None
+    metastore = pipeline.history.metastore if pipeline is not None else None
     return spark_session(f"rewindow {app_name}", metastore=metastore)
 
 
@@ -131,12 +138,13 @@ def duration(text: str, option: str) -> timedelta:
         raise DefinitionError(f"{option}: {problem}", hint="Write it like 7 d, 36 h or PT30M.") from None
 
 
-def manner_of(pipeline, policy: str | None, dry_run: str | None, gate: bool):
+def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
     from spark_jobs.definition.policy import Policy
     from spark_jobs.quality.configured import gate_of
     from spark_jobs.report.collect import collect
     from spark_jobs.runs.backfill import EndPolicy
+    from spark_jobs.runs.status import RunStatus
 
     if policy is not None and policy not in list(Policy):
         raise DefinitionError(f"--publish: {policy!r}", hint=f"Use {', '.join(Policy)}.")
@@ -145,7 +153,7 @@ def manner_of(pipeline, policy: str | None, dry_run: str | None, gate: bool):
         errors.print("[yellow]note[/]: there is no folder `expectations`: nothing is checked before it is published")
     return EndPolicy(
         policy=Policy(policy) if policy else None,
-        ends_as="dry_run" if dry_run else "",
-        checks=checks,
-        watcher=collect,
+        ends_as=RunStatus.DRY_RUN if dry_run else None,
+        gate=checks,
+        collector=collect,
     )

@@ -60,7 +60,7 @@ def program() -> str:
 
 
 def print_result(result) -> None:
-    """What happened, for people, and where to look."""
+    """Print what a run did, and where to look."""
     if result.note:
         console.print(f"[yellow]note[/]: {escape(result.note)}", soft_wrap=True)
     if not result.timings:
@@ -93,14 +93,14 @@ def print_result(result) -> None:
 
 
 def print_history(revisions) -> None:
-    """A window's life, a line each revision."""
+    """The revisions of a window, one line each."""
     table = Table("revision", "cause", "from", "until", "window", "values", "run", title_justify="left")
     for r in revisions:
         values = ", ".join(f"{name} {value}" for name, value in r.values.items())
         window = f"{r.window_start:%Y-%m-%d %H:%M:%S} to {r.window_end:%Y-%m-%d %H:%M:%S}"
         until = f"{r.valid_to:%Y-%m-%d %H:%M:%S}" if r.valid_to else "now"
-        told = f"{r.run_id}\ndefinition {(r.definition_hash or 'unknown')[:12]}" + (f"\n{r.reason}" if r.reason else "")
+        run = f"{r.run_id}\ndefinition {(r.definition_hash or 'unknown')[:12]}" + (f"\n{r.reason}" if r.reason else "")
         table.add_row(
-            str(r.revision), r.cause, f"{r.valid_from:%Y-%m-%d %H:%M:%S}", until, window, escape(values), escape(told)
+            str(r.revision), r.cause, f"{r.valid_from:%Y-%m-%d %H:%M:%S}", until, window, escape(values), escape(run)
         )
     console.print(table)

@@ -1,4 +1,4 @@
-"""The command that shows a run's report."""
+"""The command `rewindow report`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def report(
         Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML: a test case for each expectation.")
     ] = None,
 ) -> None:
-    """Build a run's report from what the run has left, and say where it is. Needs no Spark.
+    """Build the report of a run from the run's documents, and print its verdict and its path. Needs no Spark.
 
-    The page is one HTML file that opens from anywhere; report.json beside it says the same to machines.
+    The page is one HTML file without links to other files. report.json beside it has the same content as JSON.
     """
     from spark_jobs.report.build import build_report
     from spark_jobs.report.junit import junit_xml
@@ -36,16 +36,16 @@ def report(
     folder = store.folder(run)
     if not folder.documents():
         known = [run_id for _, run_id in zip(range(5), store.run_ids(), strict=False)]
-        hint = f"The last ones: {', '.join(known)}." if known else "No run has left anything there yet."
+        hint = f"The last runs: {', '.join(known)}." if known else "There are no runs there yet."
         raise DefinitionError(f"there is no run {run!r}", store.url, hint)
     build_report(folder)
-    built = folder.read(REPORT)
+    built = folder.read(REPORT) or {}
     if junit is not None:
         try:
             junit.write_bytes(junit_xml(built))
         except OSError as problem:
             raise EnvironmentSetupError(
-                f"cannot write: {problem.strerror}", str(junit), "Name a file in a folder that is there."
+                f"cannot write: {problem.strerror}", str(junit), "Name a file in an existing folder."
             ) from problem
     page = folder.address(PAGE)
     if as_json:
@@ -54,8 +54,8 @@ def report(
         verdict = built["verdict"]
         console.print(f"[bold]{escape(verdict['title'])}[/]: {escape(verdict['sentence'])}", soft_wrap=True)
         for step in verdict["next"]:
-            said = f"{step['text']} {step['command'] or ''}".strip()
-            console.print(f"  {escape(said)}", soft_wrap=True, highlight=False)
+            line = f"{step['text']} {step['command'] or ''}".strip()
+            console.print(f"  {escape(line)}", soft_wrap=True, highlight=False)
         console.print(escape(page), soft_wrap=True, highlight=False)
     if show:
         webbrowser.open(Path(page).as_uri() if Path(page).is_absolute() else page)

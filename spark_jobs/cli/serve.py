@@ -1,4 +1,4 @@
-"""Commands that start services: the demo, and an Airflow to click in."""
+"""Commands that start services: the demo, and an Airflow to try Rewindow in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_jobs.cli.options import console, errors
 
 @app.command()
 def demo() -> None:
-    """Backfill and reconcile real flights through a real Airflow, and compare with what Flink emitted for them."""
+    """Backfill and reconcile real flights in a real Airflow, and compare the result with what Flink emitted."""
     from spark_jobs.devtools.demo import run_demo
 
     run_demo(console, errors)
@@ -23,12 +23,12 @@ def demo() -> None:
 
 @app.command()
 def up(
-    port: Annotated[int, typer.Option(help="Of Airflow's page, on 127.0.0.1; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(help="The port of Airflow's pages on 127.0.0.1; 0: any free port.")] = 0,
     sample: Annotated[
-        bool, typer.Option(help="Also backfill and reconcile the flights, so that there is to see.")
+        bool, typer.Option(help="Also backfill and reconcile the flights, so that there are runs to look at.")
     ] = True,
 ) -> None:
-    """Start an Airflow with the pipelines of this checkout and a Kafka broker with the flights, until Ctrl-C."""
+    """Start Airflow with the pipelines of this checkout, and a Kafka broker with the flights. Ctrl-C stops both."""
     from spark_jobs.devtools.demo import FIRST_NIGHT, night, sample_services, trigger
     from spark_jobs.devtools.services.kafka_sample import load_flights
     from spark_jobs.runs.progress import progress_for
@@ -41,9 +41,9 @@ def up(
         console.print(
             f"\nAirflow is at [bold]{airflow.url}[/]\n"
             f"  user admin, password {airflow.password('admin')}     (all rights)\n"
-            f"  user viewer, password {airflow.password('viewer')}    (looks only)\n"
-            "Trigger backfill__departures_kafka, fill its form, look at Reports. Ctrl-C stops everything; the tables "
-            f"stay under {home}.",
+            f"  user viewer, password {airflow.password('viewer')}    (may only read)\n"
+            "Trigger backfill__departures_kafka and fill its form; its report is under Browse > Rewindow reports. "
+            f"Ctrl-C stops everything; the tables stay under {home}.",
             soft_wrap=True,
             highlight=False,
         )
@@ -54,7 +54,7 @@ def up(
                 night(console, airflow, "reconcile__departures_kafka")
                 form = {"reason": "a watermark that waits 1 minute: its gate closes"}
                 trigger(console, airflow, "backfill__departures_hasty", form, ends_as="failed")
-                console.print("\nAll three runs are in the UI, with their reports; the last one is not published.")
+                console.print("\nAll three runs are in the UI, with their reports. The gate stopped the last one.")
             signal.pause()
         except KeyboardInterrupt:
             console.print("stopping")

@@ -1,4 +1,4 @@
-"""`rewindow compare`: plan, replay, judge. Writes nothing."""
+"""The steps of `rewindow compare`: plan, replay, compare. Writes nothing."""
 
 from __future__ import annotations
 
@@ -31,32 +31,39 @@ def run_compare(
     as_of: Mapping[int, int] | None = None,
     limit: int = 10,
 ) -> Report:
-    """Compare the windows with a start in `[start, end)` (epoch ms); writes nothing.
+    """Compare the emitted windows of a pipeline with its replay.
 
-    Raises DefinitionError where the definition names no emitted windows, and what making a plan raises.
+    Args:
+        start, end: compare the windows with a start in `[start, end)` (epoch ms); None: no bound.
+        as_of: one end offset for each partition; None: the history up to now.
+        limit: the most windows that the report lists.
+
+    Raises:
+        DefinitionError: the definition does not say what the live job emitted.
+        RewindowError: the plan cannot be made.
     """
     live_of(pipeline)
-    with ExitStack() as kept:
+    with ExitStack() as resources:
         with progress.stage("plan", pipeline.name):
             planned = planned_records(spark, pipeline, start=start, end=end, as_of=as_of)
-            plan, records = kept.enter_context(planned)
+            plan, records = resources.enter_context(planned)
         return compare_planned(spark, pipeline, plan, progress, records=records, limit=limit)
 
 
 def compare_planned(
     spark: SparkSession, pipeline: Pipeline, plan: Plan, progress: Progress, *, records: DataFrame, limit: int = 10
 ) -> Report:
-    """The same for a plan that has been made, and its canonical records."""
+    """Like `run_compare`, for a plan that is already made and its canonical records."""
     records = good(records)
     spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.BOTH, panes=Panes.LAST)
     types = key_types(records.schema, spec.keys)
     history = History(records, plan.event_times, plan.processing_time_end)
-    with CachedFrames() as held, Replay(history, spec) as replay, reading(plan.pipeline):
-        with progress.stage("emitted", "what the live job's table holds"):
-            emitted = read_emitted(spark, pipeline, types, plan.span, held)
+    with CachedFrames() as cached, Replay(history, spec) as replay, reading(plan.pipeline):
+        with progress.stage("emitted", "what the live job emitted"):
+            emitted = read_emitted(spark, pipeline, types, plan.span, cached)
         with Comparer(replay, pipeline, emitted, plan.chunks) as comparer:
             with progress.stage("timeline", plan.watermark):
-                replay.timeline  # noqa: B018 - made here, so that its time is told
+                replay.timeline  # noqa: B018 - made here, so that the progress shows its time
             with progress.stage("compare", "emitted, faithful, complete"):
                 comparison = comparer.compare()
                 return make_report(comparison, comparer.context, pipeline.name, emitted, limit=limit)

@@ -1,6 +1,9 @@
-"""Emitted, faithful and complete compared, window by window: the log first, then evidence, then fits.
+"""Compares emitted, faithful and complete values, window by window.
 
-`compare_windows` is the whole of it; the modules beside it are its steps.
+`Comparer.compare` makes up to three passes. The first classifies all windows from the log alone (`verdicts.classify`).
+The windows that it leaves open, which are few, are classified again: by what the live job recorded, where there is such
+evidence, else by a cut of the log that explains all keys of a window end (`fitting`). Sessions have a pass of their own
+(`sessions`). At the end each remaining difference gets its nearest explanation (`explain`).
 """
 
 from __future__ import annotations
@@ -39,24 +42,24 @@ from spark_jobs.comparison.recount import (
     taken_by_cut,
     taken_by_offsets,
 )
-from spark_jobs.comparison.sessions import judge_sessions
+from spark_jobs.comparison.sessions import classify_sessions
 from spark_jobs.comparison.timing_band import detected_band, open_from, source_subtasks
 from spark_jobs.comparison.verdicts import (
     BASIS,
     DIFFERS,
     LABEL,
     VERDICT,
-    Comparing,
+    ComparisonScope,
     EvidenceKind,
+    Label,
     Verdict,
     all_same,
+    classify,
     differing,
-    judge,
 )
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.eventtime.windows import CalendarDayWindows, TumblingWindows
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import OFFSET, PARTITION
@@ -69,20 +72,21 @@ _DIFFERENT = (Verdict.DRIFT.value, Verdict.MISSING.value, Verdict.UNEXPECTED.val
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdicts (`rows`, see `spark_jobs.comparison.verdicts.judge`), and what they rest on.
+    """The result of a comparison.
 
-    Rows have further `fit`, `fit_keys`, `fit_left_out` (of the window's end; null where none was tried) and
-    `contradicted`: records on which evidence and log disagree outside of band and lag.
+    `rows` has the columns of `spark_jobs.comparison.verdicts.classify`, and in addition `fit`, `fit_keys`,
+    `fit_left_out` (about the fit of the window's end; null where none was tried) and `contradicted`: the number of
+    records on which evidence and log disagree, outside of the band and of lags.
     """
 
     rows: DataFrame
-    comparing: Comparing
+    scope: ComparisonScope
     band: Band
     fidelity: str
 
 
 class Comparer:
-    """Compares the windows of one replay; use it as a context manager, it holds cached tables."""
+    """Compares the windows of one replay in the ranges `spans`. A context manager, since it caches frames."""
 
     def __init__(self, replay: Replay, pipeline: Pipeline, emitted: Emitted, spans: Sequence[TimeRange]) -> None:
         self.replay = replay
@@ -90,23 +94,23 @@ class Comparer:
         self.emitted = emitted
         self.spans = tuple(spans)
         self.live = live_of(pipeline)
-        self._held = CachedFrames()
+        self._cached = CachedFrames()
 
     def __enter__(self) -> Comparer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held.release()
+        self._cached.release()
 
     @cached_property
     def band(self) -> Band:
         return detected_band(self.pipeline, self.replay.spec, self.replay.timeline, self.emitted)
 
     @cached_property
-    def comparing(self) -> Comparing:
+    def scope(self) -> ComparisonScope:
         spec, timeline = self.replay.spec, self.replay.timeline
         flushed = spec.flush and timeline.flushes
-        return Comparing(
+        return ComparisonScope(
             keys=spec.keys,
             values=self.emitted.values,
             open_from=MAX_TIMESTAMP if flushed else open_from(timeline, 0),
@@ -119,10 +123,10 @@ class Comparer:
         return RecountContext(self.replay, self.band, source_subtasks(self.pipeline) > 1)
 
     def compare(self) -> Comparison:
-        """Judge every window of the spans. What the log settles is touched once; the rest, few, is looked at again."""
+        """Classify every window of the ranges; see the module for the passes."""
         windows = reduce(DataFrame.unionByName, (self.replay.windows(span, self.band) for span in self.spans))
         none = F.lit(None)
-        first = judge(windows, self.emitted, self.comparing).withColumns(
+        first = classify(windows, self.emitted, self.scope).withColumns(
             {
                 KIND: none.cast("string"),
                 FIT_KEYS: none.cast("int"),
@@ -130,29 +134,29 @@ class Comparer:
                 "contradicted": F.lit(0).cast("bigint"),
             }
         )
-        first = self._held.keep(first)
+        first = self._cached.keep(first)
         is_open = F.col(VERDICT).isin(*_DIFFERENT) | (F.col(UNDECIDED) > 0)
         if self._has_evidence:
             is_open = is_open | (F.col(VERDICT) == Verdict.NOT_CLOSED)
-        unsettled = checkpointed(first.where(is_open))
-        if not unsettled.isEmpty():
+        open_rows = checkpointed(first.where(is_open))
+        if not open_rows.isEmpty():
             if self.replay.merges:
-                unsettled = checkpointed(
-                    judge_sessions(
-                        unsettled,
+                open_rows = checkpointed(
+                    classify_sessions(
+                        open_rows,
                         self.emitted,
-                        self.comparing,
+                        self.scope,
                         self.context,
                         evidence=self.live.last_offsets is not None,
                     )
                 )
             else:
                 if self._has_evidence:
-                    unsettled = checkpointed(self._by_evidence(unsettled))
-                unsettled = checkpointed(self._by_fit(unsettled))
-            unsettled = _after_restarts(unsettled)
-            unsettled = checkpointed(explained(unsettled, first, self.comparing, self.context, self.spans))
-        return Comparison(first.where(~is_open).unionByName(unsettled), self.comparing, self.band, self._fidelity)
+                    open_rows = checkpointed(self._by_evidence(open_rows))
+                open_rows = checkpointed(self._by_fit(open_rows))
+            open_rows = _after_restarts(open_rows)
+            open_rows = checkpointed(explained(open_rows, first, self.scope, self.context, self.spans))
+        return Comparison(first.where(~is_open).unionByName(open_rows), self.scope, self.band, self._fidelity)
 
     @property
     def _fidelity(self) -> str:
@@ -160,21 +164,22 @@ class Comparer:
 
     @property
     def _has_evidence(self) -> bool:
-        """The late output tells of a record, not of a window: it is evidence where each record has one window."""
+        """The late output lists records, not windows: it is evidence only where each record has exactly one window."""
         if self.live.last_offsets is not None:
             return True
-        has_one_window = isinstance(self.replay.spec.windows, TumblingWindows | CalendarDayWindows)
+        spec = self.replay.spec
+        has_one_window = not spec.has_sessions and spec.aligned_windows.assigns_one
         return self.live.late_output is not None and has_one_window
 
     def _by_evidence(self, rows: DataFrame) -> DataFrame:
-        """Windows that differ or have undecided records, judged by what the live job recorded."""
+        """Classify windows that differ, or have undecided records, by what the live job recorded."""
         has_row = F.col(ROWS) > 0
-        # A row of a window that the log has not closed yet: the job's timer ran on after the last record.
+        # The log has not closed this window but the job emitted it: its timer ran on after the last record.
         not_closed = F.col(VERDICT) == Verdict.NOT_CLOSED
         by_offsets = self.live.last_offsets is not None
-        told = F.when(has_row, F.col(OFFSETS).isNotNull() | F.lit(not by_offsets)).otherwise(~not_closed)
+        has_evidence = F.when(has_row, F.col(OFFSETS).isNotNull() | F.lit(not by_offsets)).otherwise(~not_closed)
         open_question = (F.col(UNDECIDED) > 0) | F.col(VERDICT).isin(*_DIFFERENT) | not_closed
-        in_doubt = ~F.col(AMBIGUOUS) & told & open_question
+        in_doubt = ~F.col(AMBIGUOUS) & has_evidence & open_question
         doubt = checkpointed(rows.where(in_doubt))
         if doubt.isEmpty():
             return rows
@@ -185,10 +190,10 @@ class Comparer:
         else:
             records = records.join(read_late_output(rows.sparkSession, self.pipeline), [PARTITION, OFFSET], "left")
             taken = F.col(LATE_OUTPUT).isNull()
-        recorded = recount(self.context, records, taken, self.comparing.values)
+        recorded = recount(self.context, records, taken, self.scope.values)
         joined = self._with_recounted(rows, recorded, in_doubt)
-        agrees = all_same(joined, self.comparing, emitted_name, recounted_name)
-        complete = all_same(joined, self.comparing, emitted_name, complete_name)
+        agrees = all_same(joined, self.scope, emitted_name, recounted_name)
+        complete = all_same(joined, self.scope, emitted_name, complete_name)
         against = F.when(not_closed, 0).otherwise(F.coalesce(F.col(CONTRADICTED), F.lit(0)))
         verdict = (
             F.when(not_closed & ~agrees, Verdict.NOT_CLOSED)
@@ -201,13 +206,13 @@ class Comparer:
             .when(~agrees, Verdict.DRIFT)
             .otherwise(F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS))
         )
-        label = F.when(has_row & (against > 0) & ~not_closed, "evidence_contradicts_log")
-        names = differing(joined, self.comparing, emitted_name, recounted_name)
+        label = F.when(has_row & (against > 0) & ~not_closed, Label.EVIDENCE_CONTRADICTS_LOG)
+        names = differing(joined, self.scope, emitted_name, recounted_name)
         differs = F.when(has_row & ~agrees & ~not_closed, names)
-        return self._settled(joined, verdict, label, differs, EvidenceKind.RECORDED, against)
+        return self._with_evidence_verdicts(joined, verdict, label, differs, EvidenceKind.RECORDED, against)
 
     def _by_fit(self, rows: DataFrame) -> DataFrame:
-        """Windows that differ and have undecided records, judged by one cut for all keys of their end."""
+        """Classify windows that differ and have undecided records by one cut for all keys of their window end."""
         without_evidence = F.col(BASIS).isin(EvidenceKind.LOG.value, EvidenceKind.LOG_UNDECIDED.value)
         open_question = without_evidence & (F.col(UNDECIDED) > 0) & ~F.col(AMBIGUOUS)
         differs = open_question & F.col(VERDICT).isin(*_DIFFERENT)
@@ -217,24 +222,24 @@ class Comparer:
         doubt = rows.where(open_question & (F.col(VERDICT) != Verdict.NOT_CLOSED))
         doubt = checkpointed(doubt.join(F.broadcast(ends_in_doubt), F.col(END) == F.col("rw_end"), "left_semi"))
         types = {f.name: f.dataType for f in rows.schema}
-        columns = fitting_columns(self.context, self.comparing.values, types)
+        columns = fitting_columns(self.context, self.scope.values, types)
         if not columns:
             verdict = F.when(differs, Verdict.UNDECIDED).otherwise(F.col(VERDICT))
-            label = F.when(differs, "nothing_to_fit").otherwise(F.col(LABEL))
+            label = F.when(differs, Label.NOTHING_TO_FIT).otherwise(F.col(LABEL))
             return rows.withColumns({VERDICT: verdict, LABEL: label})
         ends = ends_of(self.context, doubt)
         cuts = checkpointed(fitted_cuts(self.context, doubt, ends, columns))
         with_cuts = doubt.drop(KIND, FIT_KEYS, LEFT_OUT).join(F.broadcast(cuts), END)
         records = records_in(self.context, with_cuts, ends, CUTS)
-        recounted = recount(self.context, records, taken_by_cut(CUTS), self.comparing.values)
-        told = cuts.select(F.col(END).alias("rw_end"), *(F.col(c).alias(f"rw_{c}") for c in _FIT_COLUMNS))
+        recounted = recount(self.context, records, taken_by_cut(CUTS), self.scope.values)
+        fits = cuts.select(F.col(END).alias("rw_end"), *(F.col(c).alias(f"rw_{c}") for c in _FIT_COLUMNS))
         joined = self._with_recounted(rows, recounted, open_question)
-        joined = joined.join(F.broadcast(told), F.col(END) == F.col("rw_end"), "left")
-        return self._settled_by_fit(joined, differs)
+        joined = joined.join(F.broadcast(fits), F.col(END) == F.col("rw_end"), "left")
+        return self._with_fit_verdicts(joined, differs)
 
-    def _settled_by_fit(self, joined: DataFrame, differs: Column) -> DataFrame:
+    def _with_fit_verdicts(self, joined: DataFrame, differs: Column) -> DataFrame:
         has_row = F.col(ROWS) > 0
-        agrees = F.when(has_row, all_same(joined, self.comparing, emitted_name, recounted_name)).otherwise(
+        agrees = F.when(has_row, all_same(joined, self.scope, emitted_name, recounted_name)).otherwise(
             F.coalesce(F.col(KEPT), F.lit(0)) == 0
         )
         tried = differs & F.col(f"rw_{KIND}").isNotNull()
@@ -243,53 +248,53 @@ class Comparer:
         verdict = F.when(found, Verdict.TIMING).when(tried & ~searched, Verdict.UNDECIDED).otherwise(F.col(VERDICT))
         label = (
             F.when(found, F.col(f"rw_{KIND}"))
-            .when(tried & ~searched, "too_many_cuts")
-            .when(tried, "no_admissible_cut")
+            .when(tried & ~searched, Label.TOO_MANY_CUTS)
+            .when(tried, Label.NO_ADMISSIBLE_CUT)
             .otherwise(F.col(LABEL))
         )
         basis = F.when(found, EvidenceKind.FIT).otherwise(F.col(BASIS))
         fits = {c: F.col(f"rw_{c}") for c in (KIND, FIT_KEYS, LEFT_OUT)}
-        settled = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis, **fits})
-        return settled.drop("rw_end", *(f"rw_{c}" for c in _FIT_COLUMNS), *self._recount_columns)
+        with_verdicts = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis, **fits})
+        return with_verdicts.drop("rw_end", *(f"rw_{c}" for c in _FIT_COLUMNS), *self._recount_columns)
 
-    def _with_recounted(self, rows: DataFrame, recounted: DataFrame, closer: Column) -> DataFrame:
-        """`rows` with the recounted columns where the closer look was taken; `rw_closer` says where."""
-        marked = rows.withColumn("rw_closer", F.coalesce(closer, F.lit(False)))
-        return marked.join(checkpointed(recounted), join_columns(self.comparing.keys), "left")
+    def _with_recounted(self, rows: DataFrame, recounted: DataFrame, chosen: Column) -> DataFrame:
+        """`rows` joined with their recounted columns; `rw_was_recounted` is true where `chosen` is."""
+        marked = rows.withColumn("rw_was_recounted", F.coalesce(chosen, F.lit(False)))
+        return marked.join(checkpointed(recounted), join_columns(self.scope.keys), "left")
 
-    def _settled(
+    def _with_evidence_verdicts(
         self, joined: DataFrame, verdict: Column, label: Column, differs: Column, basis: EvidenceKind, against: Column
     ) -> DataFrame:
-        """Take the closer look's word where it was taken; the faithful values are then the recounted ones."""
+        """Set the verdict columns of the recounted rows. Their faithful values are then the recounted ones."""
 
-        def there(new: Column, old: str) -> Column:
-            return F.when(F.col("rw_closer"), new).otherwise(F.col(old))
+        def where_recounted(new: Column, old: str) -> Column:
+            return F.when(F.col("rw_was_recounted"), new).otherwise(F.col(old))
 
-        values = {v: there(F.when(F.col(KEPT) > 0, F.col(recounted_name(v))), v) for v in self.comparing.values}
-        settled = joined.withColumns(
+        values = {v: where_recounted(F.when(F.col(KEPT) > 0, F.col(recounted_name(v))), v) for v in self.scope.values}
+        with_verdicts = joined.withColumns(
             {
-                VERDICT: there(verdict, VERDICT),
-                LABEL: there(label, LABEL),
-                DIFFERS: there(differs, DIFFERS),
-                BASIS: there(F.lit(basis.value), BASIS),
-                "contradicted": there(against, "contradicted"),
+                VERDICT: where_recounted(verdict, VERDICT),
+                LABEL: where_recounted(label, LABEL),
+                DIFFERS: where_recounted(differs, DIFFERS),
+                BASIS: where_recounted(F.lit(basis.value), BASIS),
+                "contradicted": where_recounted(against, "contradicted"),
                 **values,
             }
         )
-        return settled.drop(*self._recount_columns)
+        return with_verdicts.drop(*self._recount_columns)
 
     @property
     def _recount_columns(self) -> tuple[str, ...]:
-        return ("rw_closer", KEPT, CERTAIN, CONTRADICTED, *(recounted_name(v) for v in self.comparing.values))
+        return ("rw_was_recounted", KEPT, CERTAIN, CONTRADICTED, *(recounted_name(v) for v in self.scope.values))
 
 
 def _after_restarts(rows: DataFrame) -> DataFrame:
-    """A window that came out before a restart and again after it may hold the records since then only: not a drift."""
+    """A window emitted before a restart and again after it may hold only the records since then: this is no drift."""
     again = F.col(AGAIN) & F.col(VERDICT).isin(*_DIFFERENT)
     return rows.withColumns(
         {
             VERDICT: F.when(again, Verdict.UNDECIDED).otherwise(F.col(VERDICT)),
-            LABEL: F.when(again, "emitted_again_after_restart").otherwise(F.col(LABEL)),
+            LABEL: F.when(again, Label.EMITTED_AGAIN_AFTER_RESTART).otherwise(F.col(LABEL)),
         }
     )
 

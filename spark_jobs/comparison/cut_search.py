@@ -1,48 +1,54 @@
-"""One cut of the log for each window end that explains the emitted rows of ALL its keys together.
+"""Searches, for each window end, one cut of the log that explains the emitted rows of all keys together.
 
-Around a close some records are undecided (`spark_jobs.replay.band`). A cut says which of them came in time;
-it is of the log, so it is the same for every key. Two kinds, simplest first:
+Around a close some records are undecided (`spark_jobs.replay.band`). A cut says which of them came in time. It is a cut
+of the log, so it is the same for every key. There are two kinds; the simpler one is tried first:
 
-- `one_cut`: a single position; what lies at or before it came in time. Explains jobs with one source subtask
-  that keep up.
-- `partition_cut`: one offset a partition, as a partition's records come in offset order but partitions do not
-  wait for each other. Only where several subtasks read, or the job lagged and a fetch brought seconds of one
-  partition at a time.
+- `one_cut`: a single position; the records at or before it came in time. It explains a job with one source subtask
+  that keeps up.
+- `partition_cut`: one offset for each partition. The records of a partition come in offset order, but partitions do
+  not wait for each other. It is tried only where several subtasks read the log, or where the job lagged and a fetch
+  brought seconds of one partition at a time.
 
-Which cut is found from the additive aggregates (counts and sums of whole numbers); all aggregates are then
-recomputed under it (`spark_jobs.comparison.recount`). Never one cut a key: that explains anything. A key that no cut
-explains even on its own says nothing about the cut; of the others a fit may leave out at most one in four.
+The search uses the additive aggregates (counts and sums of whole numbers). All aggregates are then recomputed under the
+cut that was found (`spark_jobs.comparison.recount`). A cut for each key would explain anything, so there is none. A key
+that no cut explains even alone says nothing about the cut; of the other keys, a fit may leave out at most one in four.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-ONE_CUT, PARTITION_CUT = "one_cut", "partition_cut"
-BASE = -1
-"""Stands for the position of what is in a window for certain."""
+
+class CutKind(StrEnum):
+    """The kind of a cut; the module describes them. `NONE`: no cut was found."""
+
+    ONE_CUT = "one_cut"
+    PARTITION_CUT = "partition_cut"
+    NONE = ""
+
 
 MAX_COMBINATIONS = 4_000_000
-"""The most cuts that half of the partitions may have, for a search through all of them."""
+"""The most combinations of cuts that one half of the partitions may have; beyond that there is no search."""
 
 _MAX_LEFT_OUT = 4
 _MAX_SINGLED_OUT = 64
-"""The most keys that are also looked at one by one, each a search of its own."""
+"""The most keys that are also searched one by one."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A cut that was found: the last offset in time by partition (-1: none), among the undecided records.
+    """The result of a search.
 
-    `keys` is how many keys it rests on: they have undecided records, and it explains them. `left_out` are those
-    that it does not explain. `kind` is empty where there is none, and `searched` false where the search would be
-    too long.
+    `cuts`: for each partition the last offset, among the undecided records, that came in time (-1: none). `keys`: the
+    number of keys with undecided records that the cut explains; `left_out`: the number that it does not explain.
+    `searched` is false where the search would take too long.
     """
 
-    kind: str
+    kind: CutKind
     cuts: dict[int, int]
     keys: int
     left_out: int
@@ -53,9 +59,10 @@ class Fit:
 class Doubt:
     """All keys of one window end that have undecided records.
 
-    `wanted`: int64 (keys, columns), what the undecided records must add up to: emitted minus certain. The records,
-    in position order: `key` (index into `wanted`), `partition`, `offset`, int64 each, and `adds` (records,
-    columns). `nominal` is how many of them the point prediction takes.
+    `wanted`: int64 (keys, columns), what the undecided records in time must add up to: the emitted values less those
+    of the certain records. The undecided records, in position order: `key` (index into `wanted`), `partition` and
+    `offset` (int64 each), and `adds` (int64, records by columns). `nominal`: how many of them come in time if the close
+    is exactly where the replay has it.
     """
 
     wanted: np.ndarray
@@ -67,30 +74,30 @@ class Doubt:
 
 
 def fit(doubt: Doubt, *, by_partition: bool) -> Fit:
-    """The simplest cut that explains the most keys; with `by_partition` partitions may be cut on their own."""
+    """The simplest cut that explains the most keys. `by_partition`: each partition may have its own cut."""
     keys = len(doubt.wanted)
     cut, explained, possible = _best_single_cut(doubt)
     if explained == keys:
-        return Fit(ONE_CUT, _last_offsets(doubt, cut), keys, 0)
+        return Fit(CutKind.ONE_CUT, _last_offsets(doubt, cut), keys, 0)
     searched = True
     if by_partition:
         found, searched = _partition_cut(doubt)
         if found is not None:
-            return Fit(PARTITION_CUT, found, keys, 0)
+            return Fit(CutKind.PARTITION_CUT, found, keys, 0)
         if searched and keys <= _MAX_SINGLED_OUT:
             alone = np.array([_partition_cut(doubt, np.arange(keys) == k)[0] is not None for k in range(keys)])
             found = _partition_cut(doubt, alone)[0] if alone.any() and not alone.all() else None
             if found is not None:
-                return Fit(PARTITION_CUT, found, int(alone.sum()), int(keys - alone.sum()))
+                return Fit(CutKind.PARTITION_CUT, found, int(alone.sum()), int(keys - alone.sum()))
             possible = int(alone.sum())
     if explained and possible - explained <= possible // _MAX_LEFT_OUT:
-        return Fit(ONE_CUT, _last_offsets(doubt, cut), explained, keys - explained)
+        return Fit(CutKind.ONE_CUT, _last_offsets(doubt, cut), explained, keys - explained)
     if by_partition and searched and _MAX_LEFT_OUT <= keys <= _MAX_SINGLED_OUT:
         for left_out in range(keys):
             found, _ = _partition_cut(doubt, np.arange(keys) != left_out)
             if found is not None:
-                return Fit(PARTITION_CUT, found, keys - 1, 1)
-    return Fit("", {}, 0, keys, searched)
+                return Fit(CutKind.PARTITION_CUT, found, keys - 1, 1)
+    return Fit(CutKind.NONE, {}, 0, keys, searched)
 
 
 def _last_offsets(doubt: Doubt, cut: int) -> dict[int, int]:
@@ -102,12 +109,13 @@ def _last_offsets(doubt: Doubt, cut: int) -> dict[int, int]:
 
 
 def _best_single_cut(doubt: Doubt) -> tuple[int, int, int]:
-    """(records taken, keys explained, keys that some cut explains): what explains most, nearest to the prediction.
+    """The single cut that explains the most keys; of several, the one nearest to the replay's close.
 
-    Each key agrees with some stretches of cuts: a sum over the stretches' edges counts the keys at every cut.
+    Returns (records taken, keys that it explains, keys that some single cut explains). Each key agrees with some ranges
+    of cuts. A running sum over the edges of these ranges gives the number of keys at every cut.
     """
     total, keys = len(doubt.key), len(doubt.wanted)
-    # Stretch j of a key begins after its j-th record; stretch 0 before its first.
+    # Range j of a key begins after its j-th record; range 0 before its first.
     order = np.argsort(doubt.key, kind="stable")
     key = doubt.key[order]
     sums = _sums_within(key, doubt.adds[order], keys)
@@ -145,10 +153,11 @@ def _sums_within(key: np.ndarray, adds: np.ndarray, keys: int) -> np.ndarray:
 
 
 def _partition_cut(doubt: Doubt, among: np.ndarray | None = None) -> tuple[dict[int, int] | None, bool]:
-    """A cut by partition that explains every key (or those of the mask `among`), and whether all could be searched.
+    """A cut by partition that explains every key (or those of the mask `among`), and whether the search was possible.
 
-    Sums are additive over partitions, so one number modulo 2^64 stands for what all keys want, and the search
-    meets in the middle: sums of one half of the partitions against what is missing from the other's.
+    Sums are additive over partitions. So one number modulo 2^64 (a weighted sum) stands for the wanted values of all
+    keys, and a meet-in-the-middle search compares the sums of one half of the partitions with what the other half
+    lacks.
     """
     weights = _weights(*doubt.wanted.shape)
     if among is not None:
@@ -184,7 +193,7 @@ def _partition_cut(doubt: Doubt, among: np.ndarray | None = None) -> tuple[dict[
 
 
 def _halves(sizes: list[int]) -> tuple[list[int], list[int]] | None:
-    """The partitions in two parts of about as many cuts; None where that is too many."""
+    """The partitions in two parts with about equally many combinations of cuts; None where these are too many."""
     left, right, in_left, in_right = [], [], 1, 1
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         if in_left <= in_right:
@@ -197,7 +206,7 @@ def _halves(sizes: list[int]) -> tuple[list[int], list[int]] | None:
 
 
 def _all_sums(choices: list[np.ndarray]) -> np.ndarray:
-    """The sums of all picks of one number of each array, in the order of `np.ravel_multi_index`."""
+    """The sums of all combinations of one number from each array, in the order of `np.ravel_multi_index`."""
     sums = np.zeros(1, np.uint64)
     for numbers in choices:
         sums = (sums[:, None] + numbers[None, :]).ravel()
@@ -205,7 +214,7 @@ def _all_sums(choices: list[np.ndarray]) -> np.ndarray:
 
 
 def _weights(keys: int, columns: int) -> np.ndarray:
-    """Odd, well mixed 64-bit numbers, the same at each run: uint64 (keys, columns)."""
+    """Odd, well mixed 64-bit weights, the same in each run: uint64 (keys, columns)."""
     with np.errstate(over="ignore"):
         x = (np.arange(1, keys * columns + 1, dtype=np.uint64)) * _MIX
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

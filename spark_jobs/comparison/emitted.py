@@ -1,4 +1,4 @@
-"""What the live job emitted, as canonical rows: one for each key and window.
+"""Reads what the live job emitted as canonical rows: one for each key and window.
 
 | column | type | meaning |
 | --- | --- | --- |
@@ -6,12 +6,13 @@
 | `window_start`, `window_end` | BIGINT | epoch ms, half-open |
 | `<aggregate>__emitted` | as emitted | one for each aggregate that the job emitted |
 | `emitted_rows` | INT | how many rows there are for this window |
-| `emitted_pane`, `emitted_at`, `first_emitted_at` | BIGINT | of the row that counts; of the first row (epoch ms) |
+| `emitted_pane`, `emitted_at` | BIGINT | of the row that counts (epoch ms) |
+| `first_emitted_at` | BIGINT | of the first row (epoch ms) |
 | `last_offsets` | MAP<INT, BIGINT> | evidence: last offset by partition in the row's contents |
-| `ambiguous` | BOOLEAN | several rows, and nothing says which is the last; or one pane twice |
-| `again` | BOOLEAN | emitted before a restart of the job, and once more after it |
+| `ambiguous` | BOOLEAN | several rows, and nothing says which one is the last; or one pane twice |
+| `again` | BOOLEAN | emitted before a restart of the job and again after it |
 
-and the columns of `spark_jobs.comparison.join_keys`, by which the rows are partitioned and sorted already.
+In addition the columns of `spark_jobs.comparison.join_keys`, by which the rows are already partitioned and sorted.
 """
 
 from __future__ import annotations
@@ -27,21 +28,14 @@ from spark_jobs.comparison.emitted_source import OpenRows, open_rows
 from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION, TOMBSTONE, UNREADABLE
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.live import Live
+from spark_jobs.definition.live import Live, TimeUnit, WindowColumns
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.windows import (
-    CalendarDayWindows,
-    CumulativeWindows,
-    SlidingWindows,
-    TumblingWindows,
-    WindowAssigner,
-)
-from spark_jobs.replay.assign import END, START
+from spark_jobs.eventtime.windows import AlignedWindows
+from spark_jobs.replay.assign import END, START, end_after, start_before
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.from_pipeline import windows_of
-from spark_jobs.replay.grid import day_start, local_day_index
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.times import instants, unit_refused
 from spark_jobs.spark.cached import CachedFrames
@@ -66,10 +60,11 @@ def emitted_name(aggregate: str) -> str:
 
 @dataclass(frozen=True)
 class Emitted:
-    """The emitted windows. `rows`: see the module; `values`: the aggregates that the job emitted, in their order.
+    """The emitted windows.
 
-    `unreadable` rows have no readable bounds or cannot be decoded, `outside` ones lie outside of the range: neither is
-    in `rows`. `notes` say more of them, and of what a topic no longer holds, for people.
+    `rows` has the columns that the module lists; `values` names the aggregates that the job emitted, in their order.
+    `unreadable` counts rows that cannot be decoded or have no readable bounds, `outside` rows outside the range;
+    neither are in `rows`. `notes` are sentences for the report about these rows, and about missing parts of a topic.
     """
 
     rows: DataFrame
@@ -86,21 +81,24 @@ def read_emitted(
     pipeline: Pipeline,
     types: Mapping[str, DataType],
     span: TimeRange,
-    held: CachedFrames | None = None,
+    cached: CachedFrames | None = None,
 ) -> Emitted:
-    """The emitted windows with a start in `span`; `types` are the keys' types in the history.
+    """The emitted windows with a start in `span`.
 
-    The rows of a topic are read once and kept in `held`, where it is given.
+    Args:
+        types: the types of the keys in the history.
+        cached: caches the rows of a topic, so that they are read once.
 
-    Raises DefinitionError where the definition names nothing to compare with or names it wrongly, SourceError where
-    it cannot be read or has an operation that is not known.
+    Raises:
+        DefinitionError: the section `live:` is missing or wrong.
+        SourceError: the emitted rows cannot be read, or have an unknown operation.
     """
     live = live_of(pipeline)
     opened = open_rows(spark, live.source, pipeline)
     values = _value_columns(opened.frame, pipeline)
     canonical = _canonical(opened, pipeline, live, values, types)
-    if held is not None and opened.is_topic:
-        canonical = held.keep(canonical)
+    if cached is not None and opened.is_topic:
+        canonical = cached.keep(canonical)
     unreadable, outside, notes = _survey(canonical, pipeline, span)
     inside = canonical.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
     good = inside.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)
@@ -116,7 +114,7 @@ def read_emitted(
 
 
 def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, int, tuple[str, ...]]:
-    """How many canonical rows cannot be read, how many lie outside of `span`, and the first of the former."""
+    """The number of canonical rows that cannot be read, the number outside `span`, and a note about the first ones."""
     bad = F.col(_WHY).isNotNull()
     outside = (F.col(START) < F.lit(span.start)) | (F.col(START) >= F.lit(span.end))
     first = F.min(F.when(bad, F.struct(AT_PARTITION, AT_OFFSET, _WHY)))
@@ -137,6 +135,7 @@ def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, 
 
 
 def live_of(pipeline: Pipeline) -> Live:
+    """The section `live:` of the definition. Raises DefinitionError where there is none."""
     if pipeline.live is None:
         raise DefinitionError(
             "the definition does not say what the live job emitted",
@@ -147,14 +146,20 @@ def live_of(pipeline: Pipeline) -> Live:
 
 
 def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """The live job's late side output: PARTITION, OFFSET and `rw_late_output`, true."""
+    """The live job's late side output: the columns PARTITION, OFFSET and `rw_late_output` (always true)."""
     late = live_of(pipeline).late_output
+    if late is None:
+        raise DefinitionError(
+            "the definition does not say where the live job's late output lies",
+            pipeline.source_of(("live",)) or pipeline.name,
+            "Add `late_output:` to the section `live:`.",
+        )
     opened = open_rows(spark, late.source, pipeline, ("live", "late_output", "source"))
     frame = opened.frame
     if opened.is_topic:
         frame = frame.where(~F.col(TOMBSTONE) & F.col(UNREADABLE).isNull())
-    for name in ("partition", "offset"):
-        expression_type(frame, getattr(late, name), pipeline, ("live", "late_output", name))
+    for name, expression in (("partition", late.partition), ("offset", late.offset)):
+        expression_type(frame, expression, pipeline, ("live", "late_output", name))
     place = frame.select(
         F.expr(late.partition).cast("int").alias(PARTITION), F.expr(late.offset).cast("bigint").alias(OFFSET)
     )
@@ -162,10 +167,10 @@ def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 
 
 def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: bool = False) -> DataFrame:
-    """Of several rows for one window the last counts: by pane, then by order, then by emission time.
+    """Of several rows for one window, keep the last: by pane, then by order, then by emission time.
 
-    In a topic the offset says which is the last, and those three only where a window's rows lie in several partitions.
-    One sort by keys and window, which a join by them uses again.
+    In a topic the offset decides, and those three only where the rows of a window lie in several partitions. The result
+    is sorted by keys and window, so that a join by them needs no second sort.
     """
     placed = with_join_keys(rows, keys)
     window = join_columns(keys)
@@ -187,7 +192,7 @@ def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: b
     )
     tied = scattered & F.col(_ORDER).eqNullSafe(F.col("rw_next"))
     if live.mode == "append" and live.pane is not None and not live.restarts and not in_topic:
-        tied = tied | (F.col(ROWS) > F.col(PANE) + 1)  # panes count from 0: one of them is there twice
+        tied = tied | (F.col(ROWS) > F.col(PANE) + 1)  # panes are numbered from 0: one of them occurs twice
     last = ranked.where("rw_rank = 1").withColumn(AMBIGUOUS, (F.col(ROWS) > 1) & F.coalesce(tied, F.lit(False)))
     again = F.lit(False)
     for restart in live.restarts:
@@ -201,10 +206,10 @@ def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: b
 def _canonical(
     opened: OpenRows, pipeline: Pipeline, live: Live, values: Mapping[str, str], types: Mapping[str, DataType]
 ) -> DataFrame:
-    """Every row that says something of a window, in the columns of the module; `rw_why`: why one cannot be read."""
+    """Every row about a window, in the columns of the module; `rw_why` says why a row cannot be read."""
     frame = opened.frame
     if opened.is_topic and live.mode == "changelog":
-        # Behind a delete, a record without a value tells the broker's compaction to forget the key.
+        # After a delete, a record without a value lets the compaction of the broker remove the key.
         frame = frame.where(~F.col(TOMBSTONE))
     start, end = _bounds(frame, pipeline, live)
     keys = []
@@ -250,7 +255,7 @@ def _canonical(
 
 
 def _value_columns(frame: DataFrame, pipeline: Pipeline) -> dict[str, str]:
-    """Aggregate to expression over the emitted columns; those neither named nor there are not compared."""
+    """For each compared aggregate its expression over the emitted columns. Aggregates without one are not compared."""
     live = live_of(pipeline)
     there = {name.lower() for name in frame.columns}
     found = {}
@@ -273,12 +278,14 @@ def _bounds(frame: DataFrame, pipeline: Pipeline, live: Live) -> tuple[Column, C
     """Start and end of the half-open window, epoch ms."""
     columns = live.window
     windows = windows_of(pipeline)
-    start = None if columns.start is None else _bound(frame, pipeline, live, "start")
-    end = None if columns.end is None else _bound(frame, pipeline, live, "end") + F.lit(columns.inclusive_end)
-    if start is None:
-        start = _start_before(windows, end)
-    if end is None:
-        end = _end_after(windows, start)
+    start = None if columns.start is None else _bound(frame, pipeline, live.window, columns.start, "start")
+    end = None
+    if columns.end is not None:
+        end = _bound(frame, pipeline, live.window, columns.end, "end") + F.lit(columns.inclusive_end)
+    if start is None and end is not None and isinstance(windows, AlignedWindows):
+        start = start_before(windows, end)
+    if end is None and start is not None and isinstance(windows, AlignedWindows):
+        end = end_after(windows, start)
     if start is None or end is None:
         missing = "start" if start is None else "end"
         what = f"is missing: {missing}s of {pipeline.window.type} windows do not follow from the other bound"
@@ -286,8 +293,9 @@ def _bounds(frame: DataFrame, pipeline: Pipeline, live: Live) -> tuple[Column, C
     return start, end
 
 
-def _bound(frame: DataFrame, pipeline: Pipeline, live: Live, which: str) -> Column:
-    text, unit, zone = getattr(live.window, which), live.window.unit, live.window.time_zone
+def _bound(frame: DataFrame, pipeline: Pipeline, columns: WindowColumns, text: str, which: str) -> Column:
+    """One bound of the windows (epoch ms): `text` is its expression, `which` the field `start` or `end`."""
+    unit, zone = columns.unit, columns.time_zone
     path = ("live", "window", which)
     kind = expression_type(frame, text, pipeline, path)
     value = F.expr(text)
@@ -297,33 +305,11 @@ def _bound(frame: DataFrame, pipeline: Pipeline, live: Live, which: str) -> Colu
     if isinstance(kind, (TimestampNTZType, StringType)) and unit in ("timestamp", "iso"):
         clock = value.try_cast("timestamp")
         local = F.unix_millis(F.to_utc_timestamp(clock, zone))
-        # Text that carries a zone of its own is an instant already.
+        # Text with a zone of its own is an instant already.
         return F.when(value.cast("string").rlike(_ZONED), F.unix_millis(clock)).otherwise(local)
     kind = _instant_type(frame, pipeline, text, unit, path)
     shown = F.timestamp_millis(instants(value, kind, unit).milliseconds)
     return F.unix_millis(F.to_utc_timestamp(shown, zone))
-
-
-def _end_after(windows: WindowAssigner, start: Column) -> Column | None:
-    match windows:
-        case TumblingWindows(size) | SlidingWindows(size):
-            return start + F.lit(size)
-        case CalendarDayWindows():
-            return day_start(windows, local_day_index(windows, start) + F.lit(1))
-        case _:
-            return None
-
-
-def _start_before(windows: WindowAssigner, end: Column) -> Column | None:
-    match windows:
-        case TumblingWindows(size) | SlidingWindows(size):
-            return end - F.lit(size)
-        case CumulativeWindows(size, _, offset):
-            return end - F.lit(1) - F.pmod(end - F.lit(1 + offset), F.lit(size))
-        case CalendarDayWindows():
-            return day_start(windows, local_day_index(windows, end - F.lit(1)))
-        case _:
-            return None
 
 
 def _last_offsets(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column:
@@ -349,7 +335,7 @@ def _last_offsets(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column:
 
 
 def _operation(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column | None:
-    """What a row of a changelog does; None in the other modes."""
+    """The operation of a row of a changelog, in capitals; None in the other modes."""
     if live.operation is None:
         return None
     expression_type(frame, live.operation, pipeline, ("live", "operation"))
@@ -363,7 +349,7 @@ def _optional(frame: DataFrame, pipeline: Pipeline, text: str | None, name: str,
     return F.expr(text).cast(kind or found)
 
 
-def _instant_type(frame: DataFrame, pipeline: Pipeline, text: str, unit: str, path: FieldPath) -> DataType:
+def _instant_type(frame: DataFrame, pipeline: Pipeline, text: str, unit: TimeUnit, path: FieldPath) -> DataType:
     kind = expression_type(frame, text, pipeline, path)
     if (refused := unit_refused(kind, unit)) is not None:
         raise refuse(pipeline, path, refused)

@@ -1,4 +1,4 @@
-"""Where emitted rows lie: files, a table (Hive or Iceberg), or a Kafka topic, opened as one frame."""
+"""Opens the emitted rows as one frame: from files, a table (Hive or Iceberg) or a Kafka topic."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from spark_jobs.spark.failures import plain_path, reading, short
 
 @dataclass(frozen=True)
 class OpenRows:
-    """Rows as they lie there; those of a topic with the columns of `spark_jobs.comparison.emitted_topic`.
+    """The rows as stored. Those of a topic have the columns of `spark_jobs.comparison.emitted_topic`.
 
-    `notes` say what a topic no longer holds.
+    `notes` are sentences for the report about records that a topic has already removed.
     """
 
     frame: DataFrame
@@ -32,7 +32,7 @@ class OpenRows:
 def open_rows(
     spark: SparkSession, source: EmittedSource, pipeline: Pipeline, path: FieldPath = ("live", "source")
 ) -> OpenRows:
-    """The rows that `source`, at `path` of the definition, names. Raises SourceError; reads no row."""
+    """Open the rows of `source`, which is at `path` in the definition. Reads no row yet. Raises SourceError."""
     if isinstance(source, TopicEmitted):
         pinned, notes = pin_rows(spark, source, path, is_upsert=_is_upsert(pipeline, path))
         frame = read_rows(spark, source, pinned, pipeline, path)
@@ -41,7 +41,7 @@ def open_rows(
     try:
         with reading(_name(source)):
             if isinstance(source, TableEmitted):
-                # Another application may have added partitions or files since this session last looked.
+                # Another application may have added partitions or files since this session last read the table.
                 spark.catalog.refreshTable(source.table)
                 return OpenRows(spark.table(source.table), _name(source))
             reader = spark.read.options(**source.options)
@@ -58,7 +58,7 @@ def _is_upsert(pipeline: Pipeline, path: FieldPath) -> bool:
 
 
 def _name(source: EmittedSource) -> str:
-    """The place, for people."""
+    """The name of the source in messages."""
     if isinstance(source, TopicEmitted):
         return f"Kafka topic {source.topic} at {source.servers}"
     if isinstance(source, TableEmitted):

@@ -1,10 +1,10 @@
-"""Emitted rows in a Kafka topic: offsets resolved once, values and keys decoded, a row's place kept beside it.
+"""Reads emitted rows from a Kafka topic: resolves the offsets once, then decodes values and keys.
 
 | column | type | meaning |
 | --- | --- | --- |
-| the topic's own | | `key`, `value`, `headers`, `topic`, `partition`, `offset`, `timestamp` where no field hides them |
-| the decoded fields | | of the key, and of the value; of one name, the value's, unless there is no value |
-| `rw_at_partition`, `rw_at_offset` | INT, BIGINT | the row's place |
+| own columns | | `key`, `value`, `headers`, `topic`, `partition`, `offset`, `timestamp`, unless a field has the name |
+| the decoded fields | | of key and value; if both have a field, that of the value, unless there is no value |
+| `rw_at_partition`, `rw_at_offset` | INT, BIGINT | partition and offset of the row |
 | `rw_tombstone` | BOOLEAN | the record has no value |
 | `rw_unreadable` | STRING | why it cannot be decoded; null for a good one |
 """
@@ -37,10 +37,10 @@ NOT_UTF8 = "not valid UTF-8"
 def pin_rows(
     spark: SparkSession, topic: TopicEmitted, path: FieldPath, *, is_upsert: bool
 ) -> tuple[PinnedTopic, tuple[str, ...]]:
-    """The offsets to read, and what the topic no longer holds, for people.
+    """The offsets to read, and notes about records that the topic has already removed.
 
-    Raises SourceError where brokers or topic are not there, a partition has no leader, or the definition names a
-    partition or an offset that does not exist.
+    Raises SourceError where the brokers or the topic cannot be reached, a partition has no leader, or the definition
+    names a partition or an offset that does not exist.
     """
     where = f"topic {topic.topic} at {topic.servers}"
     notes = []
@@ -61,41 +61,43 @@ def pin_rows(
             )
         ranges.append(OffsetRange(partition, min(start, end), end))
     if state.is_compacted and not is_upsert:
-        notes.append(f"topic {topic.topic} is compacted: of rows with one key of the topic only the last is there")
+        notes.append(f"topic {topic.topic} is compacted: of the rows with the same topic key, only the last is kept")
     return PinnedTopic(topic.topic, state.topic_id, "producer_time", tuple(ranges)), tuple(notes)
 
 
 def _bounds(
-    asked: LogBound, name: str, state: TopicState, admin: TopicAdmin, path: FieldPath, where: str
+    requested: LogBound, name: str, state: TopicState, admin: TopicAdmin, path: FieldPath, where: str
 ) -> dict[int, int]:
-    """Offsets by partition; without those that explicit offsets leave out."""
-    held = state.partitions
-    if isinstance(asked, str):
-        return {p: bounds.earliest if name == "start" else bounds.latest for p, bounds in held.items()}
-    if isinstance(asked, int):
-        found = admin.offsets_at(held, asked)
-        return {p: held[p].latest if offset is None else offset for p, offset in found.items()}
-    for partition, offset in asked.items():
+    """For each partition its offset; partitions that explicit offsets do not name are left out."""
+    partitions = state.partitions
+    if isinstance(requested, str):
+        return {p: bounds.earliest if name == "start" else bounds.latest for p, bounds in partitions.items()}
+    if isinstance(requested, int):
+        found = admin.offsets_at(partitions, requested)
+        return {p: partitions[p].latest if offset is None else offset for p, offset in found.items()}
+    for partition, offset in requested.items():
         hint = f"Correct {dotted(path)}."
-        if partition not in held:
+        if partition not in partitions:
             raise SourceError(f"the topic has no partition {partition}", where, hint)
-        if offset > held[partition].latest:
-            what = f"partition {partition} ends at offset {held[partition].latest}, before the {offset} that is asked"
+        if offset > partitions[partition].latest:
+            latest = partitions[partition].latest
+            what = f"partition {partition} ends at offset {latest}, before the requested offset {offset}"
             raise SourceError(what, where, hint)
-    return {p: max(offset, held[p].earliest) for p, offset in asked.items()}
+    return {p: max(offset, partitions[p].earliest) for p, offset in requested.items()}
 
 
 def offsets_shown(pinned: PinnedTopic) -> str:
-    """The end offsets, as people write them: `0=120,1=95`."""
+    """The end offsets in the form of the option `--as-of`: `0=120,1=95`."""
     return ",".join(f"{chosen.partition}={chosen.end}" for chosen in pinned.ranges)
 
 
 def read_rows(
     spark: SparkSession, topic: TopicEmitted, pinned: PinnedTopic, pipeline: Pipeline, path: FieldPath
 ) -> DataFrame:
-    """Exactly the pinned records, lazily, with the columns above."""
-    headers = "headers" in pipeline.live.model_dump_json()
-    log = read_log(spark, topic, pinned, headers=headers)
+    """The pinned records as a lazy frame with the columns that the module lists."""
+    live = pipeline.live
+    headers = live is not None and "headers" in live.model_dump_json()
+    log = read_log(spark, topic, pinned.ranges, headers=headers)
     named = F.lit(None).cast("map<string,string>") if "headers" not in log.columns else header_map(F.col("headers"))
     rows = log.select(
         F.col("key").alias(_BYTES["key"]),
@@ -115,7 +117,7 @@ def read_rows(
     kept = keyed.withColumns({f"rw_of_key_{i}": F.col(f"`{name}`") for i, name in enumerate(key_fields)})
     both, value_fields = _decoded(kept, topic.value, "value", pipeline, (*path, "value"))
     kinds = {field.name.lower(): field.dataType for field in both.schema if field.name in value_fields}
-    # A record without a value has its key alone.
+    # A record without a value has only the fields of its key.
     shared = {
         name: F.when(F.col(TOMBSTONE), F.col(f"rw_of_key_{i}").try_cast(kinds[name.lower()])).otherwise(
             F.col(f"`{name}`")
@@ -134,15 +136,15 @@ def _decoded(
     rows: DataFrame, how: Value, part: str, pipeline: Pipeline, path: FieldPath
 ) -> tuple[DataFrame, tuple[str, ...]]:
     """`rows` with the fields of their key or value, named; `rw_<part>_reason` says why one cannot be decoded."""
-    held = F.col(_BYTES[part])
-    text = held.cast("string")
+    content = F.col(_BYTES[part])
+    text = content.cast("string")
     reason = f"rw_{part}_reason"
     if how.format == "text":
         broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)
         return rows.withColumns({part: F.make_valid_utf8(text), reason: broken}), (part,)
     fields = _fields(rows.sparkSession, how, pipeline, path)
     if how.format == "avro":
-        decoded = decode_avro(rows, held, how.ddl or "", fields, framed=how.framing == "confluent")
+        decoded = decode_avro(rows, content, how.ddl or "", fields, framed=how.framing == "confluent")
     else:
         decoded = decode(rows, text, how.format, fields)
         broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)

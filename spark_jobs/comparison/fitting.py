@@ -1,4 +1,4 @@
-"""Fits a cut for every window end in doubt, each in a task of its own; see `spark_jobs.comparison.cut_search`."""
+"""Fits a cut for every window end in doubt, each in its own task; see `spark_jobs.comparison.cut_search`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fitting_columns(context: RecountContext, values: Sequence[str], types: dict[
 def fitted_cuts(context: RecountContext, doubt: DataFrame, ends: DataFrame, columns: Sequence[str]) -> DataFrame:
     """One row for each window end in `doubt` (all windows of these ends with undecided records).
 
-    Columns: `window_end`, `fit` (kind, empty: none found), `fit_cuts` (last offset in time by partition),
+    Columns: `window_end`, `fit` (a `CutKind`), `fit_cuts` (last offset in time by partition),
     `fit_keys`, `fit_left_out`, `fit_searched`.
     """
     aggregates = context.replay.spec.aggregates
@@ -107,7 +107,7 @@ def fitted_cuts(context: RecountContext, doubt: DataFrame, ends: DataFrame, colu
 
 
 def _whole(value: Column, kind: DataType, like: DataType) -> Column:
-    """A value as a whole number of the smallest decimal unit of `like`; null counts as nothing."""
+    """A value as a whole number of units in the last decimal place of `like`; null counts as 0."""
     scale = like.scale if isinstance(like, DecimalType) else 0
     if scale or isinstance(kind, DecimalType):
         value = value.cast(f"decimal(38,{scale})") * F.lit(10**scale)
@@ -115,7 +115,7 @@ def _whole(value: Column, kind: DataType, like: DataType) -> Column:
 
 
 def _fit_end(table: pa.Table, *, columns: int) -> pa.Table:
-    """Everything of one window end: targets, certain sums, undecided records."""
+    """Fit the cut of one window end. `table` holds its targets, certain sums and undecided records."""
     get = {name: table.column(name).to_numpy(zero_copy_only=False) for name in ("kind", "window", "partition")}
     adds = np.stack([table.column(f"a{i}").to_numpy() for i in range(columns)], axis=1)
     names, window = np.unique(get["window"], return_inverse=True)
@@ -128,7 +128,7 @@ def _fit_end(table: pa.Table, *, columns: int) -> pa.Table:
     order = np.lexsort((place["minor"], place["major"], place["arrival"]))
     chosen = own[order]
     predicted = table.column("predicted").to_numpy(zero_copy_only=False)
-    # A key whose records have all turned out certain constrains nothing: its row is judged by the log.
+    # A key without undecided records does not constrain the cut: its row is classified by the log.
     constrains, dense = np.unique(window[chosen], return_inverse=True)
     doubt = Doubt(
         wanted[constrains],
@@ -141,7 +141,7 @@ def _fit_end(table: pa.Table, *, columns: int) -> pa.Table:
     found = fit(doubt, by_partition=bool(table.column(BY_PARTITION)[0].as_py()))
     row = {
         END: [table.column(END)[0].as_py()],
-        KIND: [found.kind],
+        KIND: [found.kind.value],
         CUTS: [list(found.cuts.items())],
         FIT_KEYS: [found.keys],
         LEFT_OUT: [found.left_out],

@@ -1,7 +1,6 @@
-"""Joining by keys and window where keys may be null: one column that says which are, and the keys without nulls.
+"""Null-safe join columns for keys and window: the keys with nulls replaced, and one bit mask of the keys that are null.
 
-`a <=> b` does the same, but makes expressions of its own, and whatever was partitioned by the columns is shuffled
-again.
+A join by `a <=> b` gives the same rows, but Spark then shuffles data again that is already partitioned by the columns.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _NULLS = "rw_nulls"
 
 
 def with_join_keys(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """`frame` with the columns that `join_columns` names."""
+    """`frame` with the join columns of `join_columns`."""
     kinds = {field.name: field.dataType for field in frame.schema}
     columns = {f"rw_key_{i}": _never_null(key, kinds[key]) for i, key in enumerate(keys)}
     nulls = F.lit(0).cast("bigint")
@@ -28,7 +27,7 @@ def with_join_keys(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def join_columns(keys: Sequence[str]) -> list[str]:
-    """What to join or partition by: keys and window, null-safe, without an expression."""
+    """The names of the columns to join or partition by: keys and window."""
     return [*(f"rw_key_{i}" for i in range(len(keys))), _NULLS, START, END]
 
 

@@ -1,4 +1,4 @@
-"""The late records that made a difference: listed up to a limit, counted in full; and all that evidence names."""
+"""The late records that changed a window, and the late records that the live job's evidence names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, re
 
 
 def late_records_of(context: RecountContext, windows: DataFrame, limit: int) -> DataFrame:
-    """The records that the live job left out of these windows (rows of a comparison), at most `limit`, by position.
+    """The records that the live job left out of `windows` (rows of a comparison); at most `limit`, ordered by position.
 
     Columns: keys, `window_start`, `window_end`, `partition`, `offset`, `arrival`, `event_time` (epoch ms) and
-    `late_by`: ms of processing time from the window's close for good to the record's arrival (negative where
-    evidence says that it was late although the log has it earlier).
+    `late_by`: ms of processing time from the window's final close to the record's arrival (negative where evidence says
+    that the record was late, although it arrived before the close).
     """
     ends = ends_of(context, windows)
     records = records_in(context, windows, ends, OFFSETS, BASIS)
@@ -44,9 +44,10 @@ def late_records_of(context: RecountContext, windows: DataFrame, limit: int) -> 
 
 
 def recorded_late_records(context: RecountContext, rows: DataFrame) -> DataFrame:
-    """`partition`, `offset` of the records that no window took, by `last_offsets`: the live job's late side output.
+    """`partition` and `offset` of the records that are in no emitted row according to `last_offsets`.
 
-    `rows` are those of a comparison, windows of all verdicts; those that have not closed decide nothing.
+    They are the records of the live job's late side output. `rows` are all rows of a comparison; windows that have not
+    closed are left out.
     """
     closed = rows.where(F.col(VERDICT) != Verdict.NOT_CLOSED)
     records = records_in(context, closed, ends_of(context, closed), OFFSETS)

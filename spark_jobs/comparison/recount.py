@@ -1,4 +1,4 @@
-"""A closer look at some windows: their records again, and their values under evidence or under a fitted cut."""
+"""Recounts chosen windows: reads their records again and computes their values under evidence or a fitted cut."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from spark_jobs.comparison.emitted import OFFSETS
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
@@ -21,7 +22,7 @@ from spark_jobs.replay.assign import END, START, assign_windows, in_span
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns
 from spark_jobs.replay.engine import Replay
-from spark_jobs.replay.inversion import first_reached, is_invertible
+from spark_jobs.replay.inversion import first_reached
 
 LOW, HIGH, FLOORS, BY_PARTITION = "rw_low", "rw_high", "rw_floors", "rw_by_partition"
 CLOSE = "rw_close"
@@ -37,7 +38,7 @@ _ENDS = (
 
 @dataclass(frozen=True)
 class RecountContext:
-    """What a closer look needs: the replay, the band, and whether several subtasks read the log."""
+    """What a recount needs: the replay, the timing band, and whether several subtasks read the log."""
 
     replay: Replay
     band: Band
@@ -49,20 +50,20 @@ class RecountContext:
 
 
 def checkpointed(frame: DataFrame) -> DataFrame:
-    """`frame` worked out, with nothing of its plan left: steps that build on each other would repeat it ever again."""
+    """`frame` computed and stored (localCheckpoint), so that later steps do not compute its plan again."""
     return frame.localCheckpoint(eager=True)
 
 
 def recounted_name(aggregate: str) -> str:
-    """The column of an aggregate recomputed under evidence or a cut."""
+    """The column of an aggregate that was recounted under evidence or a cut."""
     return f"{aggregate}__recounted"
 
 
 def ends_of(context: RecountContext, doubt: DataFrame) -> DataFrame:
-    """One row for each window end in `doubt`: its close for good, its band, and what is certain in spite of it.
+    """One row for each window end in `doubt`: its final close (allowed lateness included) and its timing band.
 
-    `rw_floors`: the last offset by partition that came in time whatever the order: the watermark cannot pass
-    without each partition's first record that takes it there. Where partitions are cut on their own only.
+    `rw_floors` is, for each partition, the last offset that came in time whatever the order was: the watermark cannot
+    pass before the first record of each partition that moves it so far. Empty where one cut holds for all partitions.
     """
     replay, band = context.replay, context.band
     ends = np.array(sorted(row[0] for row in doubt.select(END).distinct().collect()), np.int64)
@@ -85,13 +86,13 @@ def ends_of(context: RecountContext, doubt: DataFrame) -> DataFrame:
     return F.broadcast(doubt.sparkSession.createDataFrame(rows).to(_schema(doubt)))
 
 
-def _schema(frame: DataFrame):
+def _schema(frame: DataFrame) -> StructType:
     return frame.sparkSession.createDataFrame([], _ENDS).schema
 
 
 def _floors(context: RecountContext, ends: np.ndarray, lateness: int) -> Mapping[int, dict[int, int]]:
     strategy = context.replay.spec.strategy
-    exact = is_invertible(strategy) and strategy.scope is Scope.PARTITION
+    exact = strategy.is_invertible and strategy.scope is Scope.PARTITION
     if not len(ends) or not exact or lateness == MAX_TIMESTAMP:
         return {}
     thresholds = ends - 1 + lateness
@@ -100,7 +101,7 @@ def _floors(context: RecountContext, ends: np.ndarray, lateness: int) -> Mapping
     wanted = firsts.where(F.col("reached") >= F.lit(int(thresholds[0])))
     table = wanted.groupBy("partition", capped).agg(F.min("minor").alias("offset")).limit(_MAX_FIRSTS + 1).toArrow()
     if table.num_rows > _MAX_FIRSTS:
-        return {}  # a wider band is always right
+        return {}  # without floors the band is wider, which is safe
     partition, reached, offset = (table.column(c).to_numpy() for c in ("partition", "reached", "offset"))
     floors: dict[int, dict[int, int]] = {int(end): {} for end in ends}
     for p in np.unique(partition):
@@ -116,12 +117,13 @@ def _floors(context: RecountContext, ends: np.ndarray, lateness: int) -> Mapping
 
 
 def records_in(context: RecountContext, doubt: DataFrame, ends: DataFrame, *more: str) -> DataFrame:
-    """One row for each record of each window in `doubt`, with the window's band and the columns `more` of `doubt`.
+    """One row for each record of each window in `doubt`, with the band of the window.
 
-    Adds `rw_certain_in` and `rw_certain_out`: what the log says for certain. `more` come as `rw_d_<name>`.
+    `rw_certain_in` and `rw_certain_out` say whether the record certainly came in time, or certainly late. The columns
+    `more` of `doubt` are added as `rw_d_<name>`.
     """
     replay, keys = context.replay, context.keys
-    windows = replay.spec.windows
+    windows = replay.spec.aligned_windows
     first, last = doubt.agg(F.min(START), F.max(START)).collect()[0]
     if first is None:
         first = last = 0
@@ -141,27 +143,27 @@ def records_in(context: RecountContext, doubt: DataFrame, ends: DataFrame, *more
 
 
 def taken_by_offsets(offsets: str = OFFSETS) -> Column:
-    """Evidence: a record is in a row's contents if its offset is at most the last one of its partition there.
+    """Under evidence: a record is in the emitted row if its offset is at most the row's last offset of its partition.
 
-    A partition's records reach a window in offset order. No row, or none of the partition: no record.
+    This holds because the records of a partition reach a window in offset order. Without a row, or without an offset of
+    the partition, the record is not in it.
     """
     last = F.element_at(F.col(f"rw_d_{offsets}"), F.col(PARTITION))
     return F.coalesce(F.col(OFFSET) <= last, F.lit(False))
 
 
 def taken_by_cut(cuts: str) -> Column:
-    """Under a fitted cut: what is certain, and of the undecided records those up to the cut of their partition."""
+    """Under a fitted cut: records certainly in time, and undecided records up to the cut of their partition."""
     last = F.coalesce(F.element_at(F.col(f"rw_d_{cuts}"), F.col(PARTITION)), F.lit(-1).cast("bigint"))
     undecided = ~F.col("rw_certain_in") & ~F.col("rw_certain_out")
     return F.col("rw_certain_in") | (undecided & (F.col(OFFSET) <= last))
 
 
 def recount(context: RecountContext, records: DataFrame, taken: Column, values: tuple[str, ...], *by: str) -> DataFrame:
-    """One row for each window (and each value of the columns `by`): the values over the taken records, and how the
-    choice stands to the log.
+    """The values over the records where `taken` is true: one row for each window, and each value of the columns `by`.
 
-    Columns: the join columns, `<aggregate>__recounted`, `rw_kept` (records taken), `rw_certain` (that the log says
-    came in time), `rw_contradicted` (taken though certainly late, or left though certainly in time).
+    Columns: the join columns, `<aggregate>__recounted`, and three numbers of records: `rw_kept` (taken), `rw_certain`
+    (certainly in time), `rw_contradicted` (taken though certainly late, or not taken though certainly in time).
     """
     spark, spec = records.sparkSession, context.replay.spec
     against = (F.col(TAKEN) & F.col("rw_certain_out")) | (~F.col(TAKEN) & F.col("rw_certain_in"))
@@ -178,5 +180,5 @@ def recount(context: RecountContext, records: DataFrame, taken: Column, values: 
 
 
 def close_position() -> PositionColumns:
-    """The close for good of a row of `ends_of`."""
+    """The final close of a row of `ends_of`."""
     return PositionColumns.named(CLOSE)

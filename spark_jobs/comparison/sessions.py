@@ -1,9 +1,9 @@
-"""Sessions compared: their bounds depend on what was late, so they are judged by their records, not by their end.
+"""Compares sessions. Their bounds depend on which records were late, so they are classified by their records.
 
-With evidence a row's contents are the records of its key inside of its bounds, up to the last offset of their
-partition. From the log alone a session that differs is `undecided` where a record near it may have come on either
-side of a close, and drift, missing or unexpected where none may. A close is looked up on the timeline's own coarse
-grid, which errs on the side of doubt.
+With evidence, the contents of a row are the records of its key inside its bounds, up to the last offset of each
+partition. From the log alone, a session that differs is `undecided` if a record near it may have come before or after
+a close. If there is no such record, it is drift, missing or unexpected. The closes come from the timeline's coarse
+grid; where that is not exact, a record counts as undecided.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from spark_jobs.comparison.verdicts import (
     DIFFERS,
     LABEL,
     VERDICT,
-    Comparing,
+    ComparisonScope,
     EvidenceKind,
+    Label,
     Verdict,
     all_same,
     differing,
@@ -44,39 +45,42 @@ _TS, _OWN_END = "rw_ts", "rw_end"
 _COVERED, _DOUBTFUL = "rw_covered", "rw_doubtful"
 
 
-def judge_sessions(
-    unsettled: DataFrame, emitted: Emitted, comparing: Comparing, context: RecountContext, *, evidence: bool
+def classify_sessions(
+    open_rows: DataFrame, emitted: Emitted, scope: ComparisonScope, context: RecountContext, *, evidence: bool
 ) -> DataFrame:
-    """The sessions that differ, or that the log has not closed, judged again; columns as in `unsettled`."""
-    records = checkpointed(_records_near(unsettled, comparing, context, evidence=evidence))
+    """Classify the sessions again that differ, or that the log has not closed. The columns are those of `open_rows`."""
+    records = checkpointed(_records_near(open_rows, scope, context, evidence=evidence))
     taken = F.col("rw_inside") & F.coalesce(
         F.col(OFFSET) <= F.element_at(f"rw_d_{OFFSETS}", F.col(PARTITION)), F.lit(False)
     )
     inside = records.withColumn("rw_certain_out", F.col("rw_certain_out") & F.col("rw_inside"))
     inside = inside.withColumn("rw_certain_in", F.col("rw_certain_in") & F.col("rw_inside"))
-    counted = recount(context, inside, taken, comparing.values)
-    facts = _facts(records, emitted, comparing, context) if evidence else _doubts(records, comparing)
-    window = join_columns(comparing.keys)
-    joined = unsettled.join(checkpointed(counted), window, "left").join(checkpointed(facts), window, "left")
-    judged = _by_evidence(joined, comparing) if evidence else _by_log(joined)
-    added = (KEPT, CERTAIN, CONTRADICTED, _COVERED, _DOUBTFUL, *(recounted_name(v) for v in comparing.values))
-    return judged.drop(*added)
+    counted = recount(context, inside, taken, scope.values)
+    facts = _facts(records, emitted, scope, context) if evidence else _doubts(records, scope)
+    window = join_columns(scope.keys)
+    joined = open_rows.join(checkpointed(counted), window, "left").join(checkpointed(facts), window, "left")
+    classified = _by_evidence(joined, scope) if evidence else _by_log(joined)
+    added = (KEPT, CERTAIN, CONTRADICTED, _COVERED, _DOUBTFUL, *(recounted_name(v) for v in scope.values))
+    return classified.drop(*added)
 
 
-def _records_near(unsettled: DataFrame, comparing: Comparing, context: RecountContext, *, evidence: bool) -> DataFrame:
-    """Each record of the key that lies in the session or touches it, with what the log says of it for certain.
+def _records_near(
+    open_rows: DataFrame, scope: ComparisonScope, context: RecountContext, *, evidence: bool
+) -> DataFrame:
+    """The records of each session's key that lie in the session or touch it, and what the log says for certain.
 
-    With evidence the question is whether it came in time itself. Without, it must also have met no session that had
-    fired already, or the bounds are in doubt: so it is when it came before the watermark reached its own time.
+    With evidence it matters only whether the record itself came in time. Without, the bounds are in doubt as well if
+    the record may have met a session that had already fired. It has not if it came before the watermark reached its
+    event time.
     """
     replay = context.replay
-    spec, keys = replay.spec, comparing.keys
+    spec, keys = replay.spec, scope.keys
     usable = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
     base = with_join_keys(with_sessions_columns(usable, spec), keys)
     columns = [c for c in join_columns(keys) if c not in (START, END)]
-    asked = unsettled.select(*join_columns(keys), F.col(OFFSETS).alias(f"rw_d_{OFFSETS}"))
+    wanted = open_rows.select(*join_columns(keys), F.col(OFFSETS).alias(f"rw_d_{OFFSETS}"))
     touches = (F.col(_TS) <= F.col(END)) & (F.col(_OWN_END) >= F.col(START))
-    joined = (base.join(asked, columns) if columns else base.crossJoin(asked)).where(touches)
+    joined = (base.join(wanted, columns) if columns else base.crossJoin(wanted)).where(touches)
     joined = joined.withColumn("rw_inside", (F.col(_TS) >= F.col(START)) & (F.col(_OWN_END) <= F.col(END)))
     lateness = spec.allowed_lateness
     if lateness == MAX_TIMESTAMP:
@@ -100,15 +104,15 @@ def _lagging(context: RecountContext, close: Column) -> Column:
     return behind
 
 
-def _doubts(records: DataFrame, comparing: Comparing) -> DataFrame:
-    """How many records of a session may have come on either side of a close."""
+def _doubts(records: DataFrame, scope: ComparisonScope) -> DataFrame:
+    """The number of records of each session that may have come before or after a close."""
     undecided = ~F.col("rw_certain_in") & ~F.col("rw_certain_out")
-    return records.groupBy(*join_columns(comparing.keys)).agg(F.count_if(undecided).alias(_DOUBTFUL))
+    return records.groupBy(*join_columns(scope.keys)).agg(F.count_if(undecided).alias(_DOUBTFUL))
 
 
-def _facts(records: DataFrame, emitted: Emitted, comparing: Comparing, context: RecountContext) -> DataFrame:
-    """For each session: records inside that no emitted row took though the log is certain; and whether one took any."""
-    keys = comparing.keys
+def _facts(records: DataFrame, emitted: Emitted, scope: ComparisonScope, context: RecountContext) -> DataFrame:
+    """For each session: how many records certainly in time are in no emitted row, and whether any record is in one."""
+    keys = scope.keys
     columns = [c for c in join_columns(keys) if c not in (START, END)]
     rows = emitted.rows.select(
         *(F.col(c).alias(f"rw_e_{c}") for c in columns),
@@ -133,33 +137,33 @@ def _facts(records: DataFrame, emitted: Emitted, comparing: Comparing, context: 
     )
 
 
-def _by_evidence(joined: DataFrame, comparing: Comparing) -> DataFrame:
-    """`rw_doubtful` here: records that surely came in time and are in no emitted session."""
+def _by_evidence(joined: DataFrame, scope: ComparisonScope) -> DataFrame:
+    """Classify by evidence. Here `rw_doubtful` counts the records that certainly came in time but were not emitted."""
     has_row, not_closed = F.col(ROWS) > 0, F.col(VERDICT) == Verdict.NOT_CLOSED
     recorded = has_row & F.col(OFFSETS).isNotNull() & ~F.col(AMBIGUOUS)
-    agrees = all_same(joined, comparing, emitted_name, recounted_name)
-    complete = all_same(joined, comparing, emitted_name, complete_name)
+    agrees = all_same(joined, scope, emitted_name, recounted_name)
+    complete = all_same(joined, scope, emitted_name, complete_name)
     against = F.when(not_closed | ~recorded, F.lit(0)).otherwise(F.coalesce(F.col(CONTRADICTED), F.lit(0)))
-    settled = F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS)
+    unchanged = F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS)
     lost = F.coalesce(F.col(_DOUBTFUL), F.lit(0)) > 0
     verdict = (
-        F.when(recorded & not_closed, F.when(agrees, settled).otherwise(Verdict.NOT_CLOSED))
+        F.when(recorded & not_closed, F.when(agrees, unchanged).otherwise(Verdict.NOT_CLOSED))
         .when(recorded & (against > 0), Verdict.DRIFT)
         .when(recorded & F.col(KEPT).isNull(), Verdict.UNEXPECTED)
-        .when(recorded, F.when(agrees, settled).otherwise(Verdict.DRIFT))
+        .when(recorded, F.when(agrees, unchanged).otherwise(Verdict.DRIFT))
         .when(has_row | not_closed | (F.col(VERDICT) != Verdict.MISSING) | lost, F.col(VERDICT))
         .when(F.col(_COVERED), Verdict.LATE_ARRIVALS)
         .otherwise(Verdict.ALL_LATE)
     )
     label = (
-        F.when(against > 0, "evidence_contradicts_log")
-        .when(~has_row & (verdict == Verdict.LATE_ARRIVALS), "in_other_pieces")
+        F.when(against > 0, Label.EVIDENCE_CONTRADICTS_LOG)
+        .when(~has_row & (verdict == Verdict.LATE_ARRIVALS), Label.IN_OTHER_PIECES)
         .when(verdict.isin(Verdict.MATCH.value, Verdict.LATE_ARRIVALS.value, Verdict.DRIFT.value), F.lit(None))
         .otherwise(F.col(LABEL))
     )
-    names = differing(joined, comparing, emitted_name, recounted_name)
+    names = differing(joined, scope, emitted_name, recounted_name)
     values = {
-        v: F.when(recorded & (F.col(KEPT) > 0), F.col(recounted_name(v))).otherwise(F.col(v)) for v in comparing.values
+        v: F.when(recorded & (F.col(KEPT) > 0), F.col(recounted_name(v))).otherwise(F.col(v)) for v in scope.values
     }
     return joined.withColumns(
         {
@@ -179,6 +183,6 @@ def _by_log(joined: DataFrame) -> DataFrame:
     return joined.withColumns(
         {
             VERDICT: F.when(doubtful, Verdict.UNDECIDED).otherwise(F.col(VERDICT)),
-            LABEL: F.when(doubtful, "session_near_a_close").otherwise(F.col(LABEL)),
+            LABEL: F.when(doubtful, Label.SESSION_NEAR_A_CLOSE).otherwise(F.col(LABEL)),
         }
     )

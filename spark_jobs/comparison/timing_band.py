@@ -1,4 +1,7 @@
-"""When the live job's own clock decided: the band around each close, and the lags that its rows give away."""
+"""The timing band: the time around each close in which the log cannot say which records came in time.
+
+It is wider while the live job lagged, which the emission times of its rows show.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from spark_jobs.comparison.emitted import FIRST_AT, Emitted, live_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import NEVER
@@ -22,15 +24,15 @@ from spark_jobs.replay.timeline import MAX_GRID_POINTS, Timeline
 
 
 def source_subtasks(pipeline: Pipeline) -> int:
-    """How many subtasks of the live job read the log."""
+    """The number of source subtasks of the live job."""
     return live_of(pipeline).source_subtasks or len(pipeline.watermark.subtasks or (0,))
 
 
 def declared_band(pipeline: Pipeline) -> Band:
-    """The band that the definition alone gives: one emission interval (periodic) and the margin to each side.
+    """The band by the definition alone: one emission interval (periodic watermarks) and the margin, to each side.
 
-    With several source subtasks also the buffer timeout, with idleness a second interval. A lag is a row later
-    than its close, one interval and `lag_after`.
+    Several source subtasks add the buffer timeout, idleness adds a second interval. The job lagged where a row was
+    emitted later than its close plus one interval plus `lag_after`.
     """
     live = live_of(pipeline)
     interval = live.interval if live.interval is not None else pipeline.watermark.interval
@@ -38,20 +40,20 @@ def declared_band(pipeline: Pipeline) -> Band:
     watermark = pipeline.watermark
     waits = interval if watermark.emission == "periodic" or watermark.idleness else 0
     if watermark.idleness:
-        # Real ticks are a little longer than the interval: with a timeout of whole intervals, idleness is noticed one
-        # tick earlier than exact ticks would.
+        # Real timer ticks are a little longer than the interval. With a timeout of whole intervals, idleness is
+        # therefore detected one tick earlier than with exact ticks.
         waits += interval
     lags = tuple(TimeRange(lag.start, lag.end) for lag in live.lags)
     slack = interval + live.lag_after + buffered
-    # What was in the log before the job's timer started, it read as a backlog: one partition far ahead of another.
+    # The job read what was in the log before its timer started as a backlog: one partition far ahead of another.
     backlog = (watermark.timer_start or 0) + interval if watermark.emission == "periodic" else 0
     return Band(waits + live.margin + buffered, slack, merged(lags), backlog_until=backlog)
 
 
 def detected_band(pipeline: Pipeline, spec: ReplaySpec, timeline: Timeline, emitted: Emitted) -> Band:
-    """The band with the lags that `emitted_at` shows: one row for each window end comes to the driver."""
+    """The declared band, with the lags that `emitted_at` shows. Collects one row for each window end to the driver."""
     band = declared_band(pipeline)
-    if not emitted.has_emission_time or isinstance(spec.windows, SessionWindows):
+    if not emitted.has_emission_time or spec.has_sessions:
         return band
     table = emitted.rows.groupBy(END).agg(F.min(FIRST_AT).alias("at")).where("at IS NOT NULL").toArrow()
     ends, at = (table.column(name).to_numpy() for name in (END, "at"))
@@ -66,27 +68,27 @@ def detected_band(pipeline: Pipeline, spec: ReplaySpec, timeline: Timeline, emit
 
 
 def closes_of(timeline: Timeline, spec: ReplaySpec, ends: np.ndarray, shift: int) -> np.ndarray:
-    """C(end - 1 + shift) of some window ends (ascending): int64, shape (ends, 3)."""
+    """The positions C(end - 1 + shift) of window ends (ascending, epoch ms): int64 (ends, 3); `NEVER`: not reached."""
     if not len(ends):
         return np.empty((0, 3), np.int64)
-    grid = end_grid(spec.windows)
+    grid = end_grid(spec.aligned_windows)
     first = grid.first_index_at_or_after(int(ends[0]))
     last = grid.first_index_at_or_after(int(ends[-1]))
     found = np.full((len(ends), 3), NEVER, np.int64)
     for begin in range(first, last + 1, MAX_GRID_POINTS):
         count = min(MAX_GRID_POINTS, last + 1 - begin)
         arrays = timeline.close_arrays(grid, begin, count, shift=shift)
-        asked = grid.ends(begin, count)
-        place = np.searchsorted(asked, ends)
-        inside = (place < count) & (asked[np.minimum(place, count - 1)] == ends)
+        wanted = grid.ends(begin, count)
+        place = np.searchsorted(wanted, ends)
+        inside = (place < count) & (wanted[np.minimum(place, count - 1)] == ends)
         found[inside] = arrays.positions[place[inside]]
     return found
 
 
 def open_from(timeline: Timeline, shift: int) -> int:
-    """The first window end of which C(end - 1 + shift) had not come at the as-of vector.
+    """The first window end (epoch ms) whose C(end - 1 + shift) lies after the as-of vector.
 
-    Ends close in ascending order, so from there on none has.
+    Window ends close in ascending order, so no later one has closed either.
     """
     if shift == MAX_TIMESTAMP:
         return -MAX_TIMESTAMP
@@ -94,7 +96,7 @@ def open_from(timeline: Timeline, shift: int) -> int:
 
 
 def merged(lags: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
-    """Spans in order, those that overlap or touch made one."""
+    """The ranges in ascending order; those that overlap or touch are merged."""
     result: list[TimeRange] = []
     for lag in sorted(lags, key=lambda lag: lag.start):
         if result and lag.start <= result[-1].end:

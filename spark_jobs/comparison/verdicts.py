@@ -10,17 +10,18 @@
 | no row | no row, complete has one | `all_late` |
 | any | still open at the as-of vector | `not_closed`: not counted |
 
-This is the first pass, from the log alone; `spark_jobs.comparison.comparer` looks closer where the log cannot tell.
+This is the first pass, from the log alone. `spark_jobs.comparison.comparer` classifies the windows again that the log
+leaves open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -38,9 +39,12 @@ VERDICT, LABEL, BASIS, DIFFERS = "verdict", "label", "basis", "differs"
 CLOSED_AT = "closed_at"
 _EXACT = (IntegralType, DecimalType)
 
+ColumnName = Callable[[str], str]
+"""From the name of an aggregate to the name of a column."""
+
 
 class Verdict(StrEnum):
-    """What became of one window."""
+    """The result for one key and window; the module has the table."""
 
     MATCH = "match"
     LATE_ARRIVALS = "late_arrivals"
@@ -54,11 +58,11 @@ class Verdict(StrEnum):
 
 
 class EvidenceKind(StrEnum):
-    """What a verdict rests on.
+    """What a verdict is based on.
 
-    `log`: no record is undecided, the log is certain. `log_undecided`: as the log predicts, but it could not
-    have told otherwise. `fit`: one cut of the log for all keys of a window end. `recorded`: the live job's own
-    evidence.
+    `log`: the log alone, and no record is undecided. `log_undecided`: the log alone, but some records are undecided, so
+    a difference in them would not have been seen. `fit`: one cut of the log that explains all keys of a window end.
+    `recorded`: evidence that the live job recorded.
     """
 
     LOG = "log"
@@ -67,12 +71,34 @@ class EvidenceKind(StrEnum):
     RECORDED = "recorded"
 
 
-@dataclass(frozen=True)
-class Comparing:
-    """What is compared: the keys, the aggregates that the job emitted, and how far each may be apart.
+class Label(StrEnum):
+    """A detail of a verdict: why it is so, or the nearest explanation of a drift (docs/three-truths.md)."""
 
-    Windows that end at `open_from` or later (epoch ms) have not closed, from `not_final_from` on they can still
-    be refined.
+    SEVERAL_ROWS = "several_rows"
+    IN_OTHER_PIECES = "in_other_pieces"
+    NO_RECORDS = "no_records"
+    EVIDENCE_CONTRADICTS_LOG = "evidence_contradicts_log"
+    NOTHING_TO_FIT = "nothing_to_fit"
+    TOO_MANY_CUTS = "too_many_cuts"
+    NO_ADMISSIBLE_CUT = "no_admissible_cut"
+    EMITTED_AGAIN_AFTER_RESTART = "emitted_again_after_restart"
+    SESSION_NEAR_A_CLOSE = "session_near_a_close"
+    EQUALS_COMPLETE = "equals_complete"
+    EQUALS_EARLIER_PANE = "equals_earlier_pane"
+    UNEXPLAINED = "unexplained"
+    NOT_EXAMINED = "not_examined"
+
+
+WITHOUT_PARTITION, SHIFTED_BY = "without_partition_", "shifted_by_"
+"""The beginnings of two more labels: a partition follows, or a duration."""
+
+
+@dataclass(frozen=True)
+class ComparisonScope:
+    """What is compared: the keys, the aggregates that the job emitted, and their tolerances.
+
+    Windows that end at `open_from` or later (epoch ms) have not closed. Those that end at `not_final_from` or later can
+    still be refined by late records within the allowed lateness.
     """
 
     keys: tuple[str, ...]
@@ -83,10 +109,11 @@ class Comparing:
 
 
 def same(left: Column, right: Column, left_type: DataType, right_type: DataType, tolerance: Tolerance | None) -> Column:
-    """Whether two values are equal: null equals null, NaN equals NaN, numbers within the tolerance, its edge included.
+    """Whether two values count as equal.
 
-    Whole numbers and decimals are compared exactly, floating point up to its own rounding. No tolerance bridges null,
-    NaN or infinity and a number.
+    Null equals null and NaN equals NaN. Numbers are equal if they differ by at most the tolerance (inclusive). Whole
+    numbers and decimals are compared exactly, floating-point numbers up to their rounding error. A number never equals
+    null, NaN or infinity, whatever the tolerance.
     """
     numbers = isinstance(left_type, NumericType) and isinstance(right_type, NumericType)
     if not numbers and left_type != right_type:
@@ -97,16 +124,16 @@ def same(left: Column, right: Column, left_type: DataType, right_type: DataType,
     near = _near(left.cast("double"), right.cast("double"), tolerance)
     if isinstance(left_type, _EXACT) and isinstance(right_type, _EXACT):
         exact = _near_exactly(_as_decimal(left, left_type), _as_decimal(right, right_type), tolerance)
-        near = F.coalesce(exact, near)  # null where 38 digits do not hold the difference
+        near = F.coalesce(exact, near)  # null where the difference needs more than 38 digits
     return equal | F.coalesce(near, F.lit(False))
 
 
 def _near(a: Column, b: Column, tolerance: Tolerance) -> Column:
     largest = F.greatest(F.abs(a), F.abs(b))
     allowed = F.greatest(F.lit(tolerance.absolute), largest * F.lit(tolerance.relative))
-    # 1.01 and 1.00 are not exactly 0.01 apart once they are doubles: each may be off by half a unit in the last place.
+    # As doubles, 1.01 and 1.00 do not differ by exactly 0.01: each may be off by half a unit in the last place.
     rounding = largest * F.lit(2**-52)
-    # NaN is larger than infinity to Spark, and equal to itself.
+    # In Spark NaN is larger than infinity, and equal to itself.
     return (largest < F.lit(float("inf"))) & (F.abs(a - b) <= allowed + rounding)
 
 
@@ -120,8 +147,8 @@ def _as_decimal(value: Column, kind: DataType) -> Column:
     return value.cast("decimal(20,0)") if isinstance(kind, IntegralType) else value
 
 
-def differing(frame: DataFrame, comparing: Comparing, left, right) -> Column:
-    """The names of the aggregates whose two columns differ; `left` and `right` make column names of them."""
+def differing(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: ColumnName) -> Column:
+    """The names (ARRAY<STRING>) of the aggregates whose columns `left(name)` and `right(name)` differ."""
     types = {f.name: f.dataType for f in frame.schema}
     names = [
         F.when(
@@ -130,17 +157,17 @@ def differing(frame: DataFrame, comparing: Comparing, left, right) -> Column:
                 F.col(f"`{right(v)}`"),
                 types[left(v)],
                 types[right(v)],
-                comparing.tolerance.get(v),
+                scope.tolerance.get(v),
             ),
             F.lit(v),
         )
-        for v in comparing.values
+        for v in scope.values
     ]
     return F.array_compact(F.array(*names))
 
 
-def all_same(frame: DataFrame, comparing: Comparing, left, right) -> Column:
-    """Whether all compared aggregates agree."""
+def all_same(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: ColumnName) -> Column:
+    """Whether the columns `left(name)` and `right(name)` are equal for every compared aggregate."""
     types = {f.name: f.dataType for f in frame.schema}
     return reduce(
         and_,
@@ -150,28 +177,28 @@ def all_same(frame: DataFrame, comparing: Comparing, left, right) -> Column:
                 F.col(f"`{right(v)}`"),
                 types[left(v)],
                 types[right(v)],
-                comparing.tolerance.get(v),
+                scope.tolerance.get(v),
             )
-            for v in comparing.values
+            for v in scope.values
         ),
     )
 
 
-def judge(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataFrame:
-    """One row for each key and window of either side; `windows` as `replay_windows` gives them, in mode BOTH.
+def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> DataFrame:
+    """One row for each key and window of either side; `windows` are those of `replay_windows` in mode BOTH.
 
     Columns: the keys, `window_start`, `window_end` (BIGINT), for each compared aggregate `<a>__emitted`, `<a>`
     (faithful), `<a>__complete`; `verdict`, `label`, `basis`, `differs` (emitted against faithful);
     `emitted_rows`, `emitted_pane`, `emitted_at`, `last_offsets`; `state`, `records_on_time/_late/_dropped/
     _undecided`, `pane`, `closed_at`; and the join columns of `spark_jobs.comparison.join_keys`.
     """
-    joined = _joined(windows, emitted, comparing)
+    joined = _joined(windows, emitted, scope)
     has_emitted, has_faithful = F.col(ROWS) > 0, F.col(replayed.STATE) == "closed"
-    equal = all_same(joined, comparing, emitted_name, str)
-    complete = all_same(joined, comparing, str, complete_name)
-    not_final = F.col(END) >= F.lit(comparing.not_final_from)
+    equal = all_same(joined, scope, emitted_name, str)
+    complete = all_same(joined, scope, str, complete_name)
+    not_final = F.col(END) >= F.lit(scope.not_final_from)
     is_open = (F.col(replayed.STATE) == "open") | (
-        F.col(replayed.STATE).isNull() & (F.col(END) >= F.lit(comparing.open_from))
+        F.col(replayed.STATE).isNull() & (F.col(END) >= F.lit(scope.open_from))
     )
     verdict = (
         F.when(is_open, Verdict.NOT_CLOSED)
@@ -184,26 +211,26 @@ def judge(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataFra
         .otherwise(Verdict.LATE_ARRIVALS)
     )
     label = (
-        F.when(has_emitted & F.col(AMBIGUOUS), "several_rows")
-        .when(F.col(replayed.STATE) == "not_emitted", "in_other_pieces")
-        .when(has_emitted & F.col(replayed.STATE).isNull(), "no_records")
+        F.when(has_emitted & F.col(AMBIGUOUS), Label.SEVERAL_ROWS)
+        .when(F.col(replayed.STATE) == "not_emitted", Label.IN_OTHER_PIECES)
+        .when(has_emitted & F.col(replayed.STATE).isNull(), Label.NO_RECORDS)
     )
     basis = F.when(F.col(UNDECIDED) > 0, EvidenceKind.LOG_UNDECIDED).otherwise(EvidenceKind.LOG)
     both = has_emitted & has_faithful
-    judged = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis})
-    return judged.withColumn(DIFFERS, F.when(both & ~equal, differing(judged, comparing, emitted_name, str)))
+    classified = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis})
+    return classified.withColumn(DIFFERS, F.when(both & ~equal, differing(classified, scope, emitted_name, str)))
 
 
-def _joined(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataFrame:
-    """The full outer join, with the keys and bounds of whichever side has them."""
-    keys = comparing.keys
+def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> DataFrame:
+    """The full outer join of both sides, with the keys and bounds of the side that has them."""
+    keys = scope.keys
     if UNDECIDED not in windows.columns:
         windows = windows.withColumn(UNDECIDED, F.lit(0).cast("bigint"))
     arrival = f"{replayed.FIRED}_arrival"
     ours = with_join_keys(windows, keys).select(
         *join_columns(keys),
         *(F.col(f"`{k}`").alias(f"rw_ours_{i}") for i, k in enumerate(keys)),
-        *(c for v in comparing.values for c in (v, complete_name(v))),
+        *(c for v in scope.values for c in (v, complete_name(v))),
         replayed.STATE,
         replayed.ON_TIME,
         replayed.LATE,
@@ -215,7 +242,7 @@ def _joined(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataF
     theirs = emitted.rows.select(
         *join_columns(keys),
         *(F.col(f"`{k}`").alias(f"rw_theirs_{i}") for i, k in enumerate(keys)),
-        *(emitted_name(v) for v in comparing.values),
+        *(emitted_name(v) for v in scope.values),
         ROWS,
         F.col(PANE),
         AT,
@@ -227,7 +254,7 @@ def _joined(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataF
     return joined.select(
         *join_columns(keys),
         *(F.coalesce(f"rw_ours_{i}", f"rw_theirs_{i}").alias(k) for i, k in enumerate(keys)),
-        *(c for v in comparing.values for c in (emitted_name(v), v, complete_name(v))),
+        *(c for v in scope.values for c in (emitted_name(v), v, complete_name(v))),
         F.coalesce(ROWS, F.lit(0)).alias(ROWS),
         PANE,
         AT,
@@ -242,7 +269,3 @@ def _joined(windows: DataFrame, emitted: Emitted, comparing: Comparing) -> DataF
         replayed.PANE,
         CLOSED_AT,
     )
-
-
-def one_of(column: str, verdicts: Sequence[Verdict]) -> Column:
-    return reduce(or_, (F.col(column) == v for v in verdicts))

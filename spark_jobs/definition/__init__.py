@@ -1,4 +1,7 @@
-"""Pipeline definitions: what a user writes as YAML, read, checked and made immutable. Imports no Spark."""
+"""A pipeline as its YAML file describes it: read, validated and immutable.
+
+It may import only eventtime and errors: no Spark, so that Airflow reads definitions quickly. Begin with `pipeline.py`.
+"""
 
 from spark_jobs.definition.loading import load_pipeline, load_pipelines
 from spark_jobs.definition.pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""A user's own watermark generator, named `module:Class`: refused here if it could not run."""
+"""A user's own watermark generator, named `module:Class`, and the checks that it can run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _METHODS = {"on_event": ("timestamp", "arrival", "output"), "on_periodic_emit": 
 
 
 def load_class(reference: str) -> type:
-    """The class behind `module:Class`, imported.
+    """Import the class `module:Class`.
 
-    Refused: another spelling, a module that cannot be imported, a name that is no class, a class without
+    Raises Refusal for another spelling, a module that cannot be imported, a name that is no class, and a class without
     `on_event(self, timestamp, arrival, output)` and `on_periodic_emit(self, now, output)`.
     """
     if not _REFERENCE.fullmatch(reference):
@@ -42,7 +42,7 @@ def load_class(reference: str) -> type:
 
 
 def refuse_unknown_parameters(generator: type, parameters: Mapping[str, Any]) -> None:
-    """Refuses parameters with which `generator(**parameters)` would not run."""
+    """Raise Refusal for parameters that the constructor of `generator` does not take."""
     try:
         inspect.signature(generator).bind(**parameters)
     except TypeError as error:

@@ -1,7 +1,7 @@
 """What the sections of a definition share: the base model, the field types, and how a value is refused.
 
 Durations and instants are integer milliseconds once read. In YAML they are text with a unit or a zone, because a bare
-`30` does not say of what; from Python (the conformance cases, tests) integers are taken as milliseconds.
+`30` has no unit. From Python (the conformance cases, tests) integers are taken as milliseconds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ VARIABLE_PATTERN = r"\$\{"
 
 
 class Refusal(ValueError):
-    """A value that cannot stand: `what` is wrong, `hint` what to write instead.
+    """A value that is refused: `what` is wrong with it, and in `hint` what to write instead.
 
-    `at` is the path from the field that refuses down to the part at fault, empty if it is the field itself.
+    `at` is the path from the field down to the wrong part of its value; empty if the whole value is wrong.
     """
 
     def __init__(self, what: str, hint: str = "", at: tuple[str | int, ...] = ()) -> None:
@@ -35,7 +35,7 @@ class Refusal(ValueError):
 
 
 class Refusals(ValueError):
-    """Several parts of one field that cannot stand."""
+    """Several wrong parts of one field's value."""
 
     def __init__(self, refusals: Iterable[Refusal]) -> None:
         self.refusals = tuple(refusals)
@@ -43,13 +43,18 @@ class Refusals(ValueError):
 
 
 class Section(BaseModel):
-    """A part of a definition: immutable, and closed to fields it does not know."""
+    """A part of a definition: immutable; unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, populate_by_name=True)
 
 
+def as_written(text: str | None) -> Any:
+    """A field's default in the spelling of YAML, such as `2 min`. It is validated like a value of a definition."""
+    return text
+
+
 def shown(value: object) -> str:
-    """A value as a message quotes it: short, and in the spelling of YAML."""
+    """A value as a message quotes it: at most 60 characters, spelled as in YAML."""
     text = str(value)
     if value is None or isinstance(value, bool):
         text = {True: "true", False: "false", None: "null"}[value]
@@ -57,7 +62,10 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant: the same but for case and dashes, one it begins, or the closest."""
+    """The known name that was probably meant; None if there is none.
+
+    It is the same name except for case and dashes, or the only one that begins with `name`, or the closest one.
+    """
     choices = {name.lower(): name for name in sorted(known, reverse=True)}
     plain = name.strip().lower().replace("-", "_").replace(" ", "_")
     if plain in choices:
@@ -77,7 +85,7 @@ def _refuse_blank(text: str) -> str:
     return stripped
 
 
-def _needs_unit(value: object, info: ValidationInfo) -> bool:
+def _needs_unit(value: float | str, info: ValidationInfo) -> bool:
     """Whether the value is a bare number of a YAML file; 0 needs no unit."""
     return isinstance(value, float) or (isinstance(value, int) and value != 0 and _from_yaml(info))
 
@@ -96,7 +104,7 @@ def _read_duration(value: Any, info: ValidationInfo) -> int:
     if isinstance(value, int):
         return value
     try:
-        return durations.parse_duration(value)
+        return durations.parse_duration(str(value))
     except durations.DurationError as error:
         raise Refusal(error.what, error.hint) from None
 

@@ -1,10 +1,10 @@
-"""Which fields of `watermark` are parameters of which generator."""
+"""The fields of `watermark` that are parameters of each generator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_jobs.eventtime.strategy import GeneratorKind
+from spark_jobs.eventtime.suppliers import GeneratorKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +41,4 @@ EXAMPLES = {
     "stream": "device",
     "class": "my_module:MyGenerator",
 }
-"""What a message shows for a parameter that is missing."""
+"""The value that a message shows for a missing parameter."""

@@ -1,4 +1,4 @@
-"""The history that a pipeline replays: where it lies."""
+"""The history that a pipeline replays: files, a Hive table, a Kafka topic, or a table and a topic stitched together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from spark_jobs.definition.fields import Section, Text
-from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Tombstones
 from spark_jobs.definition.position import Position
 
 
@@ -26,7 +26,7 @@ Paths = Annotated[
 class FilesHistory(Section):
     """Parquet, JSON lines or CSV files, read with Spark."""
 
-    kind: Literal["files"] = Field(description="Where the history lies: files.")
+    kind: Literal["files"] = Field(description="The kind of history: files.")
     path: Paths = Field(
         description="Path, glob or URI, or a list of them. A relative one starts at the project's folder.",
         examples=["data/flights/*.parquet"],
@@ -34,21 +34,36 @@ class FilesHistory(Section):
     format: Literal["parquet", "json", "csv"] = Field(
         description="Format of the files; json means JSON lines.", examples=["parquet"]
     )
-    options: dict[str, str | int | float | bool] = Field({}, description="Options for Spark's reader.")
-    position: Position = Field(Position(), description="The columns that say a record's position in the log.")
+    options: dict[str, str | int | float | bool] = Field(default={}, description="Options for Spark's reader.")
+    position: Position = Field(default=Position(), description="The columns with a record's position in the log.")
+
+    @property
+    def metastore(self) -> None:
+        """Files need no Hive metastore."""
+        return None
+
+    @property
+    def tombstones(self) -> Tombstones:
+        """What happens to a record with a null value."""
+        return "quarantine"
 
 
 class HiveHistory(Section):
     """A Hive table (or view) behind a metastore."""
 
-    kind: Literal["hive"] = Field(description="Where the history lies: hive.")
+    kind: Literal["hive"] = Field(description="The kind of history: hive.")
     table: Text = Field(description="The table, with its database.", examples=["raw.flights"])
     metastore: Text | None = Field(
-        None,
+        default=None,
         description="The metastore's URI; left out, the Spark session's own.",
         examples=["thrift://metastore.example:9083"],
     )
-    position: Position = Field(Position(), description="The columns that say a record's position in the log.")
+    position: Position = Field(default=Position(), description="The columns with a record's position in the log.")
+
+    @property
+    def tombstones(self) -> Tombstones:
+        """What happens to a record with a null value."""
+        return "quarantine"
 
 
 History = Annotated[FilesHistory | HiveHistory | KafkaHistory | StitchedHistory, Field(discriminator="kind")]

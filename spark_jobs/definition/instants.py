@@ -16,7 +16,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class InstantError(ValueError):
-    """A text that is no instant: `what` is wrong, and in `hint` what to write instead."""
+    """A text that is no instant: `what` is wrong with it, and in `hint` what to write instead."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(f"{what}; {hint}")
@@ -27,7 +27,9 @@ class InstantError(ValueError):
 def parse_instant(text: str) -> int:
     """Epoch milliseconds of an ISO-8601 time with `Z` or an offset such as `+02:00`.
 
-    Raises InstantError for a time without zone, a date alone, and parts of a millisecond.
+    Raises:
+        InstantError: a time without zone, a date alone, parts of a millisecond, or a time whose year in UTC is not 1 to
+            9999, which could not be written down again.
     """
     stripped = text.strip()
     try:
@@ -38,6 +40,12 @@ def parse_instant(text: str) -> int:
         clock = moment.isoformat()
         hint = f"write `{clock}Z` if it is UTC, else its offset: `{clock}+01:00`"
         raise InstantError(f"`{stripped}` has no zone", hint)
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise InstantError(
+            f"`{stripped}` is not in the years 1 to 9999 of UTC", f"write one like `{EXAMPLE}`"
+        ) from None
     milliseconds, rest = divmod(moment - _EPOCH, _MILLISECOND)
     if rest:
         raise InstantError(f"`{stripped}` is finer than a millisecond", "event time counts whole milliseconds")

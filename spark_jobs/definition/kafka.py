@@ -1,4 +1,4 @@
-"""Kafka topics: how they are reached, and as a history, alone or stitched to a Hive table that holds the past."""
+"""Kafka topics: how they are reached, and as a history, alone or stitched to a Hive table with the older records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from spark_jobs.definition import instants
-from spark_jobs.definition.fields import Expression, PositiveDuration, Refusal, Section, Text, shown
+from spark_jobs.definition.fields import Expression, PositiveDuration, Refusal, Section, Text, as_written, shown
 from spark_jobs.definition.position import Position
 
 _SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
@@ -44,7 +44,7 @@ def _read_bound(word: str) -> BeforeValidator:
         try:
             return instants.parse_instant(value if isinstance(value, str) else "")
         except instants.InstantError:
-            raise Refusal(f"{shown(value)} is no place in the log", hint) from None
+            raise Refusal(f"{shown(value)} is not a position in the log", hint) from None
 
     return BeforeValidator(read)
 
@@ -57,46 +57,51 @@ def _bound_schema(word: str) -> WithJsonSchema:
 Acceptance = Literal["lost_start", "holes", "new_partitions", "unreachable_partitions", "recreated_topic", "compacted"]
 
 
+Tombstones = Literal["quarantine", "drop", "keep"]
+
+
 class TopicAccess(Section):
-    """A Kafka topic, read in batch between offsets that are pinned once: where it is, and how to be let in."""
+    """A Kafka topic that is read between offsets, and how to connect to its brokers."""
 
     servers: Text = Field(
         description="Brokers to begin with, as Kafka's bootstrap.servers.", examples=["${KAFKA:-localhost:9092}"]
     )
     topic: Text = Field(description="Name of the topic.", examples=["flights"])
     start: Annotated[LogBound, _read_bound("earliest"), _bound_schema("earliest")] = Field(
-        "earliest",
+        default="earliest",
         description="First record to read: earliest, a time with its zone (first record that arrived then or later), "
         "or offsets by partition.",
         examples=["earliest"],
     )
     end: Annotated[LogBound, _read_bound("latest"), _bound_schema("latest")] = Field(
-        "latest",
+        default="latest",
         description="Where to stop, exclusive: latest (as it is when the plan is made), a time, or offsets by "
         "partition.",
         examples=["latest"],
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
-        "read_committed", description="Transactions: leave out what was aborted or is open, or read everything."
+        default="read_committed", description="Transactions: leave out what was aborted or is open, or read everything."
     )
     min_partitions: int | None = Field(
-        None, ge=1, description="Read in at least so many tasks: one partition of the topic in several."
+        default=None, ge=1, description="Read in at least so many tasks: one partition of the topic in several."
     )
     read_timeout: PositiveDuration = Field(
-        "2 min", description="How long a broker may be silent until the run fails.", examples=["2 min"]
+        default=as_written("2 min"),
+        description="How long a broker may be silent until the run fails.",
+        examples=["2 min"],
     )
     options: dict[str, str | int | float | bool] = Field(
-        {},
+        default={},
         description="More of Kafka's consumer configuration, as security.protocol. No secrets: see `secrets`.",
         examples=[{"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}],
     )
     secrets: dict[str, str] = Field(
-        {},
+        default={},
         description="Secret configuration: Kafka's name and the environment variable that holds the value.",
         examples=[{"sasl.jaas.config": "KAFKA_JAAS_CONFIG"}],
     )
     connection: Text | None = Field(
-        None,
+        default=None,
         description="An Airflow connection with more configuration, from the environment variable "
         "AIRFLOW_CONN_<NAME>: login and password, and Kafka's own names in its extra.",
         examples=["kafka_prod"],
@@ -107,12 +112,12 @@ class TopicAccess(Section):
     def _no_secrets(cls, options: dict[str, Any]) -> dict[str, Any]:
         for name in options:
             if name.lower().removeprefix("kafka.") in _OWN_OPTIONS:
-                raise Refusal("is Rewindow's own", _OWN_OPTIONS[name.lower().removeprefix("kafka.")], (name,))
+                raise Refusal("is set by Rewindow", _OWN_OPTIONS[name.lower().removeprefix("kafka.")], (name,))
             if _SECRET.search(name) and "location" not in name:
                 hint = f"write it under `secrets`: `{name}: NAME_OF_AN_ENVIRONMENT_VARIABLE`"
                 raise Refusal("is a secret and does not belong in a definition", hint, (name,))
             if name.startswith("kafka."):
-                raise Refusal("carries Spark's prefix", f"write `{name.removeprefix('kafka.')}`", (name,))
+                raise Refusal("begins with Spark's prefix", f"write `{name.removeprefix('kafka.')}`", (name,))
         return options
 
     @field_validator("secrets")
@@ -126,30 +131,31 @@ class TopicAccess(Section):
 
 
 class Topic(TopicAccess):
-    """A topic that holds a log: what the live job read."""
+    """A topic that the live job reads."""
 
     key: Literal["text", "binary"] = Field(
-        "text", description="How expressions see the record's key: as UTF-8 text, or as bytes."
+        default="text", description="How expressions see the record's key: as UTF-8 text, or as bytes."
     )
     timestamps: Literal["auto", "append_time", "producer_time"] = Field(
-        "auto",
+        default="auto",
         description="What the records' timestamps are. auto: what the topic is set to (message.timestamp.type). "
-        "append_time: the broker's clock; a record with the sender's is refused. producer_time: the sender's clock.",
+        "append_time: the broker's clock; a record with the producer's time is refused. producer_time: the producer's "
+        "clock.",
     )
     going_back: Literal["refuse", "running_maximum"] = Field(
-        "refuse",
-        description="A timestamp that goes back within a partition: refuse the history, or count the running maximum.",
+        default="refuse",
+        description="A timestamp that goes back within a partition: refuse the history, or use the running maximum.",
     )
-    tombstones: Literal["quarantine", "drop", "keep"] = Field(
-        "quarantine",
-        description="A record with a null value: put it aside, leave it out before the watermark sees it, or keep it "
-        "with null fields.",
+    tombstones: Tombstones = Field(
+        default="quarantine",
+        description="A record with a null value: quarantine it, drop it before the watermark sees it, or keep it with "
+        "null fields.",
     )
     accept: tuple[Acceptance, ...] = Field(
-        (),
-        description="What is refused otherwise, and recorded in the run's fidelity: lost_start (retention has eaten "
-        "the beginning), holes (records missing inside the range), new_partitions, unreachable_partitions, "
-        "recreated_topic (deleted and made again), compacted.",
+        default=(),
+        description="What is accepted instead of refused, and recorded in the run's fidelity: lost_start (retention "
+        "has removed the beginning), holes (records missing inside the range), new_partitions, unreachable_partitions, "
+        "recreated_topic (deleted and created again), compacted.",
         examples=[["lost_start"]],
     )
 
@@ -160,7 +166,7 @@ class Topic(TopicAccess):
 
     @property
     def position(self) -> Position:
-        """A record's position: Kafka gives it."""
+        """A record's position, in the columns of Kafka's connector."""
         return Position(
             partition="partition",
             offset="offset",
@@ -173,21 +179,26 @@ class Topic(TopicAccess):
 class KafkaHistory(Topic):
     """A Kafka topic alone."""
 
-    kind: Literal["kafka"] = Field(description="Where the history lies: kafka.")
+    kind: Literal["kafka"] = Field(description="The kind of history: kafka.")
+
+    @property
+    def metastore(self) -> None:
+        """A topic needs no Hive metastore."""
+        return None
 
 
 class PastTable(Section):
-    """The Hive table with the older part of the log, as `rewindow archive` writes it, or one that is mapped to it."""
+    """The Hive table with the older part of the log. `rewindow archive` writes it, or its columns are mapped."""
 
     table: Text = Field(description="The table, with its database.", examples=["raw.flights"])
-    metastore: Text | None = Field(None, description="The metastore's URI; left out, the Spark session's own.")
+    metastore: Text | None = Field(default=None, description="The metastore's URI; left out, the Spark session's own.")
     position: Position = Field(
-        Position(partition="partition", offset="offset", arrival="timestamp"),
-        description="The columns that say a record's position in the log. Left out: those of `rewindow archive`.",
+        default=Position(partition="partition", offset="offset", arrival="timestamp"),
+        description="The columns with a record's position in the log. Left out: those of `rewindow archive`.",
     )
     columns: dict[str, Expression] = Field(
-        {},
-        description="What the table calls the topic's columns: `value` (the undecoded value), `key`, or the fields of "
+        default={},
+        description="The table's columns for the topic's: `value` (the undecoded value), `key`, or the fields of "
         "`value.schema` where the table holds them decoded; a name and a SQL expression over the table's columns each.",
         examples=[{"sched_dep": "departure_time", "distance": "CAST(miles AS BIGINT)"}],
     )
@@ -197,15 +208,15 @@ class PastTable(Section):
     def _in_log_order(cls, position: Position) -> Position:
         missing = [name for name in ("partition", "offset", "arrival") if getattr(position, name) is None]
         if missing:
-            hint = "name the columns with the topic's partition, offset and timestamp; `rewindow archive` keeps them"
-            raise Refusal(f"has no {', '.join(missing)}, so it cannot be cut at an offset", hint)
+            hint = "name the columns with the topic's partition, offset and timestamp; `rewindow archive` writes them"
+            raise Refusal(f"has no {', '.join(missing)}, so the table cannot be cut at an offset", hint)
         return position
 
 
 class StitchedHistory(Section):
     """A Hive table up to its last offset of each partition, and the topic from the next one on."""
 
-    kind: Literal["stitched"] = Field(description="Where the history lies: stitched.")
+    kind: Literal["stitched"] = Field(description="The kind of history: stitched.")
     past: PastTable = Field(description="The Hive table.", examples=["{table: raw.flights}"])
     recent: Topic = Field(description="The topic.", examples=["{servers: localhost:9092, topic: flights}"])
 
@@ -228,13 +239,13 @@ class StitchedHistory(Section):
         return self.past.metastore
 
     @property
-    def tombstones(self) -> str:
-        """What happens to null values, on both sides."""
+    def tombstones(self) -> Tombstones:
+        """What happens to a record with a null value, in the table and in the topic."""
         return self.recent.tombstones
 
     @field_validator("recent")
     @classmethod
     def _begins_where_the_past_ends(cls, recent: Topic) -> Topic:
         if recent.start != "earliest":
-            raise Refusal("the topic is read from where the table ends", "leave it out", ("start",))
+            raise Refusal("has no meaning here: the topic is read from the table's end", "leave it out", ("start",))
         return recent

@@ -1,4 +1,4 @@
-"""The live job beside its history: the windows it emitted, what says how it decided, and when it was not itself."""
+"""The live job: the windows that it emitted, the evidence of how it decided, and when it lagged or was restarted."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from spark_jobs.definition.fields import (
     Refusal,
     Section,
     Text,
+    as_written,
     shown,
 )
 from spark_jobs.definition.history import Paths
@@ -28,7 +29,7 @@ TimeUnit = Literal["timestamp", "s", "ms", "us", "iso"]
 class FilesEmitted(Section):
     """Emitted rows in Parquet, ORC, JSON lines or CSV files."""
 
-    kind: Literal["files"] = Field(description="Where the emitted rows lie: files.")
+    kind: Literal["files"] = Field(description="The kind of source: files.")
     path: Paths = Field(
         description="Path, glob or URI, or a list of them. A relative one starts at the project's folder.",
         examples=["data/emitted/*.parquet"],
@@ -37,15 +38,18 @@ class FilesEmitted(Section):
         description="Format of the files; json means JSON lines.", examples=["parquet"]
     )
     ddl: Text | None = Field(
-        None, alias="schema", description="Columns as Spark DDL, for json and csv.", examples=["key STRING, n BIGINT"]
+        default=None,
+        alias="schema",
+        description="Columns as Spark DDL, for json and csv.",
+        examples=["key STRING, n BIGINT"],
     )
-    options: dict[str, str | int | float | bool] = Field({}, description="Options for Spark's reader.")
+    options: dict[str, str | int | float | bool] = Field(default={}, description="Options for Spark's reader.")
 
 
 class TableEmitted(Section):
     """Emitted rows in a table that Spark knows: Hive, or Iceberg by its catalog."""
 
-    kind: Literal["table"] = Field(description="Where the emitted rows lie: table.")
+    kind: Literal["table"] = Field(description="The kind of source: table.")
     table: Text = Field(
         description="The table as Spark names it: database.table of the metastore, or catalog.namespace.table.",
         examples=["live.departures", "rewindow.live.departures"],
@@ -60,13 +64,13 @@ class TopicEmitted(TopicAccess):
     without a value has the key's.
     """
 
-    kind: Literal["kafka"] = Field(description="Where the emitted rows lie: kafka.")
+    kind: Literal["kafka"] = Field(description="The kind of source: kafka.")
     value: Value = Field(
         description="How a record's value is decoded: format json, csv, avro or text, and its schema.",
         examples=["{format: json, schema: 'key STRING, n BIGINT'}"],
     )
     key: Value = Field(
-        Value(format="text", column="key"),
+        default=Value(format="text", column="key"),
         description="How a record's key is decoded; left out, the column `key` is its text.",
         examples=["{format: json, schema: 'carrier STRING, window_start BIGINT'}"],
     )
@@ -74,29 +78,32 @@ class TopicEmitted(TopicAccess):
     @field_validator("value", "key", mode="before")
     @classmethod
     def _lies_in_its_column(cls, section: object, info: ValidationInfo) -> object:
-        return payload_of_topic(section, info.field_name)
+        return payload_of_topic(section, info.field_name or "value")
 
 
 EmittedSource = Annotated[FilesEmitted | TableEmitted | TopicEmitted, Field(discriminator="kind")]
 
 
 class WindowColumns(Section):
-    """Which columns hold a window's bounds, and how they are written."""
+    """The columns with a window's bounds, and their unit."""
 
-    start: Expression | None = Field(None, description="Column of the window's start.", examples=["window_start"])
-    end: Expression | None = Field(None, description="Column of the window's end.", examples=["window_end"])
+    start: Expression | None = Field(
+        default=None, description="Column of the window's start.", examples=["window_start"]
+    )
+    end: Expression | None = Field(default=None, description="Column of the window's end.", examples=["window_end"])
     unit: TimeUnit = Field(
-        "timestamp",
+        default="timestamp",
         description="What the bounds are: timestamps, integers of seconds, ms or µs since 1970, or ISO-8601 text.",
     )
     time_zone: Text | None = Field(
-        None,
-        description="The zone whose wall clock the bounds show; left out, they are instants (text without zone: UTC).",
+        default=None,
+        description="The time zone of bounds that are local times; left out, bounds are instants (text without zone: "
+        "UTC).",
         examples=["America/New_York"],
     )
     inclusive_end: Duration = Field(
-        "0 s",
-        description="What is missing to the half-open end, where the job writes a window's last instant.",
+        default=as_written("0 s"),
+        description="What is added to get the exclusive end, where the job writes a window's last instant.",
         examples=["1 ms", "1 s"],
     )
 
@@ -126,18 +133,20 @@ class WindowColumns(Section):
 
 
 class Tolerance(Section):
-    """How far two values of one column may be apart and still count as equal: either bound will do."""
+    """How far apart two values of one column may be and still count as equal: one of the two bounds is enough."""
 
-    absolute: float = Field(0.0, ge=0, allow_inf_nan=False, description="Largest difference.", examples=[0.01])
-    relative: float = Field(0.0, ge=0, le=1, description="Largest share of the larger value.", examples=[1e-9])
+    absolute: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="Largest difference.", examples=[0.01])
+    relative: float = Field(default=0.0, ge=0, le=1, description="Largest share of the larger value.", examples=[1e-9])
 
 
 class LateOutput(Section):
     """The live job's late side output, as evidence of what it dropped."""
 
     source: EmittedSource = Field(description="Where it lies.", examples=["{kind: table, table: live.late}"])
-    partition: Expression = Field("partition", description="Column of the log partition.", examples=["partition"])
-    offset: Expression = Field("offset", description="Column of the offset.", examples=["offset"])
+    partition: Expression = Field(
+        default="partition", description="Column of the log partition.", examples=["partition"]
+    )
+    offset: Expression = Field(default="offset", description="Column of the offset.", examples=["offset"])
 
 
 class Lag(Section):
@@ -166,76 +175,90 @@ Columns = Annotated[
 
 
 class Live(Section):
-    """What the live job emitted, and what is known of how it ran."""
+    """What the live job emitted, and what is known about how it ran."""
 
     source: EmittedSource = Field(
         description="Where the emitted windows lie.", examples=["{kind: table, table: live.departures}"]
     )
     mode: Literal["append", "upsert", "changelog"] = Field(
-        "append",
+        default="append",
         description="append: a row for each firing, the last pane counts. upsert: one row a key and window; in a topic "
         "the last one by position, and a null value retracts. changelog: rows with an operation (+I, -U, +U, -D, or c, "
         "u, d), applied in the order of `order`, in a topic by position.",
     )
     keys: Columns = Field(
-        {}, description="Column of each key, where it has another name than the key.", examples=["{carrier: key}"]
+        default={},
+        description="Column of each key, where it has another name than the key.",
+        examples=["{carrier: key}"],
     )
     window: WindowColumns = Field(
-        WindowColumns(start="window_start", end="window_end"),
+        default=WindowColumns(start="window_start", end="window_end"),
         description="The columns of the window's bounds.",
         examples=["{start: window_start}"],
     )
     values: Columns = Field(
-        {},
+        default={},
         description="Column of each aggregate that the job emitted; left out, those with the aggregate's own name.",
         examples=["{flights: count}"],
     )
     tolerance: dict[str, Tolerance] = Field(
-        {}, description="By aggregate: how far values may be apart.", examples=["{distance: {absolute: 0.01}}"]
+        default={}, description="By aggregate: how far values may be apart.", examples=["{distance: {absolute: 0.01}}"]
     )
     pane: Expression | None = Field(
-        None, description="Column of the pane's number; grows with each firing of a window.", examples=["pane"]
+        default=None, description="Column of the pane's number; grows with each firing of a window.", examples=["pane"]
     )
     order: Expression | None = Field(
-        None, description="Column by which later rows can be told, where there is no pane.", examples=["sequence"]
+        default=None,
+        description="Column that grows with each row of a window, where there is no pane.",
+        examples=["sequence"],
     )
-    operation: Expression | None = Field(None, description="Column of the operation (changelog).", examples=["op"])
+    operation: Expression | None = Field(
+        default=None, description="Column of the operation (changelog).", examples=["op"]
+    )
     emitted_at: Expression | None = Field(
-        None,
-        description="Column of the time at which the row was emitted; tells where the job lagged.",
+        default=None,
+        description="Column of the time at which the row was emitted; it shows where the job lagged.",
         examples=["emitted_at"],
     )
-    emitted_at_unit: TimeUnit = Field("timestamp", description="What `emitted_at` holds.")
+    emitted_at_unit: TimeUnit = Field(default="timestamp", description="What `emitted_at` holds.")
     last_offsets: Expression | None = Field(
-        None,
+        default=None,
         description="Column with the last offset of each partition in the row's contents, MAP<INT, BIGINT>: evidence "
         "of what was late, exact at any parallelism.",
         examples=["last_offsets"],
     )
     late_output: LateOutput | None = Field(
-        None,
+        default=None,
         description="The job's late side output: evidence where each record has one window (tumbling).",
         examples=["{source: {...}}"],
     )
     interval: Duration | None = Field(
-        None, description="The job's watermark interval; left out, that of `watermark`.", examples=["200 ms"]
+        default=None, description="The job's watermark interval; left out, that of `watermark`.", examples=["200 ms"]
     )
     source_subtasks: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        None, description="How many source subtasks the job has; left out, as `watermark.subtasks` says, else 1."
+        default=None,
+        description="How many source subtasks the job has; left out, as `watermark.subtasks` says, else 1.",
     )
     buffer_timeout: Duration = Field(
-        "100 ms", description="How long records of one subtask may wait in network buffers (several subtasks)."
+        default=as_written("100 ms"),
+        description="How long records of one subtask may wait in network buffers (several subtasks).",
     )
-    margin: Duration = Field("10 ms", description="What the clocks of broker and job may be apart.")
+    margin: Duration = Field(
+        default=as_written("10 ms"), description="How far apart the clocks of broker and job may be."
+    )
     lag_after: PositiveDuration = Field(
-        "250 ms", description="A row emitted later than its close, one interval and this shows that the job lagged."
+        default=as_written("250 ms"),
+        description="A row that is emitted later than its window's close, plus one interval, plus this shows that the "
+        "job lagged.",
     )
     lags: tuple[Lag, ...] = Field(
-        (), description="Times during which the job is known to have lagged.", examples=[[{"from": "...", "to": "..."}]]
+        default=(),
+        description="Times at which the job is known to have lagged.",
+        examples=[[{"from": "...", "to": "..."}]],
     )
     restarts: Restarts = Field(
-        (),
-        description="When the job was restarted: its watermark began anew there, as Flink's does after a restore.",
+        default=(),
+        description="When the job was restarted: its watermark began again there, as Flink's does after a restore.",
         examples=[["2013-02-01T10:00:00Z"]],
     )
 

@@ -1,10 +1,11 @@
-"""Pipelines from YAML files. Whatever is wrong with a file is told at once, each problem with its line and its mend."""
+"""Pipelines from YAML files. The problems of a file are listed together, each with its line and what to write."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,32 @@ from spark_jobs.definition.problems import problems_of
 from spark_jobs.definition.yaml_tree import SourceMap, YamlTree, read_tree
 from spark_jobs.errors import DefinitionError, Problem
 
+MAX_PROBLEMS = 20
+"""Problems of one file that are listed; the others are counted."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _FILES_AT = (("history",), ("live", "source"), ("live", "late_output", "source"))
-"""Where a definition can name files."""
+"""The sections of a definition that can name files."""
 _VALUES_AT = (
     ("value",),
     *((*source, part) for source in _FILES_AT[1:] for part in ("key", "value")),
 )
-"""Where a definition can say how values are decoded."""
+"""The sections that say how values are decoded."""
 
 
 def load_pipeline(
     path: str | os.PathLike[str], environment: Mapping[str, str] | None = None, text: str | None = None
 ) -> Pipeline:
-    """The pipeline that a YAML file defines, or the `text` that was read from it before.
+    """The pipeline that a YAML file defines.
 
-    `environment` gives the variables; left out, the process's own. A relative path of files starts at the project's
-    folder: the one that holds `dags/` for a file in `dags/pipelines/`, else the file's own.
+    Args:
+        path: the YAML file. Relative paths in it start at the project's folder: for a file in `dags/pipelines/` the
+            folder that holds `dags/`, else the file's own folder.
+        environment: the values of variables; by default the environment of the process.
+        text: the file's content, where it was read before.
 
-    Raises DefinitionError, listing every problem as `file:line: field: what is wrong; what to write instead`.
+    Raises:
+        DefinitionError: it lists the problems as `file:line: field: what is wrong; what to write instead`, at most
+            `MAX_PROBLEMS` of them.
     """
     path = Path(path)
     variables = os.environ if environment is None else environment
@@ -43,22 +51,38 @@ def load_pipeline(
     sources = SourceMap(tree.sources.file, tree.sources.lines, {**tree.sources.unresolved, **written})
     problems = [*tree.problems, *_read_schema_files(tree, project_folder(path))]
     pipeline = None
+    more = 0
     try:
         pipeline = Pipeline.model_validate(tree.data, context=YAML_CONTEXT)
     except ValidationError as error:
-        told = {problem.field for problem in problems}
-        problems += [problem for problem in problems_of(error, Pipeline, sources) if problem.field not in told]
+        fields = {problem.field for problem in problems}
+        new = (problem for problem in problems_of(error, Pipeline, sources) if problem.field not in fields)
+        # To find the words for a problem costs more than to find the problem.
+        found = list(itertools.islice(new, MAX_PROBLEMS))
+        if len(found) == MAX_PROBLEMS:
+            more = error.error_count() - MAX_PROBLEMS
+        problems += found
     if problems or pipeline is None:
-        raise DefinitionError.listing(problems)
-    pipeline._sources = sources
-    pipeline._text = text if text is not None else _read_text(path)
-    return pipeline
+        raise DefinitionError.listing(_first(problems, more))
+    return pipeline.loaded_from(sources, text if text is not None else _read_text(path))
+
+
+def _first(problems: Sequence[Problem], more: int) -> list[Problem]:
+    """The first `MAX_PROBLEMS` problems by line, and how many there are beyond them; `more` were not even listed."""
+    ordered = sorted(problems, key=lambda problem: problem.line)
+    first, rest = ordered[:MAX_PROBLEMS], ordered[MAX_PROBLEMS:]
+    if rest or more:
+        last = max(first[-1].line, *(problem.line for problem in ordered))
+        first.append(Problem(first[-1].file, last, "", f"{len(rest) + more} more problems", "correct these first"))
+    return first
 
 
 def load_pipelines(folder: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> dict[str, Pipeline]:
     """The pipelines of all `*.yaml` and `*.yml` files in a folder, by name, in the order of their names.
 
-    Raises DefinitionError with the problems of all files together, two files with one name or one table among them.
+    Raises:
+        DefinitionError: there is no such folder, or there are problems. Those of all files are listed together. Two
+            pipelines with the same name or table are a problem too.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -80,7 +104,7 @@ def load_pipelines(folder: str | os.PathLike[str], environment: Mapping[str, str
 
 
 def project_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder at which a definition's relative paths start."""
+    """The folder where a definition's relative paths start."""
     folder = Path(path).absolute().parent
     if folder.name == "pipelines" and folder.parent.name == "dags":
         return folder.parent.parent
@@ -102,7 +126,7 @@ def _read_text(path: Path) -> str:
 
 
 def _complete_paths(tree: YamlTree, root: Path) -> dict[tuple[str | int, ...], str]:
-    """Makes the relative paths of files absolute; gives back their texts as written."""
+    """Make the relative paths of files absolute. Returns the texts as written, by field."""
     written: dict[tuple[str | int, ...], str] = {}
     for place in _FILES_AT:
         files = _at(tree, place)
@@ -129,8 +153,8 @@ def _complete_path(
 
 
 def _read_schema_files(tree: YamlTree, root: Path) -> list[Problem]:
-    """Puts the text of a `schema_file` where `schema` would be, so that it is part of the definition."""
-    problems = []
+    """Replace each `schema_file` by `schema`, its text, so that the text is part of the definition."""
+    problems: list[Problem] = []
     for place in _VALUES_AT:
         value = _at(tree, place)
         name = value.get("schema_file") if isinstance(value, dict) else None
@@ -151,16 +175,19 @@ def _read_schema_files(tree: YamlTree, root: Path) -> list[Problem]:
 
 
 def _at(tree: YamlTree, place: tuple[str, ...]) -> Any:
-    """What the file has there; None where it has nothing."""
+    """The file's value at a place; None where there is none."""
     found: Any = tree.data
     for step in place:
         found = found.get(step) if isinstance(found, dict) else None
     return found
 
 
-def _shared(pipelines: list[Pipeline], field: tuple[str, ...], value_of: Any) -> list[Problem]:
+def _shared(
+    pipelines: Sequence[Pipeline], field: tuple[str, ...], value_of: Callable[[Pipeline], str]
+) -> list[Problem]:
+    """A problem for each pipeline with the same value as an earlier one."""
     first: dict[str, Pipeline] = {}
-    problems = []
+    problems: list[Problem] = []
     for pipeline in pipelines:
         value = value_of(pipeline)
         other = first.setdefault(value, pipeline)

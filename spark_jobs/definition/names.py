@@ -1,4 +1,4 @@
-"""Names that a definition gives to columns and tables, and the ones that Rewindow keeps for itself.
+"""Names that a definition gives to columns and tables, and the reserved ones.
 
 Names are compared without case, as Spark and Hive do: `Carrier` and `carrier` are one column.
 """
@@ -41,9 +41,12 @@ RESERVED_COLUMNS = frozenset(
         "valid_to",
     }
 )
-"""The columns of the published tables, and those that their later layout will have."""
+"""The columns of the published tables and of their side tables."""
 
 RESERVED_TABLES = frozenset({"runs", "timeline_state"})
+
+MAX_PIPELINE_NAME = 100
+"""Letters of a pipeline's name. It is a tag of its DAGs, for which Airflow has room for 100, and part of file names."""
 
 _PIPELINE = re.compile(r"[a-z][a-z0-9_]*")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -53,6 +56,8 @@ def _pipeline_name(name: str) -> str:
     if not _PIPELINE.fullmatch(name):
         hint = f"write lower-case letters, digits and _{_suggested(name.lower())}"
         raise Refusal(f"{shown(name)} is not a name", hint)
+    if len(name) > MAX_PIPELINE_NAME:
+        raise Refusal(f"a name of {len(name)} characters", f"write at most {MAX_PIPELINE_NAME}")
     return name
 
 
@@ -79,8 +84,8 @@ Namespace = Annotated[str, AfterValidator(_namespace)]
 
 
 def _column_refusals(names: Iterable[str], taken: Mapping[str, str]) -> list[Refusal]:
-    """What is wrong with these column names; `taken` maps a name in lower case to who has it already."""
-    refusals = []
+    """What is wrong with these column names; `taken` maps names in lower case to what already has that name."""
+    refusals: list[Refusal] = []
     seen = dict(taken)
     for name in names:
         lower = name.lower()
@@ -101,7 +106,8 @@ def _column_refusals(names: Iterable[str], taken: Mapping[str, str]) -> list[Ref
 def _read_named_expressions(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, Mapping):
         return value
-    refusals = []
+    refusals: list[Refusal] = []
+    expressions: dict[str, str] = {}
     for name, expression in value.items():
         if not isinstance(expression, str):
             what = "is empty" if expression is None else f"{shown(expression)} is not text"
@@ -109,16 +115,18 @@ def _read_named_expressions(value: Any, info: ValidationInfo) -> Any:
             refusals.append(Refusal(what, hint, (name,)))
         elif not expression.strip():
             refusals.append(Refusal("is empty", "write a SQL expression", (name,)))
+        else:
+            expressions[name] = expression.strip()
     keys = info.data.get("keys", {}) if info.field_name != "keys" else {}
     taken = {name.lower(): f"the name of the key `{name}`" for name in keys}
     refusals += _column_refusals((str(name) for name in value), taken)
     if refusals:
         raise Refusals(refusals)
-    return {name: expression.strip() for name, expression in value.items()}
+    return expressions
 
 
 NamedExpressions = Annotated[dict[str, str], BeforeValidator(_read_named_expressions)]
-"""Column names with the SQL expressions behind them; those of `aggregates` must differ from those of `keys`."""
+"""SQL expressions by column name; the names of `aggregates` differ from those of `keys`."""
 
 
 def _suggested(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Where the results go, and how many records may fail to become results."""
+"""Where the results go, how many records may be quarantined, who decides on publication, and the schedule."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from zoneinfo import available_timezones
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from spark_jobs.definition.fields import Refusal, Section, shown
+from spark_jobs.definition.fields import Refusal, Section, as_written, shown
 from spark_jobs.definition.names import Namespace, TableName
 from spark_jobs.definition.policy import Policy
 
 _PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
-_MEND = "write a share like `1 %`, or a count of records like `100`"
+_THRESHOLD_HINT = "write a share like `1 %`, or a count of records like `100`"
 
 
 class Threshold(Section):
@@ -34,7 +34,7 @@ def _read_threshold(value: Any) -> Any:
     if isinstance(value, (Threshold, dict)):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise Refusal(f"{shown(value)} is not a threshold", _MEND)
+        raise Refusal(f"{shown(value)} is not a threshold", _THRESHOLD_HINT)
     if isinstance(value, int):
         share, count = None, value
     elif isinstance(value, float):
@@ -42,9 +42,9 @@ def _read_threshold(value: Any) -> Any:
     elif match := _PERCENT.fullmatch(value):
         share, count = Fraction(match[1]) / 100, None
     else:
-        raise Refusal(f"{shown(value)} is not a threshold", _MEND)
+        raise Refusal(f"{shown(value)} is not a threshold", _THRESHOLD_HINT)
     if (count is not None and count < 0) or (share is not None and not 0 <= share <= 1):
-        raise Refusal(f"{shown(value)} is not a threshold: a share is 0 % to 100 %, a count 0 or more", _MEND)
+        raise Refusal(f"{shown(value)} is not a threshold: a share is 0 % to 100 %, a count 0 or more", _THRESHOLD_HINT)
     return {"share": None if share is None else float(share), "count": count}
 
 
@@ -67,10 +67,12 @@ class Quarantine(Section):
     """Records that cannot be parsed, lack the event time (by policy) or have an absurd one."""
 
     policy: Literal["quarantine", "fail"] = Field(
-        "quarantine", description="quarantine: keep such records aside, with the reason. fail: one fails the run."
+        default="quarantine",
+        description="quarantine: write such records to the quarantine table, with the reason. fail: one such record "
+        "fails the run.",
     )
     threshold: ThresholdField = Field(
-        None,
+        default=as_written(None),
         description="Most records that may be quarantined, a share of all records read (1 %) or a count (100); more "
         "fail the run before anything is written. Default 1 %.",
         examples=["1 %", 100],
@@ -91,9 +93,11 @@ class Quarantine(Section):
 class Output(Section):
     """The table of the results in Rewindow's catalog; its side tables carry its name and a suffix."""
 
-    namespace: Namespace = Field("default", description="Namespace of the tables in the catalog.", examples=["demo"])
+    namespace: Namespace = Field(
+        default="default", description="Namespace of the tables in the catalog.", examples=["demo"]
+    )
     table: TableName | None = Field(
-        None, description="Name of the table; left out, the pipeline's name.", examples=["departures_hourly"]
+        default=None, description="Name of the table; left out, the pipeline's name.", examples=["departures_hourly"]
     )
 
 
@@ -102,26 +106,31 @@ _CRON = re.compile(r"@(hourly|daily|weekly|monthly)|\s*\S+(\s+\S+){4}\s*")
 
 
 class Publish(Section):
-    """Who says that what a run has staged is published."""
+    """Who decides that a staged run is published."""
 
     policy: Policy = Field(
-        Policy.ALWAYS,
-        description="always; within_tolerance: ask where more published windows change; on_approval: always ask; "
-        "never: only compare. A closed gate stops all of them.",
+        default=Policy.ALWAYS,
+        description="always; within_tolerance: approval where more published windows change; on_approval: always "
+        "approval; never: only compare. A closed gate stops all of them.",
     )
     tolerance: ThresholdField = Field(
-        "1 %",
+        default=as_written("1 %"),
         validate_default=True,
-        description="For within_tolerance: the most published windows that may change unasked, a share of those that "
-        "the run stands for.",
+        description="For within_tolerance: the most published windows that may change without approval, a share of "
+        "those in the run's range.",
         examples=["1 %"],
+    )
+    may_override: bool = Field(
+        default=False,
+        description="Whether a form or a command line may choose a policy that is weaker than this one. A stricter one "
+        "is always allowed.",
     )
 
     @field_validator("policy", mode="before")
     @classmethod
     def _known_policy(cls, policy: Any) -> Any:
         if policy not in list(Policy):
-            raise Refusal(f"{shown(policy)} is no policy", f"write one of {_POLICIES}")
+            raise Refusal(f"{shown(policy)} is not a policy", f"write one of {_POLICIES}")
         return policy
 
     @field_validator("tolerance")
@@ -148,24 +157,24 @@ class Schedule(Section):
     """When the nightly reconciliation runs."""
 
     cron: str = Field(
-        "@daily",
+        default="@daily",
         description="Five cron fields, or @hourly, @daily, @weekly, @monthly. A run takes what arrived before it.",
         examples=["0 5 * * *"],
     )
-    time_zone: str = Field("UTC", description="Zone of the cron fields.", examples=["Europe/Berlin"])
+    time_zone: str = Field(default="UTC", description="Zone of the cron fields.", examples=["Europe/Berlin"])
 
     @field_validator("cron")
     @classmethod
     def _is_cron(cls, cron: str) -> str:
         if not _CRON.fullmatch(cron):
-            raise Refusal(f"{shown(cron)} is no schedule", "write five cron fields like `0 5 * * *`, or @daily")
+            raise Refusal(f"{shown(cron)} is not a schedule", "write five cron fields like `0 5 * * *`, or @daily")
         return cron.strip()
 
     @field_validator("time_zone")
     @classmethod
     def _is_zone(cls, zone: str) -> str:
         if zone not in available_timezones():
-            raise Refusal(f"{shown(zone)} is no time zone", "write one like UTC or Europe/Berlin")
+            raise Refusal(f"{shown(zone)} is not a time zone", "write one like UTC or Europe/Berlin")
         return zone
 
 

@@ -1,4 +1,4 @@
-"""What a record holds: how its value is decoded, which time is its event time, which records are left out."""
+"""A record's contents: how its value is decoded, its event time, and the filters that leave records out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from spark_jobs.definition.fields import Expression, Instant, Refusal, Section, Text
+from spark_jobs.definition.fields import Expression, Instant, Refusal, Section, Text, as_written
 from spark_jobs.definition.instants import format_instant
 
 _ENCODED = ("json", "csv", "avro")
@@ -17,27 +17,29 @@ class Value(Section):
     """How a record's value becomes columns."""
 
     format: Literal["columns", "json", "csv", "avro", "text"] = Field(
-        "columns",
+        default="columns",
         description="columns: the history's own columns are the payload. json, csv, avro: one column holds the encoded "
         "fields. text: one column is the payload, as the field `value`.",
     )
     column: Text | None = Field(
-        None,
+        default=None,
         description="The column that holds the text or bytes; left out for Kafka, where it is the record's value.",
         examples=["value"],
     )
     schema_file: Text | None = Field(
-        None, description="File with the schema, in place of `schema`; a relative path starts at the project's folder."
+        default=None,
+        description="File with the schema, in place of `schema`; a relative path starts at the project's folder.",
     )
     ddl: Text | None = Field(
-        None,
+        default=None,
         alias="schema",
         description="Fields to decode: as Spark DDL for json and csv (fields not named are not read), for avro the "
         "writer's schema as Avro JSON.",
         examples=["sched_dep STRING, distance BIGINT"],
     )
     framing: Literal["none", "confluent"] = Field(
-        "none", description="avro: confluent, if each value begins with a zero byte and the four of a schema's id."
+        default="none",
+        description="avro: confluent, if each value begins with a zero byte and the four of a schema's id.",
     )
 
     @field_validator("column", "ddl")
@@ -69,7 +71,12 @@ class Value(Section):
 
 
 def payload_of_topic(section: Any, column: str = "value") -> Any:
-    """How a topic's values (or keys) are decoded, as written, with the column that holds them. Raises Refusal."""
+    """The section `value` (or `key`) of a topic with its column filled in. Raises Refusal where it is wrong.
+
+    Args:
+        section: The section as it is written, or a Value.
+        column: The topic's column, `value` or `key`.
+    """
     given = section.model_dump(by_alias=True, exclude_none=True) if isinstance(section, Value) else section
     if not isinstance(given, dict):
         return section
@@ -98,22 +105,22 @@ class EventTime(Section):
 
     expression: Expression = Field(description="SQL expression over the payload's columns.", examples=["sched_dep"])
     unit: Literal["timestamp", "s", "ms", "us", "iso"] = Field(
-        "timestamp",
+        default="timestamp",
         description="What the expression gives: a timestamp, an integer of seconds, ms or µs since 1970, or ISO-8601 "
         "text with a zone (text without one has no event time).",
     )
     missing: Literal["fail", "drop", "quarantine"] = Field(
-        "fail",
+        default="fail",
         description="A record without event time: fail the run (as Flink does), drop it before the watermark "
         "generator sees it, or put it into quarantine.",
     )
     earliest: Instant = Field(
-        "1970-01-01T00:00:00Z",
+        default=as_written("1970-01-01T00:00:00Z"),
         description="Event times before this instant are absurd and go to quarantine.",
         examples=["1970-01-01T00:00:00Z"],
     )
     latest: Instant = Field(
-        "2100-01-01T00:00:00Z",
+        default=as_written("2100-01-01T00:00:00Z"),
         description="Event times at or after this instant are absurd and go to quarantine.",
         examples=["2100-01-01T00:00:00Z"],
     )
@@ -129,15 +136,15 @@ class EventTime(Section):
 
 
 class Filter(Section):
-    """Records that are left out; it makes a difference whether the watermark generator has seen them."""
+    """Records that are left out; the watermark generator sees those that `after_watermark` rejects."""
 
     before_watermark: Expression | None = Field(
-        None,
+        default=None,
         description="SQL condition; a record it rejects never reaches the watermark generator, and is no activity.",
         examples=["distance > 0"],
     )
     after_watermark: Expression | None = Field(
-        None,
+        default=None,
         description="SQL condition; a record it rejects has moved the watermark, but enters no window and is not late.",
         examples=["carrier <> 'XX'"],
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, nearest, shown
+from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
 from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import Live
@@ -19,22 +20,25 @@ from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
 
+_NO_LATENESS: Any = "0 s"
+"""Read as any value that a file gives."""
+
 
 class Pipeline(Section):
     """One pipeline definition. Durations and instants are integer milliseconds.
 
-    `definition_hash` tells definitions apart by what can change a result, see `to_canonical_json`. `source_of` gives
+    Two definitions with the same `definition_hash` give the same results, see `to_canonical_json`. `source_of` gives
     the file and line of a field, for checks that come later and need a Spark session.
     """
 
     name: PipelineName = Field(
         description="Name of the pipeline: lower-case letters, digits and _.", examples=["departures_hourly"]
     )
-    description: str | None = Field(None, description="What the pipeline is for; changes nothing.")
+    description: str | None = Field(default=None, description="What the pipeline is for; changes nothing.")
     history: History = Field(description="The history to replay.", examples=["{kind: files, ...}"])
-    value: Value = Field(Value(), description="How a record's value is decoded.")
+    value: Value = Field(default=Value(), description="How a record's value is decoded.")
     keys: NamedExpressions = Field(
-        {},
+        default={},
         description="Key columns: a name and a SQL expression each. None: one window for all records.",
         examples=[{"carrier": "key"}],
     )
@@ -44,10 +48,10 @@ class Pipeline(Section):
     watermark: Watermark = Field(
         description="The live job's watermark.", examples=["{generator: bounded_out_of_orderness, bound: 30 min}"]
     )
-    filter: Filter = Field(Filter(), description="Records that are left out, before or after the watermark.")
+    filter: Filter = Field(default=Filter(), description="Records that are left out, before or after the watermark.")
     window: Window = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
     allowed_lateness: Lateness = Field(
-        "0 s",
+        default=as_written("0 s"),
         description="How long after its window's end a late record is still counted.",
         examples=["0 s", "2 h", "forever"],
     )
@@ -57,24 +61,26 @@ class Pipeline(Section):
         examples=[{"flights": "count(*)"}],
     )
     panes: Literal["last", "all"] = Field(
-        "last", description="last: one row per window, its last firing. all: a row per firing."
+        default="last", description="last: one row per window, its last firing. all: a row per firing."
     )
     end_of_input: Literal["flush", "freeze"] = Field(
-        "flush",
+        default="flush",
         description="flush: open windows fire at the end, as of a bounded input. freeze: as the live job stands there.",
     )
-    quarantine: Quarantine = Field(Quarantine(), description="What happens to records that cannot be used.")
-    output: Output = Field(Output(), description="Where the results go.")
+    quarantine: Quarantine = Field(default=Quarantine(), description="What happens to records that cannot be used.")
+    output: Output = Field(default=Output(), description="Where the results go.")
     publish: PublishField = Field(
-        Publish(),
+        default=Publish(),
         description="Who says that a run is published: a policy, or a policy with its tolerance.",
         examples=["within_tolerance", "{policy: within_tolerance, tolerance: 2 %}"],
     )
     schedule: ScheduleField = Field(
-        Schedule(), description="When the nightly reconciliation runs in Airflow.", examples=["0 5 * * *"]
+        default=Schedule(), description="When the nightly reconciliation runs in Airflow.", examples=["0 5 * * *"]
     )
     live: Live | None = Field(
-        None, description="What the live job emitted, to compare with.", examples=["{source: {kind: table, ...}}"]
+        default=None,
+        description="What the live job emitted, to compare with.",
+        examples=["{source: {kind: table, ...}}"],
     )
 
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
@@ -102,12 +108,15 @@ class Pipeline(Section):
         if live is None:
             return None
         refusals = []
-        for field, given, known in (
+        sections: tuple[tuple[str, Iterable[str], dict[str, str] | None], ...] = (
             ("keys", live.keys, info.data.get("keys")),
             ("values", live.values, info.data.get("aggregates")),
             ("tolerance", live.tolerance, info.data.get("aggregates")),
-        ):
-            for name in given if known is not None else ():
+        )
+        for field, given, known in sections:
+            if known is None:
+                continue  # they were refused themselves
+            for name in given:
                 if name not in known:
                     near = nearest(name, known)
                     hint = f"did you mean `{near}`?" if near else f"they are {', '.join(known) or 'none'}"
@@ -119,27 +128,32 @@ class Pipeline(Section):
 
     @property
     def file(self) -> str:
-        """The file that the definition was loaded from; empty for one made in Python."""
+        """The file that the definition was loaded from; empty for one written in Python."""
         return self._sources.file
 
     @property
     def text(self) -> str:
-        """The definition as written, variables unresolved; empty for one made in Python."""
+        """The definition as written, variables unresolved; empty for one written in Python."""
         return self._text
 
-    def source_of(self, field: FieldPath) -> str:
-        """`file:line` of a field, as `("aggregates", "flights")`; of what holds it, where the field was left out.
+    def loaded_from(self, sources: SourceMap, text: str) -> Self:
+        """This definition, changed so that it knows the file and the text that it was loaded from."""
+        self._sources, self._text = sources, text
+        return self
 
-        Empty for a definition made in Python.
+    def source_of(self, field: FieldPath) -> str:
+        """`file:line` of a field, such as `("aggregates", "flights")`; where it was left out, of the section around it.
+
+        Empty for a definition written in Python.
         """
         return self._sources.place(field)
 
     def to_canonical_json(self) -> str:
-        """All that can change a result, as JSON with sorted keys and one spelling for each value.
+        """Everything that can change a result, as JSON with sorted keys and one spelling for each value.
 
-        Left out: name, description, output, publish, schedule, and of live all but the restarts, as it is compared
-        with. The history (but for its position) stands as written, its variables unresolved: on which machine the same
-        history lies is not part of the definition. All else is resolved.
+        Left out: name, description, output, publish, schedule, and all of `live` except the restarts, which the replay
+        repeats. The history except for its position is as written, with unresolved variables: the place of the same
+        history on some machine is not part of the definition. Everything else is resolved.
         """
         content = self.model_dump(
             mode="json", by_alias=True, exclude={"name", "description", "output", "publish", "schedule", "live"}

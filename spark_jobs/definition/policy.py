@@ -1,4 +1,4 @@
-"""Who decides that a run is published."""
+"""Policies: who decides that a run is published."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Policy(StrEnum):
-    """Who says that a run is published."""
+    """Who decides that a run is published."""
 
     ALWAYS = "always"
     WITHIN_TOLERANCE = "within_tolerance"

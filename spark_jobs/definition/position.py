@@ -1,4 +1,4 @@
-"""Which columns of a history say a record's position in the log."""
+"""The columns of a history with a record's position in the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.definition.fields import Expression, Refusal, Section
 
 
 def end_offsets(text: str) -> dict[int, int]:
-    """An as-of vector as people write it, `0=1200,1=950`. Raises ValueError for anything else."""
+    """Parse an as-of vector, `0=1200,1=950`: end offsets (exclusive) by partition. Raises ValueError for other text."""
     pairs = [item.split("=") for item in text.split(",") if item.strip()]
     return {int(partition): int(end) for partition, end in pairs}
 
@@ -18,34 +18,39 @@ def end_offsets(text: str) -> dict[int, int]:
 class Position(Section):
     """The columns (or SQL expressions) that give a record's position `(arrival, partition, offset)`.
 
-    Equal arrivals: by partition, then offset; with `sequence`, `(arrival, sequence)` is the order instead. A history
-    without them can still be recomputed completely, but what was late in it cannot be known.
+    Records with equal arrivals are ordered by partition, then offset; with `sequence`, the order is
+    `(arrival, sequence)`. Without these columns a history can be recomputed completely, but which of its records were
+    late cannot be known.
     """
 
     partition: Expression | None = Field(
-        None, description="Column of the log partition, an integer.", examples=["partition"]
+        default=None, description="Column of the log partition, an integer.", examples=["partition"]
     )
     offset: Expression | None = Field(
-        None, description="Column of the offset within the partition, an integer that grows.", examples=["offset"]
+        default=None,
+        description="Column of the offset within the partition, an integer that grows.",
+        examples=["offset"],
     )
     arrival: Expression | None = Field(
-        None, description="Column of the time the broker appended the record.", examples=["arrival"]
+        default=None, description="Column of the time the broker appended the record.", examples=["arrival"]
     )
     arrival_unit: Literal["timestamp", "s", "ms", "us"] = Field(
-        "timestamp", description="What `arrival` holds: a timestamp, or an integer of seconds, ms or µs since 1970."
+        default="timestamp",
+        description="The unit of `arrival`: a timestamp, or an integer of seconds, ms or µs since 1970.",
     )
     arrival_kind: Literal["append_time", "producer_time"] = Field(
-        "append_time",
-        description="append_time: the broker's clock, exact log order. producer_time: the sender's clock, approximate.",
+        default="append_time",
+        description="append_time: the broker's clock, exact log order. producer_time: the producer's clock, "
+        "approximate.",
     )
     sequence: Expression | None = Field(
-        None,
-        description="Column that is the global order among equal arrivals, if the history has one.",
+        default=None,
+        description="Column with the global order of records with equal arrivals, if the history has one.",
         examples=["sequence"],
     )
     going_back: Literal["refuse", "running_maximum"] = Field(
-        "refuse",
-        description="An arrival that goes back within a partition: refuse the history, or count the running maximum.",
+        default="refuse",
+        description="An arrival that goes back within a partition: refuse the history, or use the running maximum.",
     )
 
     @field_validator("offset")
@@ -53,7 +58,7 @@ class Position(Section):
     def _offset_needs_partition(cls, offset: str | None, info: ValidationInfo) -> str | None:
         if offset is not None and info.data.get("partition", "") is None:
             hint = 'name `partition`, or write `partition: "0"` if there is only one'
-            raise Refusal("an offset without a partition says no order", hint)
+            raise Refusal("an offset without a partition gives no order", hint)
         return offset
 
     @field_validator("sequence")

@@ -1,4 +1,4 @@
-"""Pydantic's errors, told as problems of the file: at a line, in the words of the definition, with a mend."""
+"""Pydantic's errors as problems of the file: with a line, in the words of the definition, and what to write instead."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from spark_jobs.definition.fields import Refusal, Refusals, nearest, shown
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
@@ -17,19 +18,19 @@ Model = type[BaseModel]
 
 
 def problems_of(error: ValidationError, root: Model, sources: SourceMap) -> Iterator[Problem]:
-    """Each of the error's findings as a problem with its place in the file."""
+    """A problem with its place in the file for each finding of the error. They come one by one: words cost time."""
     for finding in error.errors(include_url=False):
         if finding["type"] == "too_short" and finding["input"]:
-            continue  # too short only because its items were refused, which is told already
+            continue  # too short only because its items were refused, which is a finding of its own
         path, parents = _locate(root, finding["loc"])
         for below, what, hint in _explain(finding, path, parents, root):
             yield sources.problem((*path, *below), what, hint)
 
 
 def _explain(
-    finding: dict[str, Any], path: FieldPath, parents: list[Model], root: Model
+    finding: ErrorDetails, path: FieldPath, parents: list[Model], root: Model
 ) -> list[tuple[FieldPath, str, str]]:
-    """Per problem: where below `path` it is, what is wrong, what to write instead."""
+    """For each problem: the path below `path`, what is wrong, and what to write instead."""
     kind, given, context = finding["type"], finding.get("input"), finding.get("ctx", {})
     refused = context.get("error")
     if isinstance(refused, Refusals):
@@ -94,7 +95,7 @@ def _explain_unknown(name: str, parents: list[Model], root: Model) -> tuple[str,
 
 
 def _locate(root: Model, location: tuple[str | int, ...]) -> tuple[FieldPath, list[Model]]:
-    """The path as written in the file (pydantic adds the tag of a union), and the models along it."""
+    """The path as written in the file (pydantic adds the tag of a union), and the models on the way."""
     path: list[str | int] = []
     parents = [root]
     candidates: dict[str, Model] = {}
@@ -142,7 +143,7 @@ def _models(annotation: Any) -> Iterator[Model]:
 
 
 def _tag_field(model: Model) -> str:
-    """The field that tells the members of a union apart: it has one possible value."""
+    """The field whose one possible value distinguishes the members of a union."""
     fields = model.model_fields.items()
     return next(name for name, info in fields if get_origin(info.annotation) is Literal and len(_values(info)) == 1)
 
@@ -165,7 +166,7 @@ def _sections(root: Model) -> Iterator[tuple[str, Model]]:
 
 
 def _siblings(model: Model, root: Model) -> list[Model]:
-    """The members of the union that the model is in; none if it is in none."""
+    """The members of the union that holds the model; empty if no union does."""
     for _, section in _sections(root):
         for info in _fields(section).values():
             members = list(_models(info.annotation))

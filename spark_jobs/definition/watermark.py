@@ -1,7 +1,8 @@
-"""The watermark of the live job: its generator, when it emits, idleness, and what stands around the generator.
+"""The watermark of the live job: its generator, when it emits, idleness, partitions and source subtasks.
 
-The semantics are the golden rules 1 to 15; what a live job has beside its log (registered partitions, source subtasks,
-tick phase, Flink version) is pinned here, because every result is a function of the definition and the log alone.
+The semantics are the golden rules 1 to 15. The definition also fixes what decides results and is not in the log
+(registered partitions, source subtasks, the timer's phase, the Flink version), so that every result follows from the
+definition and the log alone.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from spark_jobs.definition.fields import (
     shown,
 )
 from spark_jobs.definition.generators import EXAMPLES, PARAMETERS
-from spark_jobs.eventtime.strategy import GeneratorKind, Scope
+from spark_jobs.eventtime.strategy import Scope
+from spark_jobs.eventtime.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
 
 DEFAULT_INTERVAL = 200
 """Flink's `pipeline.auto-watermark-interval`, in ms."""
 
+_DEPENDS_ON_EMISSION: Any = None
 _MAX_PARTITIONS = 100_000
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)(\.[0-9]+)?")
 
@@ -71,12 +74,12 @@ Subtasks = tuple[Annotated[tuple[PartitionId, ...], Field(min_length=1)], ...]
 
 
 class Watermark(Section):
-    """The watermark generator with its parameters, its emission and its surroundings."""
+    """The watermark generator with its parameters, its emission mode, the timer and the partitions."""
 
     generator: GeneratorKind = Field(
         description="How the watermark follows the records: ascending (max - 1 ms), bounded_out_of_orderness "
         "(max - bound - 1 ms), lag (max - lag), average_of_last (mean of the last N - lag), time_lag (arrival - lag), "
-        "punctuated (marker records: time - lag), advance_after_wait (bounded, runs on by itself after a quiet wait), "
+        "punctuated (marker records: time - lag), advance_after_wait (bounded, advances by itself after a quiet wait), "
         "interleaved (minimum over the streams in a partition), custom (a Python class), none (never advances).",
         examples=["bounded_out_of_orderness"],
     )
@@ -101,7 +104,7 @@ class Watermark(Section):
     )
     wait: Duration | None = Field(
         None,
-        description="Quiet time after which the watermark runs on by itself (advance_after_wait).",
+        description="Quiet time after which the watermark advances by itself (advance_after_wait).",
         examples=["1 min"],
     )
     stream: Expression | None = Field(
@@ -122,11 +125,11 @@ class Watermark(Section):
     parameters: dict[str, Any] = Field({}, description="Arguments for the class's constructor (custom).")
     idleness: PositiveDuration | None = Field(
         None,
-        description="A partition silent for this long leaves the minimum; only a timer notices it.",
+        description="A partition without records for this long is idle: it does not hold the watermark. Needs a timer.",
         examples=["45 min"],
     )
     interval: Duration = Field(
-        None,
+        _DEPENDS_ON_EMISSION,
         description="Interval of the timer. Default 200 ms for periodic, 0 (no timer) for per_event.",
         examples=["200 ms"],
     )
@@ -199,7 +202,7 @@ class Watermark(Section):
             return f"{DEFAULT_INTERVAL} ms"
         waits = info.data.get("generator") == GeneratorKind.ADVANCE_AFTER_WAIT
         if waits or info.data.get("idleness") is not None:
-            what = "generator `advance_after_wait` runs on" if waits else "idleness is noticed"
+            what = "generator `advance_after_wait` advances by itself" if waits else "idleness is noticed"
             raise Refusal(
                 f"is missing: {what} only at the ticks of a timer, and per_event emission has none by default",
                 "write `interval: 200 ms` (Flink's default), or `interval: 0` if the live job ran without a timer",
@@ -265,7 +268,21 @@ class Watermark(Section):
         return version.strip() if isinstance(version, str) else version
 
     @property
+    def supplier(self) -> GeneratorSupplier:
+        """The generator with its parameters (ms)."""
+        return supplier_of(
+            self.generator,
+            bound=self.bound or 0,
+            lag=self.lag or 0,
+            last=self.last or 1,
+            wait=self.wait or 0,
+            streams=self.streams or (),
+            custom_class=self.custom_class or "",
+            parameters=self.parameters,
+        )
+
+    @property
     def all_idle_emits_maximum(self) -> bool:
         """Golden rule 13: when all partitions are idle, Flink >= 2.2 emits the largest watermark; older ones do not."""
-        major, minor, _ = _VERSION.fullmatch(self.flink).groups()
+        major, minor, *_ = self.flink.split(".")
         return (int(major), int(minor)) >= (2, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -20,6 +20,7 @@ from spark_jobs.definition.fields import (
 from spark_jobs.eventtime.durations import format_duration
 
 _DAY = 86_400_000
+_NO_OFFSET: Any = "0 s"  # as text, so that the JSON schema shows a duration
 _OFFSET = "Shifts the windows' starts; smaller than the {}, may be negative."
 
 
@@ -40,7 +41,7 @@ class TumblingWindow(Section):
 
     type: Literal["tumbling"] = Field(description="Kind of window: tumbling.")
     size: PositiveDuration = Field(description="Length of a window.", examples=["1 h"])
-    offset: SignedDuration = Field("0 s", description=_OFFSET.format("size"), examples=["15 min"])
+    offset: SignedDuration = Field(_NO_OFFSET, description=_OFFSET.format("size"), examples=["15 min"])
     time_zone: Text | None = Field(
         None,
         description="IANA zone for windows of whole calendar days: they begin at local midnight, and a day lasts 23 "
@@ -80,11 +81,11 @@ class SlidingWindow(Section):
         False, description="Must be true when slide > size: records between two windows are in none."
     )
     slide: PositiveDuration = Field(description="From one window's start to the next.", examples=["15 min"])
-    offset: SignedDuration = Field("0 s", description=_OFFSET.format("slide"), examples=["5 min"])
+    offset: SignedDuration = Field(_NO_OFFSET, description=_OFFSET.format("slide"), examples=["5 min"])
 
     @field_validator("slide")
     @classmethod
-    def _gaps_are_said(cls, slide: int, info: ValidationInfo) -> int:
+    def _gaps_are_declared(cls, slide: int, info: ValidationInfo) -> int:
         size, gaps = info.data.get("size"), info.data.get("gaps_between")
         if size is None or gaps is None:
             return slide
@@ -108,7 +109,7 @@ class CumulativeWindow(Section):
     type: Literal["cumulative"] = Field(description="Kind of window: cumulative.")
     size: PositiveDuration = Field(description="Length of the longest window.", examples=["1 day"])
     step: PositiveDuration = Field(description="By how much a window is longer than the one before.", examples=["1 h"])
-    offset: SignedDuration = Field("0 s", description=_OFFSET.format("size"), examples=["15 min"])
+    offset: SignedDuration = Field(_NO_OFFSET, description=_OFFSET.format("size"), examples=["15 min"])
 
     @field_validator("step")
     @classmethod
@@ -146,6 +147,13 @@ class SessionWindow(Section):
         if gap is None and info.data["gap_expression"] is None:
             raise Refusal("is missing", "write `gap: 30 min`, or a `gap_expression` that gives milliseconds")
         return gap
+
+    @property
+    def fixed_gap(self) -> int:
+        """The gap (ms) of sessions without a `gap_expression`."""
+        if self.gap is None:
+            raise TypeError("the gap of these sessions differs by record")
+        return self.gap
 
 
 Window = Annotated[TumblingWindow | SlidingWindow | CumulativeWindow | SessionWindow, Field(discriminator="type")]

@@ -1,7 +1,10 @@
 """YAML text as plain data, with the line of every field and every problem that YAML itself has.
 
-Timestamps stay text (YAML would drop their zone), a key given twice is a problem, tags and merge keys are refused, and
-variables are replaced in scalars only, so that no value can change the structure.
+Timestamps stay text (YAML would drop their zone). A key that is given twice is a problem. Tags and merge keys are
+refused. Variables are replaced in scalars only, so that no value can change the structure.
+
+Size is limited (`MAX_DEPTH`, `MAX_VALUES`, `MAX_NUMBER`): Airflow's DAG processor reads every file again and again, and
+a few kB of YAML can stand for gigabytes.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -20,6 +24,13 @@ from spark_jobs.errors import DefinitionError, Problem
 
 FieldPath = tuple[str | int, ...]
 """The way from the whole definition down to one field: names of fields, and positions in lists from 0."""
+
+MAX_DEPTH = 40
+"""Levels of nesting."""
+MAX_VALUES = 10_000
+"""Scalars, lists and mappings of a file, each alias counted as all that it stands for."""
+MAX_NUMBER = 100
+"""Characters of a number."""
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq")}
@@ -32,7 +43,7 @@ def dotted(path: FieldPath) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceMap:
-    """Where each field stands, and the text of the scalars that hold variables. Lines count from 1."""
+    """The line of each field, and the text of the scalars that hold variables. Lines count from 1."""
 
     file: str = ""
     lines: Mapping[FieldPath, int] = field(default_factory=dict)
@@ -66,7 +77,7 @@ class SourceMap:
 
 @dataclass(frozen=True, slots=True)
 class YamlTree:
-    """A definition's data, where it stands in the file, and what is wrong with it so far."""
+    """A definition's data, the lines of its fields, and the problems found so far."""
 
     data: dict[str, Any]
     sources: SourceMap
@@ -74,20 +85,28 @@ class YamlTree:
 
 
 def read_tree(text: str, file: str, environment: Mapping[str, str]) -> YamlTree:
-    """Reads one YAML mapping.
+    """Read one YAML mapping. `environment` holds the values of the variables.
 
-    Raises DefinitionError where there is nothing to go on with: not YAML, empty, not a mapping. Other problems are
-    returned, so that they can be told together with those of the fields.
+    Problems of single values are returned, so that they can be listed together with those of the fields.
+
+    Raises:
+        DefinitionError: there is nothing to go on with: not YAML, empty, not a mapping, or beyond a limit of size.
     """
     yaml = YAML(typ="safe", pure=True)
+    yaml.max_depth = MAX_DEPTH
     try:
         root = yaml.compose(text)
+    except MaxDepthExceededError as error:
+        problem = Problem(
+            file, _line_of(error), "", f"nested more than {MAX_DEPTH} deep", "write the definition with fewer levels"
+        )
+        raise DefinitionError.listing([problem]) from None
     except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        said = error.problem or error.context
-        what = f"not valid YAML: {error.context}, {said}" if said.startswith("but ") else f"not valid YAML: {said}"
+        reason = error.problem or error.context or "unknown"
+        if reason.startswith("but "):
+            reason = f"{error.context}, {reason}"
         hint = "check the indentation, colons and quotes here and on the line above"
-        raise DefinitionError.listing([Problem(file, line, "", what, hint)]) from None
+        raise DefinitionError.listing([Problem(file, _line_of(error), "", f"not valid YAML: {reason}", hint)]) from None
     except YAMLError as error:
         problem = Problem(file, 1, "", f"not valid YAML: {str(error).splitlines()[0]}", "save the file as UTF-8 text")
         raise DefinitionError.listing([problem]) from None
@@ -103,18 +122,31 @@ def read_tree(text: str, file: str, environment: Mapping[str, str]) -> YamlTree:
     return YamlTree(data, builder.sources, tuple(builder.problems))
 
 
+def _line_of(error: MarkedYAMLError) -> int:
+    return error.problem_mark.line + 1 if error.problem_mark else 1
+
+
 class _Builder:
+    """Builds the data of one file from ruamel's nodes, and collects lines and problems on the way."""
+
     def __init__(self, yaml: YAML, file: str, environment: Mapping[str, str]) -> None:
         self._yaml = yaml
         self._environment = environment
         self._lines: dict[FieldPath, int] = {}
         self._unresolved: dict[FieldPath, str] = {}
         self._open: set[int] = set()
+        self._values = 0
         self.sources = SourceMap(file, self._lines, self._unresolved)
         self.problems: list[Problem] = []
 
     def build(self, node: Node, path: FieldPath, line: int) -> Any:
+        """The data of a node. Raises DefinitionError where the file stands for more than `MAX_VALUES` values."""
         self._lines[path] = line
+        self._values += 1
+        if self._values > MAX_VALUES:
+            what = f"stands for more than {MAX_VALUES} values"
+            hint = "leave out what no definition needs, aliases first"
+            raise DefinitionError.listing([self.sources.problem(path, what, hint)])
         if node.tag not in _PLAIN_TAGS:
             self._report(path, f"tag `{node.tag.replace(_TAG, '!!')}` has no meaning here", "leave the tag out")
             return None
@@ -127,6 +159,7 @@ class _Builder:
         try:
             if isinstance(node, SequenceNode):
                 return [self.build(item, (*path, i), item.start_mark.line + 1) for i, item in enumerate(node.value)]
+            assert isinstance(node, MappingNode)
             return self._mapping(node, path)
         finally:
             self._open.discard(id(node))
@@ -158,7 +191,7 @@ class _Builder:
         if node.tag == _TAG + "timestamp":
             return node.value
         if "${" not in node.value:
-            return self._yaml.constructor.construct_object(node, deep=True)
+            return self._constructed(node, path)
         try:
             resolved = substitute(node.value, self._environment)
         except Refusal as refusal:
@@ -171,7 +204,15 @@ class _Builder:
         tag = str(self._yaml.resolver.resolve(ScalarNode, resolved, (True, False)))
         if tag not in {_TAG + name for name in ("int", "float", "bool")}:
             return resolved
-        return self._yaml.constructor.construct_object(ScalarNode(tag, resolved), deep=True)
+        return self._constructed(ScalarNode(tag, resolved), path)
+
+    def _constructed(self, node: ScalarNode, path: FieldPath) -> Any:
+        """The value of a scalar. Python itself refuses to read, or later to write, numbers of some thousand digits."""
+        if len(node.value) > MAX_NUMBER and node.tag in (_TAG + "int", _TAG + "float"):
+            what = f"a number of {len(node.value)} characters"
+            self._report(path, what, f"write a number of at most {MAX_NUMBER} characters, or text in quotes")
+            return None
+        return self._yaml.constructor.construct_object(node, deep=True)
 
     def _report(self, path: FieldPath, what: str, hint: str) -> None:
         self.problems.append(self.sources.problem(path, what, hint))

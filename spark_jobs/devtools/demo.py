@@ -22,21 +22,25 @@ from spark_jobs.devtools.services.kafka_sample import TOPIC, load_flights
 from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.orchestration.run_ids import run_id_of
+from spark_jobs.runs.documents import Changes, Gate, Outcome, RunCounts
 from spark_jobs.runs.progress import Progress, progress_for
-from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, PAGE, RunStore
-from spark_jobs.spark.jvm import JAVA_OPTIONS, SHORT_APPLICATIONS
+from spark_jobs.runs.store import PAGE, RunStore
+from spark_jobs.settings import Variable, settings
+from spark_jobs.spark.jvm import SHORT_APPLICATIONS
 from spark_jobs.spark.session import rewindow_home, spark_session
 
 PIPELINE = Path("dags/pipelines/departures_kafka.yaml")
+BROKERS_VARIABLE = "REWINDOW_KAFKA"
+"""The environment variable from which the sample's pipeline takes its brokers."""
 SAMPLE = Path("tests/data/flights")
 FIRST_NIGHT = datetime(2013, 3, 25, tzinfo=UTC)
-"""What arrived before is there when the backfill runs; the rest comes before the reconciliation."""
+"""Records that arrived before are there when the backfill runs; the others come before the reconciliation."""
 _RUN_SECONDS = 1800
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows (windows, late records) of ours and of Flink's, and how many are in one of the two only."""
+    """The number of rows (windows or late records) of each side, and of those that only one side has."""
 
     ours: int
     flinks: int
@@ -49,12 +53,12 @@ class Comparison:
 
 
 def compare(ours: DataFrame, flinks: DataFrame) -> Comparison:
-    """Multisets of rows, column by column."""
+    """Compare two DataFrames as multisets of rows."""
     return Comparison(ours.count(), flinks.count(), ours.exceptAll(flinks).count(), flinks.exceptAll(ours).count())
 
 
 def emitted_by_flink(spark: SparkSession, sample: Path) -> DataFrame:
-    """What Flink's hourly job emitted: carrier, window, count, sum, minimum and maximum of the distance."""
+    """The windows that Flink's hourly job emitted: carrier, window, count, sum, minimum and maximum of the distance."""
     emitted = spark.read.parquet(str(sample / "emitted_hourly.parquet"))
     return emitted.select("key", "window_start", "window_end", "count", "sum", "min", "max")
 
@@ -78,9 +82,9 @@ def sample_services(
         with progress.stage("kafka", f"a broker with real departures in topic {TOPIC}"):
             load_flights(broker, before=before)
         environ = {
-            "REWINDOW_HOME": str(home),
-            "REWINDOW_KAFKA": broker.servers,
-            JAVA_OPTIONS: os.environ.get(JAVA_OPTIONS, SHORT_APPLICATIONS),
+            Variable.HOME: str(home),
+            BROKERS_VARIABLE: broker.servers,
+            Variable.JAVA_OPTIONS: settings().java_options or SHORT_APPLICATIONS,
         }
         airflow = Airflow(home / "airflow", project=Path.cwd(), port=port, environ=environ)
         with progress.stage("airflow", "scheduler, API server, DAG processor, triggerer"):
@@ -106,15 +110,15 @@ def run_demo(console: Console, errors: Console) -> None:
         with progress.stage("new records", "a week more of departures arrives in the topic, some of them late"):
             load_flights(broker)
         nightly = night(console, airflow, "reconcile__departures_kafka")
-        environ = {**os.environ, "REWINDOW_HOME": str(home), "REWINDOW_KAFKA": broker.servers}
+        environ = {**os.environ, Variable.HOME: str(home), BROKERS_VARIABLE: broker.servers}
         pipeline = load_pipeline(PIPELINE, environ)
     spark = spark_session("rewindow demo", home=home)
     for run in (backfill, nightly):
-        _tell(console, RunStore(str(home / "runs")), run)
+        _print_outcome(console, RunStore(str(home / "runs")), run)
     _compare(console, spark, progress, Tables.of(pipeline))
     console.print(
         f"The tables lie under {home}. Query them:\n"
-        f'  REWINDOW_HOME={home} .venv/bin/rewindow sql "SELECT * FROM {Tables.of(pipeline).windows} LIMIT 10"\n'
+        f'  {Variable.HOME}={home} .venv/bin/rewindow sql "SELECT * FROM {Tables.of(pipeline).windows} LIMIT 10"\n'
         "  make up     # the same Airflow, to look at and to click in",
         soft_wrap=True,
         highlight=False,
@@ -124,7 +128,7 @@ def run_demo(console: Console, errors: Console) -> None:
 def trigger(
     console: Console, airflow: Airflow, dag_id: str, form: Mapping[str, Any], *, ends_as: str = "success"
 ) -> DagRun:
-    """Trigger a DAG as the UI does and wait for its end, telling of each task.
+    """Trigger a DAG as the UI does and wait for its end, printing each task.
 
     Raises RewindowError if it does not end as it should.
     """
@@ -135,7 +139,7 @@ def trigger(
 
 
 def night(console: Console, airflow: Airflow, dag_id: str) -> DagRun:
-    """Let the scheduler have its way: it runs the latest night at once. Raises RewindowError if that fails."""
+    """Unpause a DAG, so that the scheduler runs the latest night at once. Raises RewindowError if that fails."""
     airflow.unpause(dag_id)
     run = airflow.scheduled(dag_id)
     console.print(f"\n[bold]{dag_id}[/], run by the scheduler")
@@ -145,7 +149,7 @@ def night(console: Console, airflow: Airflow, dag_id: str) -> DagRun:
 def _watch(console: Console, airflow: Airflow, run: DagRun, ends_as: str = "success") -> DagRun:
     dag_id = run.dag_id
 
-    def tell(task: dict[str, Any]) -> None:
+    def print_task(task: dict[str, Any]) -> None:
         label = task.get("rendered_map_index") or ""
         mark = {"success": "[green]ok[/]     ", "skipped": "[dim]skipped[/]"}.get(
             task["state"], f"[red]{task['state']}[/]"
@@ -153,25 +157,25 @@ def _watch(console: Console, airflow: Airflow, run: DagRun, ends_as: str = "succ
         seconds = f"{task['duration']:6.1f} s" if task["duration"] else ""
         console.print(f"  {mark} {task['task_id']:<10} {seconds}  [dim]{label}[/]", highlight=False)
 
-    state = airflow.wait(run, _RUN_SECONDS, on_end=tell)
+    state = airflow.wait(run, _RUN_SECONDS, on_end=print_task)
     if state != ends_as:
         console.print(airflow.failures(run), markup=False)
         raise RewindowError(f"the run ended as {state}", dag_id, f"Airflow's log is {airflow.log}.")
     return run
 
 
-def _tell(console: Console, store: RunStore, run: DagRun) -> None:
+def _print_outcome(console: Console, store: RunStore, run: DagRun) -> None:
     folder = store.folder(run_id_of(run.dag_id, run.run_id))
-    outcome, changes, gate = folder.read(OUTCOME) or {}, folder.read(CHANGES) or {}, folder.read(GATE) or {}
-    counts = outcome.get("counts", {})
-    told = ", ".join(f"{count:,} {what}" for what, count in sorted(changes.get("counts", {}).items())) or "nothing"
-    met = sum(result["success"] for result in gate.get("results", []))
+    outcome, changes, gate = Outcome.read(folder), Changes.read(folder) or Changes(), Gate.read(folder)
+    counts = outcome.counts if outcome else RunCounts()
+    changed = ", ".join(f"{count:,} {what}" for what, count in sorted(changes.counts.items())) or "nothing"
+    results = gate.results if gate else ()
     console.print(
-        f"\n[bold]{run.dag_id}[/]: {outcome.get('status')}\n"
-        f"  records {counts.get('records_read', 0):,}, windows computed {counts.get('windows', 0):,}, "
-        f"on time {counts.get('pairs_on_time', 0):,}, late {counts.get('records_late', 0):,}\n"
-        f"  windows {told}\n"
-        f"  gate {gate.get('verdict')}: {met} of {len(gate.get('results', []))} expectations met\n"
+        f"\n[bold]{run.dag_id}[/]: {outcome and outcome.status.value}\n"
+        f"  records {counts.records_read:,}, windows computed {counts.windows:,}, "
+        f"on time {counts.pairs_on_time:,}, late {counts.records_late:,}\n"
+        f"  windows {changed}\n"
+        f"  gate {gate and gate.verdict}: {sum(r.success for r in results)} of {len(results)} expectations met\n"
         f"  report {folder.address(PAGE)}",
         soft_wrap=True,
         highlight=False,

@@ -1,7 +1,7 @@
-"""The last step of `make setup`: fetch what Java needs, try it on the sample, and keep Spark's loaded classes.
+"""The last step of `make setup`: download the jars, try them on the sample, and archive Spark's loaded classes.
 
-A Spark application spends its first seconds on loading classes. Java can keep them from one process for all later
-ones ("application class data sharing", JEP 350); `spark_jobs.spark.jvm` starts every JVM with what is kept here.
+A Spark application spends its first seconds on loading classes. Java can archive the classes of one process for all
+later ones ("application class data sharing", JEP 350). `spark_jobs.spark.jvm` starts every JVM with this archive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from spark_jobs.errors import RewindowError
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
-from spark_jobs.spark.jvm import JAVA_OPTIONS, SHORT_APPLICATIONS, class_archive, ivy_folder
+from spark_jobs.settings import Variable
+from spark_jobs.spark.gateway import jvm_process
+from spark_jobs.spark.jvm import SHORT_APPLICATIONS, class_archive, ivy_folder
 from spark_jobs.spark.session import spark_session
 
 SAMPLE = Path("dags/pipelines/departures_hourly.yaml")
@@ -28,15 +30,15 @@ SAMPLE = Path("dags/pipelines/departures_hourly.yaml")
 def main() -> None:
     archive = class_archive()
     new = archive.with_suffix(".new")
-    archive.unlink(missing_ok=True)  # else the new one could only be laid over it
+    archive.unlink(missing_ok=True)  # else Java would only add to it
     new.unlink(missing_ok=True)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    for name in [name for name in os.environ if name.startswith("REWINDOW_")]:
-        del os.environ[name]  # the trial is to leave nothing in a catalog or store of the user's
-    os.environ["REWINDOW_DRIVER_MEMORY"] = "1g"
-    os.environ[JAVA_OPTIONS] = f'{SHORT_APPLICATIONS} "-XX:ArchiveClassesAtExit={new}"'
+    for name in Variable:
+        os.environ.pop(name, None)  # the trial must not write to the user's own catalog or run store
+    os.environ[Variable.DRIVER_MEMORY] = "1g"
+    os.environ[Variable.JAVA_OPTIONS] = f'{SHORT_APPLICATIONS} "-XX:ArchiveClassesAtExit={new}"'
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["REWINDOW_HOME"] = folder
+        os.environ[Variable.HOME] = folder
         try:
             fetch_kafka()
             session = spark_session("setup", master="local[2]")
@@ -51,10 +53,11 @@ def main() -> None:
 
 
 def _end_jvm(session: SparkSession) -> None:
-    """End Spark's JVM as its process's end would, and wait until it has written its classes."""
-    jvm = session.sparkContext._gateway.proc
+    """Close the JVM's standard input, which ends it, and wait until it has written the archive."""
+    jvm = jvm_process(session)
     session.stop()
-    jvm.stdin.close()
+    if jvm.stdin is not None:
+        jvm.stdin.close()
     jvm.wait()
 
 

@@ -1,7 +1,7 @@
 """Durations as people write them, and integer milliseconds as the event-time core counts them.
 
 Written: numbers with units (`30 min`, `1h 30m`, `200 ms`, `1.5 h`, `2 days`), ISO-8601 (`PT30M`, `P1DT2H`), `0`, and
-`forever` = Long.MAX_VALUE, which as an allowed lateness keeps state for ever (golden rule 22). A leading `-` makes the
+`forever` = Long.MAX_VALUE, which as an allowed lateness keeps state forever (golden rule 22). A leading `-` makes the
 whole duration negative. `m` is minutes. Months and years are refused: their length depends on the calendar. Units are
 written in lower case, ISO-8601 in upper case, so that `M` is never minutes here and months there.
 """
@@ -78,7 +78,7 @@ def format_duration(milliseconds: int) -> str:
         return "forever"
     if milliseconds == 0:
         return "0"
-    parts = []
+    parts: list[str] = []
     rest = abs(milliseconds)
     for unit, size in (("day", _DAY), ("h", _HOUR), ("min", _MINUTE), ("s", _SECOND), ("ms", 1)):
         count, rest = divmod(rest, size)

@@ -1,12 +1,11 @@
-"""Watermark generators: what one generator says of the records it sees.
+"""Watermark generators: the watermarks that one generator emits for the records it sees.
 
 A generator is called with every record (`on_event`) and at every tick of the periodic timer
-(`on_periodic_emit`). It emits through an `output`; who combines, delays or drops what it emits is the
-source's business (`spark_jobs.eventtime.source`). Timestamps are epoch milliseconds; a record without
-a timestamp comes as `MIN_TIMESTAMP`, as in Flink.
+(`on_periodic_emit`). It emits through an `output`; the source (`spark_jobs.eventtime.source`) combines, delays or drops
+what it emits. Timestamps are epoch milliseconds; a record without a timestamp has `MIN_TIMESTAMP`, as in Flink.
 
-Whether the generators that follow the maximum emit on each record or at ticks is the job's emission
-mode; `emits_on_event` says it to them.
+`emits_on_event` is the job's emission mode: generators emit on each record, or else at ticks. The parameters that a
+definition gives are in `spark_jobs.eventtime.suppliers`.
 """
 
 from __future__ import annotations
@@ -24,12 +23,13 @@ class WatermarkOutput(Protocol):
     """Where a generator emits to."""
 
     def emit_watermark(self, watermark: int) -> None:
-        """Say that no record with a timestamp at or below `watermark` is expected any more."""
+        """Emit: no record with a timestamp at or below `watermark` is expected any more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a generator may see of a record: times in epoch ms, the marker flag, the logical stream."""
+    """The part of a record that a generator may see: times in epoch ms, the marker flag, the logical stream."""
 
     timestamp: int
     arrival: int
@@ -40,18 +40,25 @@ class Event:
 class WatermarkGenerator(Protocol):
     """One generator, for one partition (or one source subtask)."""
 
-    def on_event(self, event: Event, output: WatermarkOutput) -> None: ...
+    def on_event(self, event: Event, output: WatermarkOutput) -> None:
+        """A record was processed."""
+        ...
 
-    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None: ...
+    def on_periodic_emit(self, now: int, output: WatermarkOutput) -> None:
+        """The periodic timer ticks at `now` (processing time, epoch ms)."""
+        ...
 
     def snapshot(self) -> dict[str, Any]:
-        """The generator's state as JSON-able values."""
+        """The generator's state as values that JSON can hold."""
+        ...
 
-    def restore(self, state: Mapping[str, Any]) -> None: ...
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot."""
+        ...
 
 
 class _Snapshot:
-    """State kept as plain attributes named in `_state`."""
+    """A generator whose state is the attributes named in `_state`."""
 
     _state: tuple[str, ...] = ()
 
@@ -113,7 +120,7 @@ class PunctuatedMarkers(_Snapshot):
 
 @dataclass
 class AdvanceAfterWait(_Snapshot):
-    """Bounded out-of-orderness whose maximum runs on by itself after a quiet `wait` (rule 8).
+    """Bounded out-of-orderness whose maximum advances by itself after a quiet `wait` (rule 8).
 
     Each tick adds `interval` to a logical time that starts at the maximum with every record; once it is
     more than `wait` past that start, the maximum follows it.
@@ -145,7 +152,7 @@ class AdvanceAfterWait(_Snapshot):
 
 @dataclass
 class AverageOfLast(_Snapshot):
-    """`floor(mean of the last N timestamps) - lag`; fewer than N at the start. One outlier moves it by 1/N."""
+    """`floor(mean of the last N timestamps) - lag`; at first over fewer. Records without a timestamp do not count."""
 
     last: int
     lag: int
@@ -195,8 +202,8 @@ class TimeLag(_Snapshot):
 class InterleavedStreams(_Snapshot):
     """`min over the logical streams of their max ts - bound - 1`.
 
-    With `streams` listed, nothing is said until all have been seen; otherwise the streams seen so
-    far count. A stream that appears late can only hold, never take back, a watermark.
+    With `streams` listed, there is no watermark until all have been seen; otherwise the streams seen so far count. A
+    stream that appears late can hold the watermark back but not lower it.
     """
 
     bound: int
@@ -221,12 +228,14 @@ class InterleavedStreams(_Snapshot):
 
 
 class CustomGenerator:
-    """A user's class, `module:Class`, with `on_event(timestamp, arrival, output)` and
-    `on_periodic_emit(now, output)`; its state is its JSON-able attributes."""
+    """A user's class, `module:Class`, with `on_event(timestamp, arrival, output)` and `on_periodic_emit(now, output)`.
+
+    Its state is its attributes, which JSON must be able to hold.
+    """
 
     def __init__(self, reference: str, parameters: Mapping[str, Any]) -> None:
         module, _, name = reference.partition(":")
-        self._delegate = getattr(importlib.import_module(module), name)(**parameters)
+        self._delegate: Any = getattr(importlib.import_module(module), name)(**parameters)
 
     def on_event(self, event: Event, output: WatermarkOutput) -> None:
         self._delegate.on_event(event.timestamp, event.arrival, output)
@@ -235,7 +244,7 @@ class CustomGenerator:
         self._delegate.on_periodic_emit(now, output)
 
     def snapshot(self) -> dict[str, Any]:
-        return dict(vars(self._delegate))
+        return dict(self._delegate.__dict__)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        vars(self._delegate).update(state)
+        self._delegate.__dict__.update(state)

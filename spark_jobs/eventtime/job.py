@@ -1,9 +1,10 @@
-"""A whole live job on a bounded history: source, window operator and the clock between them."""
+"""A whole live job on a bounded history: the source, the window operator, and processing time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.operator import Firing, MergeTooLateError, WindowOperator
@@ -29,7 +30,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """When something happened: `records` consumed so far (the global rank), and processing time."""
+    """When something happened: how many records had been consumed, and processing time (epoch ms)."""
 
     records: int
     clock: int
@@ -44,31 +45,49 @@ class JobFailure:
     message: str
 
 
+class RecordWatermark(NamedTuple):
+    """The window operator's watermark (epoch ms) before the record number `record` (from 0) was processed."""
+
+    record: int
+    watermark: int
+
+
 @dataclass(slots=True)
 class JobResult:
     """What a live job did. Lists are in the order in which it happened.
 
-    `late` holds (record index, watermark) of the late side output; `watermarks_before` one
-    (first record index, watermark) for each change of the window operator's watermark between records.
+    Attributes:
+        firings: The firings of windows; their elements are record indices.
+        late: The records of the late side output.
+        watermarks_before: One entry for each record before which the window operator's watermark had changed.
+        emissions: The watermarks that reached the window operator, but for that of the end of input.
+        status_changes: When the whole stream became idle or active.
+        partition_status_changes: When a partition became idle or active.
+        partition_watermarks: The last watermark of each generator.
+        source_watermark: The last watermark of the source.
+        watermark: The last watermark of the window operator.
+        failure: The failure of the job; None if it did not fail.
     """
 
-    firings: list[tuple[At, Firing[int]]] = field(default_factory=list)
-    late: list[tuple[int, int]] = field(default_factory=list)
-    watermarks_before: list[tuple[int, int]] = field(default_factory=list)
-    emissions: list[tuple[At, int]] = field(default_factory=list)
-    status_changes: list[tuple[At, bool]] = field(default_factory=list)
-    partition_status_changes: list[tuple[At, int, bool]] = field(default_factory=list)
-    partition_watermarks: list[int] = field(default_factory=list)
+    firings: list[tuple[At, Firing[int]]] = field(default_factory=list[tuple[At, Firing[int]]])
+    late: list[RecordWatermark] = field(default_factory=list[RecordWatermark])
+    watermarks_before: list[RecordWatermark] = field(default_factory=list[RecordWatermark])
+    emissions: list[tuple[At, WatermarkEmitted]] = field(default_factory=list[tuple[At, WatermarkEmitted]])
+    status_changes: list[tuple[At, StreamStatusChanged]] = field(default_factory=list[tuple[At, StreamStatusChanged]])
+    partition_status_changes: list[tuple[At, PartitionStatusChanged]] = field(
+        default_factory=list[tuple[At, PartitionStatusChanged]]
+    )
+    partition_watermarks: list[int] = field(default_factory=list[int])
     source_watermark: int = MIN_TIMESTAMP
     watermark: int = MIN_TIMESTAMP
     failure: JobFailure | None = None
 
 
 class LiveJob:
-    """Runs records one at a time through source and window operator.
+    """Runs records one at a time through the source and the window operator.
 
-    The elements of a firing are record indices. A record that `before_watermark` rejects is filtered ahead
-    of the generator: it is no activity either.
+    A record that `before_watermark` rejects is filtered in front of the generator: it moves no watermark, and its
+    partition becomes idle as if it had not come.
     """
 
     def __init__(
@@ -86,7 +105,7 @@ class LiveJob:
         self._clock = 0
 
     def run(self, records: list[Record], *, until: int | None = None, flush: bool) -> JobResult:
-        """Consume all records, run the timer on to `until` (epoch ms), end the input if `flush`."""
+        """Consume all records, let the timer run until `until` (epoch ms), and end the input if `flush`."""
         result = self.result
         for record in records:
             if not self._consume(record):
@@ -113,7 +132,7 @@ class LiveJob:
         result = self.result
         before = self._operator.watermark
         if not result.watermarks_before or result.watermarks_before[-1][1] != before:
-            result.watermarks_before.append((index, before))
+            result.watermarks_before.append(RecordWatermark(index, before))
         self._consumed += 1
         if not self._before_watermark(record):
             return True
@@ -124,26 +143,26 @@ class LiveJob:
             return False
         result.firings += [(At(self._consumed, self._clock), firing) for firing in firings]
         if late:
-            result.late.append((index, before))
+            result.late.append(RecordWatermark(index, before))
         event = Event(record.timestamp, record.arrival, record.marker, record.stream)
         self._handle(self._source.on_event(record.partition, event))
         return True
 
     def _run_timer(self, until: int) -> None:
-        for now, signals in self._source.ticks(until):
-            self._clock = now
-            self._handle(signals)
+        for tick in self._source.ticks(until):
+            self._clock = tick.time
+            self._handle(tick.signals)
 
-    def _handle(self, signals: list[Signal], *, final: bool = False) -> None:
+    def _handle(self, signals: Sequence[Signal], *, final: bool = False) -> None:
         at = At(self._consumed, self._clock)
         result = self.result
         for signal in signals:
             match signal:
-                case WatermarkEmitted(watermark):
+                case WatermarkEmitted():
                     if not final:
-                        result.emissions.append((at, watermark))
-                    result.firings += [(at, firing) for firing in self._operator.advance_watermark(watermark)]
-                case StreamStatusChanged(idle):
-                    result.status_changes.append((at, idle))
-                case PartitionStatusChanged(partition, idle):
-                    result.partition_status_changes.append((at, partition, idle))
+                        result.emissions.append((at, signal))
+                    result.firings += [(at, firing) for firing in self._operator.advance_watermark(signal.watermark)]
+                case StreamStatusChanged():
+                    result.status_changes.append((at, signal))
+                case PartitionStatusChanged():
+                    result.partition_status_changes.append((at, signal))

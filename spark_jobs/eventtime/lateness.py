@@ -1,6 +1,6 @@
-"""The lateness predicates: the only places where late is decided.
+"""The lateness predicates: the only place where a record is found to be late.
 
-`W` is the window operator's watermark before the record, `L` the allowed lateness, all in milliseconds.
+`W` is the window operator's watermark before the record (epoch ms), `L` the allowed lateness (ms).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from spark_jobs.eventtime.windows import Window
 
 
 def cleanup_time(window: Window, allowed_lateness: int) -> int:
-    """The watermark at which the window's state goes: `end - 1 + L`, held at the end of time (rule 22)."""
+    """The watermark at which the window's state is deleted: `end - 1 + L`, at most `MAX_TIMESTAMP` (rule 22)."""
     return saturating_add(window.max_timestamp, allowed_lateness)
 
 

@@ -1,7 +1,7 @@
-"""The window operator, one record at a time: readable against Flink's `WindowOperator`.
+"""The window operator, one record at a time, after Flink's `WindowOperator`.
 
-It is the oracle for the Spark engine and the path for what cannot be decided set by set. Contents are
-kept as the list of elements, so that a caller can compute any aggregate of any pane.
+The Spark engine is tested against it, and runs it for sessions that set operations cannot decide. A window's contents
+are the list of its elements, so that a caller can compute any aggregate of any pane.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from spark_jobs.eventtime.lateness import cleanup_time, is_element_late, is_merge_too_late, is_window_late
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -35,8 +35,8 @@ class MergeTooLateError(Exception):
 class Firing(Generic[E]):
     """One emission of one window: `pane` 0 is the first of exactly this (key, start, end).
 
-    `watermark` is the one in force (`MIN_TIMESTAMP`: none yet); `by_element` says that a late element
-    fired it at once (rule 21), not a watermark. `elements` are all contents so far, in order of arrival.
+    `watermark` is the operator's at that time (`MIN_TIMESTAMP`: none yet). `by_element`: a late element fired the
+    window at once (rule 21), not a watermark. `elements` are all contents so far, in order of arrival.
     """
 
     key: Hashable
@@ -47,17 +47,24 @@ class Firing(Generic[E]):
     elements: tuple[E, ...]
 
 
+class Processed(NamedTuple, Generic[E]):
+    """What one element caused: firings at once, and whether it goes to the late output."""
+
+    firings: list[Firing[E]]
+    is_late: bool
+
+
 @dataclass(slots=True)
 class _KeyState(Generic[E]):
-    contents: dict[Window, list[E]] = field(default_factory=dict)
-    timers: dict[Window, set[int]] = field(default_factory=dict)
+    contents: dict[Window, list[E]] = field(default_factory=dict[Window, list[E]])
+    timers: dict[Window, set[int]] = field(default_factory=dict[Window, set[int]])
 
 
 class WindowOperator(Generic[E]):
     """Windows with allowed lateness over keyed elements.
 
-    `process` and `advance_watermark` yield the firings they cause; what enters no window and is late goes
-    to `late`. Fails with `MissingTimestampError` or `MergeTooLateError` where Flink fails the job.
+    Call `process` for each element and `advance_watermark` for each watermark, in the order of the live job. Both raise
+    `MissingTimestampError` or `MergeTooLateError` where Flink fails the job.
     """
 
     def __init__(self, assigner: WindowAssigner, allowed_lateness: int) -> None:
@@ -69,8 +76,8 @@ class WindowOperator(Generic[E]):
         self._panes: dict[tuple[Hashable, Window], int] = {}
         self.watermark = MIN_TIMESTAMP
 
-    def process(self, key: Hashable, timestamp: int, element: E) -> tuple[list[Firing[E]], bool]:
-        """One element: the firings that it causes at once, and whether it goes to the late output."""
+    def process(self, key: Hashable, timestamp: int, element: E) -> Processed[E]:
+        """Add one element to its windows; a window that has fired already fires again at once (rule 21)."""
         state = self._keys.setdefault(key, _KeyState())
         firings: list[Firing[E]] = []
         entered = False
@@ -86,7 +93,7 @@ class WindowOperator(Generic[E]):
                 self._register_timer(state, key, window, window.max_timestamp)
             self._register_cleanup(state, key, window)
         late = not entered and is_element_late(timestamp, self._lateness, self.watermark)
-        return firings, late
+        return Processed(firings, late)
 
     def _merge(self, state: _KeyState[E], key: Hashable, added: Window) -> Window:
         """Merge a new session with those it overlaps or touches (rules 24 to 27)."""
@@ -102,7 +109,7 @@ class WindowOperator(Generic[E]):
         for window in absorbed:
             contents += state.contents.pop(window)
             state.timers.pop(window, None)
-            # A bigger session holds its place until cleanup, so exactly this window cannot come again.
+            # The merged session takes this one's place until its cleanup, so exactly this window cannot come again.
             self._panes.pop((key, window), None)
         state.contents[merged] = contents
         if merged.max_timestamp > self.watermark:

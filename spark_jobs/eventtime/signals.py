@@ -1,4 +1,4 @@
-"""What a source sends to the window operator, and what it says of its partitions."""
+"""The signals that a source sends to the window operator: watermarks and changes of status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StreamStatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatusChanged:
-    """One partition leaves the minimum (idle) or is back in it."""
+    """One partition becomes idle, and no longer holds the watermark back, or becomes active again."""
 
     partition: int
     idle: bool
@@ -31,3 +31,4 @@ StreamSignal = WatermarkEmitted | StreamStatusChanged
 """What travels through the stream: from a subtask to the valve, and from the valve to the window operator."""
 
 Signal = StreamSignal | PartitionStatusChanged
+"""All that a source reports; the status of a partition stays inside the source."""

@@ -1,13 +1,13 @@
 """The source of a live job: from records and ticks to the watermarks that the window operator gets.
 
 Written after Flink's `SourceOperator`, `WatermarkOutputMultiplexer`, `WatermarksWithIdleness` and
-`WatermarkToDataOutput`, one class for each duty; the golden rules are named where they live.
+`WatermarkToDataOutput`, with one class for each of their duties.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_jobs.eventtime.generators import Event, WatermarkGenerator
 from spark_jobs.eventtime.signals import (
@@ -23,10 +23,10 @@ from spark_jobs.eventtime.valve import StatusWatermarkValve
 
 
 class _IdlenessTimer:
-    """Flink's `IdlenessTimer`: inactivity is noticed by probes only (rules 9 and 10).
+    """Flink's `IdlenessTimer`: inactivity is noticed at ticks only, by probing (rules 9 and 10).
 
-    The probe after the last record sees activity, the next one starts the countdown, and the partition is
-    idle at the first probe strictly more than the timeout later.
+    The probe after the last record still sees activity. The next one starts the countdown. The partition is idle at the
+    first probe strictly more than the timeout (ms) later.
     """
 
     def __init__(self, timeout: int) -> None:
@@ -46,15 +46,15 @@ class _IdlenessTimer:
 
     @property
     def idle_after(self) -> int | None:
-        """The partition is idle at the first probe after this time, should no record come."""
+        """The partition is idle at the first probe after this time (epoch ms) unless a record comes."""
         return None if self.countdown_from is None else self.countdown_from + self.timeout
 
 
 class _PartialWatermark:
-    """One generator and what it has said so far: an input of the minimum.
+    """One generator with its last watermark: an input of the minimum.
 
-    On a record each emission goes on at once (`on_raised`, Flink's `ImmediateOutput`); at a tick the
-    combination waits until every generator has been asked (`DeferredOutput`).
+    On a record, each emission updates the minimum at once (`on_raised`; Flink's `ImmediateOutput`). At a tick, the
+    minimum is taken after every generator has run (`DeferredOutput`).
     """
 
     def __init__(self, label: int, generator: WatermarkGenerator, idleness: int | None) -> None:
@@ -66,7 +66,7 @@ class _PartialWatermark:
         self._on_raised: Callable[[int], None] | None = None
 
     def emit_watermark(self, watermark: int) -> None:
-        """A generator's emission brings the partition back (rule 11) and never moves it backwards (rule 4)."""
+        """An emission makes the partition active again (rule 11); a lower watermark changes nothing (rule 4)."""
         self.idle = False
         raised = watermark > self.watermark
         self.watermark = max(self.watermark, watermark)
@@ -87,7 +87,7 @@ class _PartialWatermark:
             self.generator.on_periodic_emit(now, self)
 
     def next_change_after(self) -> int | None:
-        """A probe after this time can find the partition idle; None where no probe can, without a record."""
+        """A probe after this time (epoch ms) can find the partition idle; None: no probe can without a record."""
         return None if self.timer is None or self.idle else self.timer.idle_after
 
     def snapshot(self) -> dict[str, Any]:
@@ -129,13 +129,13 @@ class _Subtask:
 
     @property
     def idle_after(self) -> int | None:
-        """A tick after this time finds the stream idle, should no watermark be raised before (rule 31)."""
+        """A tick after this time (epoch ms) finds the stream idle unless a watermark is raised before (rule 31)."""
         if self.idle or self.combined > MIN_TIMESTAMP:
             return None
         return self._idle_before_first_watermark_after
 
     def probe(self, now: int) -> list[StreamSignal]:
-        """A tick at `now`: combine what the partitions say, then look at the main output.
+        """A tick at `now`: combine the partitions' watermarks, then check whether the main output is idle.
 
         Rule 31: the main output, which no record uses, and the partitions' combined output make the stream idle
         together. The combined output counts as idle until it has raised its first watermark; the main output's
@@ -149,7 +149,7 @@ class _Subtask:
         return signals
 
     def update(self) -> list[StreamSignal]:
-        """Combine the partitions' watermarks; what the subtask sends, in order."""
+        """Combine the partitions' watermarks. Returns what the subtask sends, in order."""
         active = [p.watermark for p in self.partials if not p.idle]
         if active:
             candidate = min(active)
@@ -171,11 +171,18 @@ class _Subtask:
         return out
 
 
-class Source:
-    """The sources' side of a live job, driven by records in position order and by its own timer.
+class Tick(NamedTuple):
+    """A tick of the timer at `time` (epoch ms), and the signals that it caused."""
 
-    Call `ticks(until)` before each record with the record's arrival (a tick due at an arrival comes before
-    the record, rule 7), hand the record to the window operator, then call `on_event` (rule 2).
+    time: int
+    signals: list[Signal]
+
+
+class Source:
+    """The source's side of a live job, driven by records in position order and by its own timer.
+
+    For each record call `ticks(arrival)`, as a tick due at an arrival comes before the record (rule 7); hand the record
+    to the window operator; then call `on_event`, as a record comes before the watermark that it causes (rule 2).
     """
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
@@ -197,7 +204,7 @@ class Source:
         self._records_since_tick = False
 
     def _first_idle_after(self) -> int | None:
-        """The main output counts down from the first tick; per-subtask generators stand in the main output."""
+        """The main output counts down from the first tick. A generator per subtask is in the main output itself."""
         strategy = self.strategy
         if strategy.idleness is None or not strategy.interval or strategy.scope is Scope.SUBTASK:
             return None
@@ -210,12 +217,12 @@ class Source:
 
     @property
     def partition_watermarks(self) -> list[int]:
-        """What each generator has said so far, by the (first) partition it reads."""
+        """The last watermark of each generator, in the order of the first partition it reads."""
         partials = sorted((p for s in self._subtasks for p in s.partials), key=lambda p: p.label)
         return [p.watermark for p in partials]
 
-    def ticks(self, until: int) -> Iterator[tuple[int, list[Signal]]]:
-        """Run the timer up to and including `until`; yields each tick that said something, with its time."""
+    def ticks(self, until: int) -> Iterator[Tick]:
+        """Run the timer up to and including `until` (epoch ms); yields the ticks that caused a signal."""
         interval = self.strategy.interval
         while self._next_tick <= until:
             now = self._next_tick
@@ -225,10 +232,10 @@ class Source:
                 self._next_tick = max(self._next_tick, self._skip_quiet_ticks(until))
             self._records_since_tick = False
             if signals:
-                yield now, signals
+                yield Tick(now, signals)
 
     def _skip_quiet_ticks(self, until: int) -> int:
-        """The next tick that can matter when no record comes: a partition or stream going idle, else after `until`."""
+        """The next tick that can change anything without a record: where something becomes idle, else after `until`."""
         deadlines = [d for s in self._subtasks for p in s.partials if (d := p.next_change_after()) is not None]
         deadlines += [d for s in self._subtasks if (d := s.idle_after) is not None]
         start, interval = self.strategy.timer_start, self.strategy.interval
@@ -247,7 +254,7 @@ class Source:
         return signals
 
     def on_event(self, partition: int, event: Event) -> list[Signal]:
-        """A record has been handed to the window operator; what the watermark does after it."""
+        """The signals that a record causes after it has been handed to the window operator."""
         self._records_since_tick = True
         index, partial = self._by_partition[partition]
         subtask = self._subtasks[index]
@@ -274,14 +281,14 @@ class Source:
         return [PartitionStatusChanged(partial.label, partial.idle)]
 
     def end_of_input(self) -> list[StreamSignal]:
-        """The bounded input ends: every subtask sends MAX_WATERMARK. An idle subtask's is lost (rule 15)."""
+        """The bounded input ends: every subtask sends MAX_WATERMARK. The valve drops that of an idle one (rule 15)."""
         return self._valve.end_of_input()
 
     def _through_valve(self, index: int, signals: list[StreamSignal]) -> list[StreamSignal]:
         return [sent for signal in signals for sent in self._valve.input_signal(index, signal)]
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that later watermarks depend on, as JSON-able values."""
+        """Everything that later watermarks depend on, as values that JSON can hold."""
         return {
             "subtasks": [
                 {"combined": s.combined, "idle": s.idle, "partials": [p.snapshot() for p in s.partials]}

@@ -1,32 +1,16 @@
-"""The watermark strategy of a live job as data: which generator, where it stands, when it emits."""
+"""The watermark strategy of a live job: which generator, one per what, when it emits, and when a partition is idle."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from spark_jobs.eventtime import generators as g
-
-
-class GeneratorKind(StrEnum):
-    """The generators that a definition can name."""
-
-    ASCENDING = "ascending"
-    BOUNDED = "bounded_out_of_orderness"
-    LAG = "lag"
-    AVERAGE_OF_LAST = "average_of_last"
-    TIME_LAG = "time_lag"
-    PUNCTUATED = "punctuated"
-    ADVANCE_AFTER_WAIT = "advance_after_wait"
-    INTERLEAVED = "interleaved"
-    CUSTOM = "custom"
-    NONE = "none"
+from spark_jobs.eventtime.generators import WatermarkGenerator
+from spark_jobs.eventtime.suppliers import GeneratorSupplier, RecordTime, RunningMaximum
 
 
 class Scope(StrEnum):
-    """Where a generator stands: one a partition (inside the source), or one a source subtask (behind it)."""
+    """What has a generator of its own: each partition (inside the source), or each source subtask (behind it)."""
 
     PARTITION = "partition"
     SUBTASK = "subtask"
@@ -34,15 +18,21 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """Everything that a live job's watermark is a function of, beside its records.
+    """Everything besides the records that a live job's watermark depends on. Durations and times are milliseconds.
 
-    Durations and times are milliseconds. `partitions` are the registered ones: one without records holds
-    the watermark (rule 5). `subtasks` partitions them over source subtasks (rule 6). `interval` 0 means no
-    periodic timer; ticks are due at `timer_start + k * interval`, k >= 1. `all_idle_emits_maximum` is
-    Flink's behaviour since 2.2 (rule 13).
+    Attributes:
+        generator: The kind of generator with its parameters.
+        partitions: The registered partitions. One without records holds the watermark back (rule 5).
+        subtasks: The partitions that each source subtask reads (rule 6).
+        scope: One generator per partition or per subtask.
+        per_event: Whether generators emit on every record; otherwise they emit at ticks.
+        interval: The interval of the periodic timer; 0: no timer.
+        timer_start: Ticks are due at `timer_start + k * interval`, k >= 1.
+        idleness: The idleness timeout; None: no partition is ever idle.
+        all_idle_emits_maximum: Flink's behaviour since 2.2 when all partitions are idle (rule 13).
     """
 
-    kind: GeneratorKind
+    generator: GeneratorSupplier
     partitions: tuple[int, ...]
     subtasks: tuple[tuple[int, ...], ...]
     scope: Scope = Scope.PARTITION
@@ -51,24 +41,6 @@ class WatermarkStrategy:
     timer_start: int = 0
     idleness: int | None = None
     all_idle_emits_maximum: bool = True
-    bound: int = 0
-    lag: int = 0
-    last: int = 1
-    wait: int = 0
-    streams: tuple[str, ...] = ()
-    custom_class: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def delay(self) -> int:
-        """What the generators that follow a maximum take off it (rule 1; `lag` has no 1 ms)."""
-        match self.kind:
-            case GeneratorKind.ASCENDING:
-                return 1
-            case GeneratorKind.BOUNDED:
-                return self.bound + 1
-            case _:
-                return self.lag
 
     @property
     def generator_groups(self) -> tuple[tuple[int, ...], ...]:
@@ -77,31 +49,39 @@ class WatermarkStrategy:
             return self.subtasks
         return tuple((partition,) for partition in self.partitions)
 
-    def create_generator(self) -> g.WatermarkGenerator:
+    def create_generator(self) -> WatermarkGenerator:
         """A new generator in its initial state."""
-        match self.kind:
-            case GeneratorKind.ASCENDING | GeneratorKind.BOUNDED | GeneratorKind.LAG:
-                return g.DelayedMaximum(self.delay, self.per_event)
-            case GeneratorKind.PUNCTUATED:
-                return g.PunctuatedMarkers(self.lag)
-            case GeneratorKind.ADVANCE_AFTER_WAIT:
-                return g.AdvanceAfterWait(self.bound, self.wait, self.interval, self.per_event)
-            case GeneratorKind.AVERAGE_OF_LAST:
-                return g.AverageOfLast(self.last, self.lag, self.per_event)
-            case GeneratorKind.TIME_LAG:
-                return g.TimeLag(self.lag, self.per_event)
-            case GeneratorKind.INTERLEAVED:
-                return g.InterleavedStreams(self.bound, self.per_event, self.streams)
-            case GeneratorKind.CUSTOM:
-                return g.CustomGenerator(self.custom_class, self.parameters)
-            case GeneratorKind.NONE:
-                return g.NoWatermarks()
+        return self.generator.create_generator(per_event=self.per_event, interval=self.interval)
+
+    @property
+    def running_maximum(self) -> RunningMaximum | None:
+        """The maximum that each generator's watermark is; None if it depends on more than a maximum."""
+        return self.generator.running_maximum(per_event=self.per_event)
+
+    @property
+    def is_invertible(self) -> bool:
+        """Whether the watermark is a minimum of maxima and of nothing else, so that the records' order is not needed.
+
+        Idleness is noticed at ticks, so without a timer it changes nothing.
+        """
+        maximum = self.running_maximum
+        if maximum is None:
+            return False
+        if maximum.time is RecordTime.ARRIVAL:
+            return self.idleness is None
+        return self.idleness is None or self.interval == 0
+
+    @property
+    def emits_on_records(self) -> bool:
+        """Whether a watermark moves with the record that moves it, not at the next tick."""
+        return self.per_event or not self.generator.emits_at_ticks
+
+    @property
+    def sees_only_maxima_at_ticks(self) -> bool:
+        """Whether one record a partition and tick, the one with the largest event time, gives the same watermark."""
+        return not self.per_event and self.interval > 0 and self.generator.sees_only_the_maximum
 
     @property
     def moves_without_records(self) -> bool:
-        """Whether a tick can move a generator that saw no record since the tick before."""
-        return self.kind in (
-            GeneratorKind.ADVANCE_AFTER_WAIT,
-            GeneratorKind.TIME_LAG,
-            GeneratorKind.CUSTOM,
-        )
+        """Whether a tick can move a generator that has seen no record since the tick before."""
+        return self.generator.moves_without_records

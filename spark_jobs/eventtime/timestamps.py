@@ -1,7 +1,7 @@
 """Integer epoch milliseconds with Java's limits.
 
-Flink keeps event time in a signed 64-bit long and gives its two ends a meaning of their own, so the
-core keeps the same two constants and says at each addition what happens at the end of the range.
+Flink holds event time in a signed 64-bit long and gives the two ends of its range a meaning of their own. So there are
+the same two constants here, and two additions: one that stops at the ends of the range, and one that wraps around.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ MIN_TIMESTAMP: Final = -(2**63)
 """`Long.MIN_VALUE`: "no watermark yet" and "no timestamp" (golden rules 3 and 29)."""
 
 MAX_TIMESTAMP: Final = 2**63 - 1
-"""`Long.MAX_VALUE`: the watermark at the end of input, and an allowed lateness of "for ever"."""
+"""`Long.MAX_VALUE`: the watermark at the end of input, and an allowed lateness of "forever"."""
 
 
 def saturating_add(timestamp: int, duration: int) -> int:
-    """`timestamp + duration`, held at the ends of the 64-bit range (as `WindowOperator.cleanupTime` does)."""
+    """`timestamp + duration`, limited to the 64-bit range, as in `WindowOperator.cleanupTime`."""
     return max(MIN_TIMESTAMP, min(MAX_TIMESTAMP, timestamp + duration))
 
 

@@ -17,10 +17,10 @@ class _Channel:
 
 
 class StatusWatermarkValve:
-    """Combines the watermarks and idle statuses of its input channels.
+    """Combines the watermarks and statuses of its input channels, one channel for each source subtask.
 
-    A channel that resumes behind the last output is not aligned: it is ignored until it has caught up.
-    Each input method returns what comes out, in order.
+    The output is the minimum over the aligned channels. A channel that becomes active again behind the last output is
+    not aligned: it is ignored until it has caught up. Each input method returns the signals that come out, in order.
     """
 
     def __init__(self, channels: int) -> None:
@@ -29,7 +29,7 @@ class StatusWatermarkValve:
         self.idle = False
 
     def input_signal(self, index: int, signal: StreamSignal) -> list[StreamSignal]:
-        """A signal of channel `index`."""
+        """A signal arrives on channel `index`."""
         match signal:
             case WatermarkEmitted(watermark):
                 return self._input_watermark(index, watermark)
@@ -37,7 +37,7 @@ class StatusWatermarkValve:
                 return self._input_status(index, idle)
 
     def end_of_input(self) -> list[StreamSignal]:
-        """MAX_WATERMARK comes from all channels together (rule 23); that of an idle channel is dropped (rule 15)."""
+        """All channels send MAX_WATERMARK at the same time (rule 23); that of an idle channel is dropped (rule 15)."""
         if self.idle:
             return []
         for channel in self._channels:
@@ -89,6 +89,7 @@ class StatusWatermarkValve:
         return [WatermarkEmitted(watermark)]
 
     def snapshot(self) -> dict[str, Any]:
+        """The valve's state as values that JSON can hold."""
         return {
             "channels": [asdict(c) for c in self._channels],
             "last_watermark": self.last_watermark,
@@ -96,6 +97,7 @@ class StatusWatermarkValve:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a snapshot of a valve with as many channels."""
         self._channels = [_Channel(**c) for c in state["channels"]]
         self.last_watermark = state["last_watermark"]
         self.idle = state["idle"]

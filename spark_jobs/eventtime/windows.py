@@ -2,16 +2,22 @@
 
 A window is half-open, `[start, end)`: the end timestamp is exclusive, `end - 1` is the last timestamp
 that belongs to it. All times are epoch milliseconds.
+
+There are two families. `AlignedWindows` lie at the same times for every key; they answer how long they are and where
+they start and end. Sessions follow the records of their key and merge. Spark's half of the assignment is in
+`spark_jobs.replay.assign`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Protocol
+from typing import ClassVar, Protocol
 from zoneinfo import ZoneInfo
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 
 DAY_MS = 86_400_000
@@ -42,10 +48,12 @@ class Window:
 class WindowAssigner(Protocol):
     """Gives a timestamp its windows."""
 
-    is_merging: bool
+    is_merging: ClassVar[bool]
+    """Whether windows that overlap or touch become one."""
 
     def assign(self, timestamp: int) -> Iterator[Window]:
-        """The windows of a record with this event time; none is possible (slide > size)."""
+        """The windows of a record with this event time. There may be none (slide > size)."""
+        ...
 
 
 class MissingTimestampError(Exception):
@@ -70,13 +78,92 @@ def _require_timestamp(timestamp: int) -> None:
         raise MissingTimestampError
 
 
+class AlignedWindows(ABC):
+    """Windows that lie at the same times for every key and do not depend on the records."""
+
+    __slots__ = ()
+
+    is_merging: ClassVar[bool] = False
+
+    assigns_one: ClassVar[bool] = False
+    """Whether each record is in exactly one window."""
+
+    @property
+    def leaves_gaps(self) -> bool:
+        """Whether some event times are in no window."""
+        return False
+
+    @property
+    def fixed_length(self) -> int | None:
+        """The length of every window (ms); None where they differ."""
+        return None
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """The most milliseconds that one window covers."""
+
+    @property
+    @abstractmethod
+    def end_step(self) -> int:
+        """Any two window ends lie a multiple of this apart (ms)."""
+
+    @abstractmethod
+    def assign(self, timestamp: int) -> Iterator[Window]:
+        """The windows of a record with this event time. There may be none (slide > size)."""
+
+    def covering(self, times: TimeRange) -> TimeRange:
+        """A range that holds every window of these event times, on the windows' own grid where it can."""
+        first, last = list(self.assign(times.start)), list(self.assign(times.end - 1))
+        start = min((window.start for window in first), default=times.start - self.longest)
+        end = max((window.end for window in last), default=times.end + self.longest)
+        return TimeRange(start, end)
+
+
+class RegularWindows(AlignedWindows):
+    """Aligned windows whose starts and ends lie at fixed distances, as instants."""
+
+    __slots__ = ()
+
+    size: int
+    """The length of the longest window (ms)."""
+
+    offset: int
+
+    @property
+    @abstractmethod
+    def start_step(self) -> int:
+        """Windows start at `offset + k * start_step` (ms)."""
+
+    @property
+    def end_phase(self) -> int:
+        """Windows end at `end_phase + k * end_step` (ms)."""
+        return (self.offset + self.size) % self.end_step
+
+    @property
+    def longest(self) -> int:
+        return self.size
+
+
 @dataclass(frozen=True, slots=True)
-class TumblingWindows:
+class TumblingWindows(RegularWindows):
     """One window a record; `offset` shifts the grid."""
 
     size: int
     offset: int = 0
-    is_merging = False
+    assigns_one = True
+
+    @property
+    def start_step(self) -> int:
+        return self.size
+
+    @property
+    def end_step(self) -> int:
+        return self.size
+
+    @property
+    def fixed_length(self) -> int:
+        return self.size
 
     def assign(self, timestamp: int) -> Iterator[Window]:
         _require_timestamp(timestamp)
@@ -85,13 +172,28 @@ class TumblingWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingWindows:
+class SlidingWindows(RegularWindows):
     """Every start on the slide grid with `ts - size < start <= ts`; none where slide > size leaves a gap."""
 
     size: int
     slide: int
     offset: int = 0
-    is_merging = False
+
+    @property
+    def start_step(self) -> int:
+        return self.slide
+
+    @property
+    def end_step(self) -> int:
+        return self.slide
+
+    @property
+    def fixed_length(self) -> int:
+        return self.size
+
+    @property
+    def leaves_gaps(self) -> bool:
+        return self.slide > self.size
 
     def assign(self, timestamp: int) -> Iterator[Window]:
         _require_timestamp(timestamp)
@@ -102,13 +204,20 @@ class SlidingWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class CumulativeWindows:
-    """All ends on the step grid behind `ts`, within the maximum window of length `size`."""
+class CumulativeWindows(RegularWindows):
+    """Windows that share a start and end at every `step` after it, up to `size`; `step` divides `size`."""
 
     size: int
     step: int
     offset: int = 0
-    is_merging = False
+
+    @property
+    def start_step(self) -> int:
+        return self.size
+
+    @property
+    def end_step(self) -> int:
+        return self.step
 
     def assign(self, timestamp: int) -> Iterator[Window]:
         _require_timestamp(timestamp)
@@ -119,16 +228,25 @@ class CumulativeWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class CalendarDayWindows:
+class CalendarDayWindows(AlignedWindows):
     """Windows of whole local days in a time zone; a day of a clock change has 23 or 25 hours.
 
-    Local midnight that a clock change skips is the first instant after it; windows of `days` > 1 are
+    Where a clock change skips local midnight, the day starts at the first instant after it. Windows of `days` > 1 are
     counted from 1970-01-01, local date.
     """
 
     time_zone: ZoneInfo
     days: int = 1
-    is_merging = False
+    assigns_one = True
+
+    @property
+    def longest(self) -> int:
+        return (self.days + 1) * DAY_MS
+
+    @property
+    def end_step(self) -> int:
+        """Local midnights lie on quarters of an hour of UTC."""
+        return 900_000
 
     def assign(self, timestamp: int) -> Iterator[Window]:
         _require_timestamp(timestamp)
@@ -148,7 +266,23 @@ class SessionWindows:
     """`[ts, ts + gap)`, merged with what it overlaps or touches. A missing timestamp is not refused (rule 29)."""
 
     gap: int
-    is_merging = True
+    is_merging: ClassVar[bool] = True
 
     def assign(self, timestamp: int) -> Iterator[Window]:
         yield Window(timestamp, timestamp + self.gap)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicSessionWindows:
+    """Sessions whose gap differs by record: `[ts, ts + gap of the record)`, merged as `SessionWindows` are.
+
+    A timestamp alone does not give the window, so this is no `WindowAssigner`. `gap_expression` is the SQL expression
+    with which the engine computes each record's gap (ms).
+    """
+
+    gap_expression: str
+    is_merging: ClassVar[bool] = True
+
+
+AnySessionWindows = SessionWindows | DynamicSessionWindows
+AnyWindows = AlignedWindows | AnySessionWindows

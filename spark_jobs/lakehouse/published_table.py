@@ -20,11 +20,13 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, start_bounds, starts_within
+from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
 
 REVISIONS = "revisions"
@@ -51,7 +53,6 @@ _MAX_SENT = 100_000
 class Cause(StrEnum):
     """Why a window has the value that it has."""
 
-    LIVE = "live"
     BACKFILL = "backfill"
     LATE_ARRIVALS = "late_arrivals"
     LOGIC_CHANGE = "logic_change"
@@ -65,7 +66,9 @@ class Publication:
 
     `in_scope` keeps of earlier windows those that the staged ones stand for: one of them that is not staged is
     retracted. `cause()` gives the cause of a change from the columns `old_run_id` (null: no window before) and
-    `rw_start` (the window's start).
+    `rw_start` (the window's start). `branch` names the branches that this process writes on. `rivals()` names the runs
+    that the ledger says were published in the same range since this one began; it is called where the table's history
+    does not reach back so far.
     """
 
     run_id: str
@@ -75,6 +78,8 @@ class Publication:
     in_scope: Callable[[DataFrame], DataFrame]
     cause: Callable[[], Column]
     as_of: dict[int, int]
+    branch: str
+    rivals: Callable[[], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ class PublishedTable:
                     "Name another table under `output`, or drop this one; a run makes it again.",
                 )
         ensure_table(spark, table, StructType([*staged, *_FACTS]))
-        if not is_there:  # in time's order within a file: who asks for few windows, as each night does, reads little
+        if not is_there:  # ordered by time within a file: a query for few windows, as of each night, reads little
             self._alter("WRITE LOCALLY ORDERED BY window_start")
         if not self._refs():
             spark.table(table).limit(0).writeTo(table).append()  # a branch needs a snapshot to start from
@@ -172,18 +177,25 @@ class PublishedTable:
         """
         return {summary[RUN_ID] for summary in self._past(self.head()) if RUN_ID in summary}
 
-    def _past(self, head: int | None, until: int | None = None) -> Iterator[dict[str, str]]:
-        """The summaries of the snapshots from `head` back to `until`, which is left out."""
+    def _past(self, head: int | None) -> Iterator[dict[str, str]]:
+        """The summaries of the snapshots from `head` back to the first one that has not expired."""
+        return (summary for _, summary in self._snapshots_from(head))
+
+    def _snapshots_from(self, head: int | None) -> Iterator[tuple[int, dict[str, str]]]:
         rows = self._spark.sql(f"SELECT snapshot_id, parent_id, summary FROM {self.table}.snapshots").collect()
         known = {row[0]: row for row in rows}
         snapshot = known.get(head)
-        while snapshot is not None and snapshot[0] != until:
-            yield snapshot[2]
+        while snapshot is not None:
+            yield snapshot[0], snapshot[2]
             snapshot = known.get(snapshot[1])
 
     def changes(self, publication: Publication, at: datetime) -> DataFrame:
         """What publishing would change: new revisions with `rw_change`: inserted, updated or retracted."""
         return self._changes(publication, at)[0]
+
+    def compared_changes(self, publication: Publication, at: datetime) -> DataFrame:
+        """The same changes, found without the short cut: every staged window is compared with what is published."""
+        return _told(self._compared(publication, publication.staged), publication, at)
 
     def _changes(self, publication: Publication, at: datetime) -> tuple[DataFrame, DataFrame | None]:
         """The changes, and the part of them that costs a join; None: no part does.
@@ -273,19 +285,21 @@ class PublishedTable:
         """Publish in one commit; how many windows were inserted, updated, retracted.
 
         `base` is the head that the run started from (None: there was no table). `made` is the difference, if it has
-        been made. Where the table has moved since, it is made again; where another run has published windows of the
-        same range, CatalogError says so and nothing is published.
+        been made. Where the table has changed since, it is computed again; where another run has published windows of
+        the same range, CatalogError says so and nothing is published.
         """
         return guarded("cannot publish", self.table, lambda: self._publish(publication, base, at, made))
 
     def _publish(
         self, publication: Publication, base: int | None, at: datetime, made: Difference | None
     ) -> dict[str, int]:
+        counts = {} if made is None else made.counts
         for attempt in range(_ATTEMPTS):
             heads = self._refs()
-            self._refuse_rivals(publication, base)
-            usable = made is not None and all(made.heads[name] == heads[name] for name in ("main", REVISIONS))
-            difference = made if usable else self.difference(publication, at)
+            if self._refuse_rivals(publication, base):  # an earlier try was committed, and its answer was lost
+                return counts
+            is_usable = made is not None and all(made.heads[name] == heads[name] for name in ("main", REVISIONS))
+            difference = made if made is not None and is_usable else self.difference(publication, at)
             try:
                 counts = difference.counts
                 if not counts:
@@ -300,21 +314,35 @@ class PublishedTable:
             "other runs keep publishing to this table", self.table, "Nothing was published; run again later."
         )
 
-    def _refuse_rivals(self, publication: Publication, base: int | None) -> None:
-        for summary in self._past(self.head(), until=base):
+    def _refuse_rivals(self, publication: Publication, base: int | None) -> bool:
+        """Refuse where another run has published the range since `base`. True: this run itself is published."""
+        has_reached_base = False
+        for snapshot, summary in self._snapshots_from(self.head()):
+            if snapshot == base:
+                has_reached_base = True
+                break
+            if summary.get(RUN_ID) == publication.run_id:
+                return True
             if RUN_ID in summary and RANGE in summary:
                 start, end = (int(part) for part in summary[RANGE].split(","))
                 if start < publication.span.end and publication.span.start < end:
-                    raise CatalogError(
-                        f"run {summary[RUN_ID]} has published windows of the same range meanwhile",
-                        self.table,
-                        "Nothing was published; run again to compare with what is there now.",
-                    )
+                    self._refuse_rival(summary[RUN_ID])
+        if base is not None and not has_reached_base:  # snapshots in between have expired: the ledger knows
+            for rival in publication.rivals():
+                self._refuse_rival(rival)
+        return False
+
+    def _refuse_rival(self, run_id: str) -> None:
+        raise CatalogError(
+            f"run {run_id} has published windows of the same range meanwhile",
+            self.table,
+            "Nothing was published; run again to compare with what is there now.",
+        )
 
     def _write(self, publication: Publication, difference: Difference, heads: dict[str, int]) -> None:
         """Both future states, on branches of their own."""
         spark, table, changes = self._spark, self.table, difference.changes
-        ours, history, added = _branches(publication.run_id)
+        ours, history, added = _branches(publication.branch)
         for branch, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
             self._alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
         changed = [c for c in changes.columns if c != "rw_change"]
@@ -333,7 +361,7 @@ class PublishedTable:
     def _end_revisions(self, publication: Publication, changes: DataFrame) -> None:
         """Take the superseded windows from the future `main`, and end their revisions in the future `revisions`."""
         spark, table = self._spark, self.table
-        ours, history, _ = _branches(publication.run_id)
+        ours, history, _ = _branches(publication.branch)
         superseded, low, high = self._superseded(publication, changes)
         superseded.createOrReplaceTempView("rw_superseded")
         same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.identity)
@@ -352,14 +380,15 @@ class PublishedTable:
     def _superseded(self, publication: Publication, changes: DataFrame) -> tuple[DataFrame, int, int]:
         """The windows whose last revision ends, and their first and last start (epoch ms).
 
-        A few are told to every task, in the plan; more are joined as Spark sees fit.
+        A few go to every task in the plan; more are joined as Spark sees fit.
         """
         rows = changes.where("revision > 1")
         rows = rows.select(*_quoted(publication.identity), "valid_from")
         few = rows.limit(_MAX_SENT + 1).toArrow()
         if few.num_rows <= _MAX_SENT:
             rows = self._spark.createDataFrame(few)
-        return rows, *start_bounds(rows)
+        low, high = start_bounds(rows)
+        return rows, low or 0, high or 0
 
     def _append(self, rows: DataFrame, branch: str, publication: Publication) -> None:
         writer = rows.writeTo(f"{self.table}.branch_{branch}")
@@ -380,7 +409,8 @@ class PublishedTable:
 
     def _move(self, publication: Publication, heads: dict[str, int]) -> bool:
         """Move `main` and `revisions` together; False if one of them is no longer where the difference was made."""
-        ours, history, added = _branches(publication.run_id)
+        ours, history, added = _branches(publication.branch)
+        ours_at = self._refs()[ours]
 
         def move() -> None:
             (
@@ -399,9 +429,12 @@ class PublishedTable:
                 _retry_on_commit_conflict(move)
                 return True
             except Py4JJavaError:
+                # The commit may have come through although its answer was lost.
+                if any(snapshot == ours_at for snapshot, _ in self._snapshots_from(self.head())):
+                    return True
                 if not self._have_moved(heads):
                     raise
-        self.drop_branches(publication.run_id)
+        self.drop_branches(publication.branch)
         return False
 
     def _alter(self, change: str) -> None:
@@ -411,20 +444,17 @@ class PublishedTable:
         now = self._refs()
         return any(now[name] != heads[name] for name in ("main", REVISIONS))
 
-    def drop_branches(self, run_id: str) -> None:
-        """Drop what a run that was killed while it published has left."""
-        for branch in _branches(run_id):
-            self._alter(f"DROP BRANCH IF EXISTS {branch}")
+    def drop_branches(self, branch: str) -> None:
+        """Drop what a process that was killed while it published has left; `branch`: see `Publication`."""
+        for name in _branches(branch):
+            self._alter(f"DROP BRANCH IF EXISTS {name}")
 
     def _refs(self) -> dict[str, int]:
         return {name: ref.snapshotId() for name, ref in self._java().refs().items()}
 
-    def _java(self):
+    def _java(self) -> JavaObject:
         """Iceberg's own handle of the table, as it is now."""
-        spark3 = self._spark._jvm.org.apache.iceberg.spark.Spark3Util
-        table = spark3.loadIcebergTable(self._spark._jsparkSession, self.table)
-        table.refresh()
-        return table
+        return loaded_iceberg_table(self._spark, self.table)
 
 
 def _retry_on_commit_conflict(change: Callable[[], object]) -> None:
@@ -433,20 +463,22 @@ def _retry_on_commit_conflict(change: Callable[[], object]) -> None:
     Iceberg tries again too, but changes of branches it makes from the metadata that it had before, which fails each
     time.
     """
-    for attempt in range(_ATTEMPTS):
-        try:
-            change()
-            return
-        except Py4JJavaError as problem:
-            if attempt == _ATTEMPTS - 1 or "CommitFailedException" not in str(problem):
-                raise
-            time.sleep(0.1 * 2**attempt)
+    attempts = Retrying(
+        retry=retry_if_exception(_is_commit_conflict),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_exponential(multiplier=0.1),
+        reraise=True,
+    )
+    attempts(change)
 
 
-def _branches(run_id: str) -> tuple[str, str, str]:
+def _is_commit_conflict(error: BaseException) -> bool:
+    return isinstance(error, Py4JJavaError) and "CommitFailedException" in str(error)
+
+
+def _branches(name: str) -> tuple[str, str, str]:
     """The future `main`, the future `revisions`, and the one on which the rows of both are written."""
-    plain = "".join(c if c.isalnum() else "_" for c in run_id)
-    return f"publishing_{plain}", f"publishing_{plain}_revisions", f"publishing_{plain}_added"
+    return name, f"{name}_revisions", f"{name}_added"
 
 
 def _told(changes: DataFrame, publication: Publication, at: datetime) -> DataFrame:

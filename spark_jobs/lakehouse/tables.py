@@ -5,13 +5,14 @@ For a pipeline with the output `<namespace>.<table>`:
 - `<table>`: the current windows, and on its branch `revisions` every value that a window ever had (`facts`);
 - `<table>__late`: records that windows dropped, one row each;
 - `<table>__quarantine`: records that could not be used, with position, raw value and reason;
-- `<table>__staging_<run>`: what a run has computed and not yet published (`staging`);
+- `<table>__staging_<hash>`: what an attempt of a run has computed and not yet published (`staging`);
 
 and for all pipelines of a namespace `runs` (`ledger`) and `timeline_state`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.failures import read_error
+from spark_jobs.spark.gateway import iceberg_catalog, jvm
 from spark_jobs.spark.java import java_reason
 
 T = TypeVar("T")
@@ -40,7 +42,7 @@ def _struct(**columns: t.DataType) -> t.StructType:
     return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
 
 
-LAYOUT = 3
+LAYOUT = 4
 """The version of these tables' columns; every run records it."""
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
@@ -52,7 +54,7 @@ _PROPERTIES = (
     "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
     "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot'"
 )
-"""Row groups are small, so that who asks for few windows reads little; splits too, so that a task's rows are sorted in
+"""Row groups are small, so that a query for few windows reads little; splits too, so that a task's rows are sorted in
 memory."""
 _BY_RUN = "'write.metadata.metrics.column.run_id'='full'"
 """A file that holds one run's rows only is then known as such, and goes as a whole."""
@@ -95,6 +97,11 @@ RUNS_SCHEMA = _struct(
     process=t.StringType(),
     started_at=t.TimestampType(),
     finished_at=t.TimestampType(),
+    attempt=t.StringType(),
+    claim=t.StringType(),
+    heartbeat_at=t.TimestampType(),
+    evidence=t.StringType(),
+    person=t.StringType(),
 )
 
 TIMELINE_STATE_SCHEMA = _struct(
@@ -126,9 +133,20 @@ class Tables:
         table = f"{namespace}.{pipeline.output.table}"
         return cls(table, f"{table}__late", f"{table}__quarantine", f"{namespace}.runs", f"{namespace}.timeline_state")
 
-    def staging(self, run_id: str) -> str:
-        """The staging table of a run."""
-        return f"{self.windows}__staging_{re.sub(r'[^A-Za-z0-9_]', '_', run_id)}"
+    def staging(self, run_id: str, attempt: str | None) -> str:
+        """The staging table of a run's attempt.
+
+        The name holds a hash: it is short enough for every file system, and two runs never share one, also where a
+        metastore ignores case. `attempt` is None for a run that a version before 4 of the tables' layout staged.
+        """
+        if attempt is None:
+            return f"{self.windows}__staging_{re.sub(r'[^A-Za-z0-9_]', '_', run_id)}"
+        return f"{self.windows}__staging_{name_hash(run_id, attempt)}"
+
+
+def name_hash(*parts: str) -> str:
+    """A name of 16 hex digits for these texts, the same each time."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def row_frame(spark: SparkSession, values: Sequence[Any], schema: t.StructType) -> DataFrame:
@@ -163,9 +181,9 @@ def start_bounds(windows: DataFrame) -> tuple[int | None, int | None]:
 
 
 def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bool = False) -> T:
-    """Run `action`; what the catalog or the file system refuses becomes a CatalogError with a mend.
+    """Run `action`; what the catalog or the file system refuses becomes a CatalogError with a hint.
 
-    Spark reads the history while it writes: with `reads_history` a damaged file is told as one.
+    Spark reads the history while it writes: with `reads_history` a damaged file becomes a SourceError that names it.
     """
     try:
         return action()
@@ -175,9 +193,9 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
             hint = "Free space and run again; nothing was published."
             raise CatalogError(f"{what}: the disk is full", where, hint) from problem
         known = isinstance(problem, (PySparkException, Py4JJavaError))
-        told = read_error(problem, where) if known and reads_history and not _FORBIDDEN.search(text) else None
-        if told is not None:
-            raise told from problem
+        source_error = read_error(problem, where) if known and reads_history and not _FORBIDDEN.search(text) else None
+        if source_error is not None:
+            raise source_error from problem
         raise CatalogError(
             f"{what}: {java_reason(problem)[:300]}", where, "Check the catalog with `rewindow doctor`."
         ) from problem
@@ -221,8 +239,8 @@ def drop_table(spark: SparkSession, table: str) -> None:
 
     def drop() -> None:
         name, _, identifier = table.partition(".")
-        catalog = spark._jsparkSession.sessionState().catalogManager().catalog(name).icebergCatalog()
-        parse = spark._jvm.org.apache.iceberg.catalog.TableIdentifier.parse
+        catalog = iceberg_catalog(spark, name)
+        parse = jvm(spark).org.apache.iceberg.catalog.TableIdentifier.parse
         catalog.dropTable(parse(identifier), True)
 
     guarded("cannot drop", table, drop)

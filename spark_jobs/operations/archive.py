@@ -1,7 +1,7 @@
-"""`rewindow archive`: append what is new in a topic to the Hive table that keeps its past, exactly once.
+"""`rewindow archive`: append a topic's new records to the Hive table of a stitched history, each exactly once.
 
-A run writes its files into a folder of its own and then adds them to the table in one step of the metastore, together
-with the offsets that they hold; the next run begins there. One that is killed has added all or nothing.
+A run writes its files into a folder of its own. Then it adds the folder to the table in one step of the metastore,
+together with its offsets; the next run begins at their end. A run that is killed has added everything or nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.kafka import StitchedHistory
-from spark_jobs.errors import CatalogError, DefinitionError
+from spark_jobs.errors import CatalogError
 from spark_jobs.sources.archive_table import ArchiveTable, Batch
+from spark_jobs.sources.history import stitched_history
 from spark_jobs.sources.kafka import pin_topic, read_log
 from spark_jobs.sources.kafka_offsets import OffsetRange
 from spark_jobs.spark.failures import read_error, short
@@ -25,7 +25,14 @@ from spark_jobs.spark.java import java_reason
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """What was appended: the ranges of offsets that are new, and how many records they held; `batch` None: nothing."""
+    """What an archive run has done.
+
+    Attributes:
+        batch: The number of the batch that was added; None where nothing was written.
+        ranges: The topic's offsets that the table did not have.
+        records: How many records were written.
+        notes: What is missing and was accepted by the definition.
+    """
 
     table: str
     batch: int | None
@@ -37,35 +44,37 @@ class ArchiveResult:
 def archive(
     spark: SparkSession, pipeline: Pipeline, *, as_of: Mapping[int, int] | None = None, dry_run: bool = False
 ) -> ArchiveResult:
-    """Append the topic's records from the table's end up to its own (or up to `as_of`).
+    """Append the topic's records from the table's end offsets up to the topic's own, or up to `as_of`.
 
-    Raises DefinitionError unless the history is `stitched`, HistoryError where records between the two are gone,
-    SourceError where one of them cannot be read, CatalogError where the table cannot be written.
+    Args:
+        as_of: End offsets by partition, in place of the topic's own.
+        dry_run: Only find the new offsets; write no record.
+
+    Raises:
+        DefinitionError: The history is not `stitched`.
+        HistoryError: Records between the table and the topic are gone.
+        SourceError: The table or the topic cannot be read.
+        CatalogError: The table cannot be written.
     """
-    history = pipeline.history
-    if not isinstance(history, StitchedHistory):
-        raise DefinitionError(
-            "there is no table to archive into",
-            pipeline.source_of(("history",)) or pipeline.name,
-            "Write `kind: stitched` with the table under `past` and the topic under `recent`.",
-        )
-    table = ArchiveTable.make(spark, history.past.table)
+    history = stitched_history(pipeline)
+    table = ArchiveTable.create(spark, history.past.table)
     pinned = pin_topic(spark, history.recent, as_of=as_of, past=table.ends, past_topic_id=table.topic_id)
     new = tuple(chosen for chosen in pinned.ranges if chosen.end > chosen.start)
     if not new or dry_run:
         return ArchiveResult(table.name, None, new, 0, pinned.notes)
     number, location = table.new_location()
-    log = read_log(spark, history.recent, pinned).withColumnRenamed("timestampType", "timestamp_type")
+    log = read_log(spark, history.recent, new).withColumnRenamed("timestampType", "timestamp_type")
     rows = log.select("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
     try:
         rows.write.mode("error").parquet(location)
         records = spark.read.parquet(location).count()
     except (PySparkException, Py4JJavaError) as error:
         if "No space left on device" in str(error):
-            hint = "Free space and run again: nothing was added."
+            hint = "Free space and run again: the table is as it was."
             raise CatalogError("cannot write: the disk is full", table.name, hint) from error
-        told = read_error(error, f"topic {history.recent.topic} at {history.recent.servers}")
-        raise told or CatalogError(f"cannot write: {short(java_reason(error))}", table.name) from error
+        hint = "Run again: the table is as it was."
+        not_written = CatalogError(f"cannot write: {short(java_reason(error))}", table.name, hint)
+        raise read_error(error, f"topic {history.recent.topic} at {history.recent.servers}") or not_written from error
     starts = {chosen.partition: chosen.start for chosen in new}
     ends = {chosen.partition: chosen.end for chosen in new}
     table.add(Batch(number, starts, ends, pinned.topic_id, location))

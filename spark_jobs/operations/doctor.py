@@ -1,4 +1,4 @@
-"""`rewindow doctor`: is everything there that a run needs, and if not, what mends it."""
+"""`rewindow doctor`: check everything that a run needs, and say how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from spark_jobs.errors import RewindowError
+from spark_jobs.settings import settings
 from spark_jobs.spark.catalog import check_catalog, configured_catalog, describe_catalog, prepare_catalog
 from spark_jobs.spark.java import NEWEST_TESTED_JAVA, find_java
 from spark_jobs.spark.jvm import PACKAGES, ivy_folder, jar_file
@@ -28,11 +29,11 @@ OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 13)
 PYSPARK = "4.0.5"
 SPACE_TO_RUN = 1 << 30
-SPACE_TO_BE_CALM = 10 << 30
+SPACE_FOR_BACKFILLS = 10 << 30
 
 
 class Status(StrEnum):
-    """`warn`: a run may work; `fail`: it will not."""
+    """The result of one check. `warn`: a run may work; `fail`: it will not."""
 
     OK = "ok"
     WARN = "warn"
@@ -41,7 +42,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: its name, how it stands, what was found, and what to do (empty when all is well)."""
+    """One check: its name, its result, what was found, and how to fix it (empty where nothing is wrong)."""
 
     name: str
     status: Status
@@ -50,11 +51,11 @@ class Check:
 
 
 def run_doctor(pipeline: Pipeline | None = None) -> list[Check]:
-    """Look at everything a run needs, cheap things first; with a pipeline, at its metastore and its history too.
+    """Check everything that a run needs, the quick checks first; with a pipeline, its metastore and history too.
 
-    Never raises for what it finds. Spark is started only when nothing before it failed.
+    Problems are results, not errors. Spark is started only where no check before it has failed.
     """
-    checks = [_checked(name, check) for name, check in _without_spark(pipeline)]
+    checks = [_run_check(name, check) for name, check in _without_spark(pipeline)]
     if all(check.status is not Status.FAIL for check in checks):
         checks += _with_spark(pipeline)
     return checks
@@ -83,22 +84,22 @@ def _with_spark(pipeline: Pipeline | None) -> list[Check]:
         check_catalog(spark)
         return Check("catalog answers", Status.OK, "its namespaces can be listed")
 
-    def source() -> Check:
-        from spark_jobs.sources import reachable
+    def history(pipeline: Pipeline) -> Check:
+        from spark_jobs.sources import open_history
 
-        reachable(spark, pipeline)
+        open_history(spark, pipeline)
         return Check("history", Status.OK, f"the history of {pipeline.name} can be opened")
 
     checks = [
         Check("Spark", Status.OK, f"Spark {spark.version} starts ({spark.sparkContext.master})"),
-        _checked("catalog answers", catalog),
+        _run_check("catalog answers", catalog),
     ]
     if pipeline is not None:
-        checks.append(_checked("history", source))
+        checks.append(_run_check("history", lambda: history(pipeline)))
     return checks
 
 
-def _checked(name: str, check: Callable[[], Check]) -> Check:
+def _run_check(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except RewindowError as error:
@@ -111,8 +112,8 @@ def _failed(name: str, error: RewindowError) -> Check:
 
 
 def _metastore_of(pipeline: Pipeline | None) -> str | None:
-    own = getattr(pipeline.history, "metastore", None) if pipeline is not None else None
-    return own or os.environ.get("REWINDOW_METASTORE") or None
+    own = pipeline.history.metastore if pipeline is not None else None
+    return own or settings().metastore
 
 
 def _python() -> Check:
@@ -128,7 +129,8 @@ def _java() -> Check:
     java = find_java()
     found = f"Java {java.version} ({java.executable})"
     if java.version > NEWEST_TESTED_JAVA:
-        return Check("Java", Status.WARN, f"{found}; Spark 4.0 is made for Java 17 and 21", "Set JAVA_HOME to one.")
+        what = f"{found}; Spark 4.0 is made for Java 17 and 21"
+        return Check("Java", Status.WARN, what, "Set JAVA_HOME to one of them.")
     return Check("Java", Status.OK, found)
 
 
@@ -167,8 +169,8 @@ def _space() -> Check:
     free = shutil.disk_usage(rewindow_home()).free
     what = f"{free / (1 << 30):.1f} GiB free under the home folder"
     if free < SPACE_TO_RUN:
-        return Check("disk space", Status.FAIL, what, "Free some, or set REWINDOW_HOME to a larger disk.")
-    if free < SPACE_TO_BE_CALM:
+        return Check("disk space", Status.FAIL, what, "Free some space, or set REWINDOW_HOME to a larger disk.")
+    if free < SPACE_FOR_BACKFILLS:
         return Check("disk space", Status.WARN, what, "A large backfill may need more.")
     return Check("disk space", Status.OK, what)
 
@@ -179,8 +181,8 @@ def _jars() -> Check:
         return Check(
             "jars",
             Status.WARN,
-            f"not fetched yet: {', '.join(missing)}",
-            "Spark fetches them from Maven Central at its next start; that needs the network once.",
+            f"not downloaded yet: {', '.join(missing)}",
+            "Spark downloads them from Maven Central at its next start, which needs the network once.",
         )
     return Check("jars", Status.OK, f"{len(PACKAGES)} jars in {ivy_folder() / 'jars'}")
 

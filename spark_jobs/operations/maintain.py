@@ -1,4 +1,4 @@
-"""Housekeeping of a pipeline's tables: what nobody reads any more goes, small files become larger ones."""
+"""Maintenance of a pipeline's tables: remove what is no longer needed, and compact small files."""
 
 from __future__ import annotations
 
@@ -15,18 +15,26 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import REVISIONS
 from spark_jobs.lakehouse.tables import Tables, guarded
 from spark_jobs.runs.progress import Progress
+from spark_jobs.runs.recovery import recover
 from spark_jobs.spark.catalog import CATALOG
 
 ORPHANS = timedelta(days=3)
-"""Files that no snapshot knows are removed once they are that old: a run at work may be about to commit them."""
+"""Files without a snapshot are removed at this age. Newer ones may belong to a run that has not committed yet."""
 
 KEPT_STATES = 10
-"""Timeline states that are kept of each definition, the latest ones."""
+"""How many timeline states are kept for each definition, the latest ones."""
 
 
 @dataclass(slots=True)
 class Maintenance:
-    """What was done, by table where it is about tables. `abandoned`: killed runs that were cleared."""
+    """What a maintenance run has done.
+
+    Attributes:
+        abandoned: The ids of killed runs whose staged data was removed.
+        snapshots_expired, files_compacted, orphans_removed: Counts by table.
+        revisions_deleted: Superseded revisions that were deleted.
+        states_deleted: Timeline states that were deleted.
+    """
 
     abandoned: list[str] = field(default_factory=list)
     snapshots_expired: dict[str, int] = field(default_factory=dict)
@@ -45,18 +53,26 @@ def maintain(
     keep_snapshots: timedelta = timedelta(days=7),
     keep_revisions: timedelta | None = None,
 ) -> Maintenance:
-    """Clear killed runs; delete superseded revisions older than `keep_revisions` (None: keep all) and old timeline
-    states; compact small files; expire snapshots older than `keep_snapshots`; remove orphan files.
+    """Maintain a pipeline's tables. Current windows and the revisions that are kept do not change.
 
-    The current windows do not change, and no revision that is kept does. Raises EmptyRangeError where nothing has been
-    published, CatalogError where the catalog refuses.
+    Killed runs are cleared, old revisions and timeline states are deleted, small files are compacted, old snapshots
+    are expired, and orphan files are removed.
+
+    Args:
+        now: The current time.
+        keep_snapshots: Older snapshots are expired.
+        keep_revisions: Revisions that were superseded longer ago are deleted; None: all are kept.
+
+    Raises:
+        EmptyRangeError: Nothing has been published.
+        CatalogError: The catalog refuses a step.
     """
     tables = Tables.of(pipeline)
     if not spark.catalog.tableExists(tables.windows):
         raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
     done = Maintenance()
     with progress.stage("killed runs", tables.runs):
-        done.abandoned = Ledger(spark, tables).settle(now)
+        done.abandoned = recover(spark, tables, now)
     if keep_revisions is not None:
         with progress.stage("revisions", f"superseded more than {keep_revisions.days} days ago"):
             done.revisions_deleted = _delete_revisions(spark, tables, now - keep_revisions)
@@ -69,14 +85,14 @@ def maintain(
                 guarded(
                     "cannot maintain",
                     table,
-                    lambda table=table, order=order: _tidy(spark, table, order, now, keep_snapshots, done),
+                    lambda table=table, order=order: _maintain_table(spark, table, order, now, keep_snapshots, done),
                 )
     return done
 
 
 def _delete_revisions(spark: SparkSession, tables: Tables, before: datetime) -> int:
     branch = f"{tables.windows}.branch_{REVISIONS}"
-    old = f"valid_to < TIMESTAMP '{_literal(before)}'"
+    old = f"valid_to < TIMESTAMP '{_timestamp_literal(before)}'"
     count = spark.table(branch).where(old).count()
     if count:
         guarded("cannot write", tables.windows, lambda: spark.sql(f"DELETE FROM {branch} WHERE {old}"))
@@ -97,28 +113,31 @@ def _delete_states(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> i
     return deleted
 
 
-def _tidy(spark: SparkSession, table: str, order: str, now: datetime, keep: timedelta, done: Maintenance) -> None:
+def _maintain_table(
+    spark: SparkSession, table: str, order: str, now: datetime, keep: timedelta, done: Maintenance
+) -> None:
     name = table.split(".", 1)[1]
 
     def call(procedure: str, *arguments: str) -> dict[str, int]:
-        given = ", ".join((f"table => '{name}'", *arguments))
-        rows = spark.sql(f"CALL {CATALOG}.system.{procedure}({given})").collect()
+        parameters = ", ".join((f"table => '{name}'", *arguments))
+        rows = spark.sql(f"CALL {CATALOG}.system.{procedure}({parameters})").collect()
         return rows[0].asDict() if rows else {}
 
-    # `PublishedTable.prepare` sorts the rows of a file by time. Compaction keeps that order: nights read few rows.
-    how = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
-    compacted = call("rewrite_data_files", "options => map('delete-file-threshold', '1')", *how)
+    # `PublishedTable.prepare` sorts the rows of a file by time. Compaction keeps that order, so that a nightly
+    # reconciliation reads few rows.
+    sorting = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
+    compacted = call("rewrite_data_files", "options => map('delete-file-threshold', '1')", *sorting)
     done.files_compacted[table] = int(compacted.get("rewritten_data_files_count", 0))
     before = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
-    call("expire_snapshots", f"older_than => TIMESTAMP '{_literal(now - keep)}'", "retain_last => 1")
+    call("expire_snapshots", f"older_than => TIMESTAMP '{_timestamp_literal(now - keep)}'", "retain_last => 1")
     after = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
     done.snapshots_expired[table] = before - after
     removed = spark.sql(
         f"CALL {CATALOG}.system.remove_orphan_files(table => '{name}', "
-        f"older_than => TIMESTAMP '{_literal(now - ORPHANS)}')"
+        f"older_than => TIMESTAMP '{_timestamp_literal(now - ORPHANS)}')"
     )
     done.orphans_removed[table] = removed.count()
 
 
-def _literal(instant: datetime) -> str:
+def _timestamp_literal(instant: datetime) -> str:
     return format_instant(int(instant.timestamp() * 1000))

@@ -1,4 +1,7 @@
-"""Two DAGs for each pipeline: `backfill__<pipeline>`, started by its form, and `reconcile__<pipeline>`, each night.
+"""Four DAGs for each pipeline.
+
+`backfill__<pipeline>` is started by its form, `reconcile__<pipeline>` runs each night, `decide__<pipeline>` publishes
+or discards a run that waits, and `maintain__<pipeline>` cleans up each week.
 
 plan -> timeline -> replay (one task a chunk) -> verify -> approve -> publish -> report
 reconcile -> approve -> publish -> report
@@ -7,24 +10,41 @@ reconcile -> approve -> publish -> report
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, TriggerRule, get_parsing_context
+from airflow.sdk.definitions.param import ParamsDict
+from croniter import croniter
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.policy import Policy
-from spark_jobs.errors import DefinitionError
-from spark_jobs.orchestration import settings
-from spark_jobs.orchestration.form import BY_DEFINITION, DRY_RUNS, MAX_REASON, backfill_params
+from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.orchestration.form import (
+    BY_DEFINITION,
+    DRY_RUNS,
+    MAX_REASON,
+    backfill_params,
+    decide_params,
+    maintain_params,
+)
 from spark_jobs.orchestration.notify import notified_approval, on_failure
-from spark_jobs.orchestration.operators import Approve, Plan, Publish, Reconcile, Report, SparkStage
+from spark_jobs.orchestration.operators import Approve, Decide, Maintain, Plan, Publish, Reconcile, Report, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
+from spark_jobs.runs.status import Stage
+from spark_jobs.settings import settings
 from spark_jobs.spark.catalog import CATALOG
 
 _START = datetime(2020, 1, 1, tzinfo=UTC)
-"""Nights before are nobody's; catchup is off, so nothing runs because of it."""
+"""The first possible night. Catchup is off, so no run starts because of it."""
+
+_MAX_REASON = 300
+"""Characters shown of an error that is not ours."""
+
+_MAINTENANCE = "0 3 * * 0"
+"""Sundays at 03:00 UTC."""
 
 _PRESETS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *"}
 
@@ -35,41 +55,68 @@ def pipeline_files(folder: Path) -> list[Path]:
 
 
 def dags_of(folder: Path) -> Iterator[DAG]:
-    """The DAGs of all pipelines of a folder that can be read; `refused` tells of the others.
+    """The DAGs of all pipelines of a folder that can be read; `refused` names the others.
 
-    Where Airflow asks for one DAG (a task about to run), only that one is built.
+    Where Airflow requests one DAG (a task is about to run), only that one is built.
     """
-    asked = get_parsing_context().dag_id
-    seen: set[str] = set()
-    for file in pipeline_files(folder):
-        try:
-            pipeline = load_pipeline(file)
-        except DefinitionError:
-            continue
-        if pipeline.name in seen:
-            continue
-        seen.add(pipeline.name)
-        for dag_id, make in (
-            (dag_id_of("backfill", pipeline.name), backfill_dag),
-            (dag_id_of("reconcile", pipeline.name), nightly_dag),
-        ):
-            if asked in (None, dag_id):
-                yield make(dag_id, pipeline)
+    for read in _files_read(folder, get_parsing_context().dag_id):
+        yield from read.dags
 
 
 def refused(folder: Path) -> list[str]:
-    """What is wrong with the pipelines of a folder, a line a problem: file, line, field, mend."""
-    found, names = [], {}
+    """What is wrong with the pipelines of a folder, one line for each problem: file, line, field, what to write."""
+    return [problem for read in _files_read(folder, None) for problem in read.problems]
+
+
+@dataclass(frozen=True, slots=True)
+class _FileRead:
+    """One YAML file: its DAGs, or the problems that keep it from having any."""
+
+    dags: tuple[DAG, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def _files_read(folder: Path, requested: str | None) -> Iterator[_FileRead]:
+    """The files of a folder, each on its own: whatever one of them raises, the others are read."""
+    names: dict[str, Path] = {}
     for file in pipeline_files(folder):
         try:
-            pipeline = load_pipeline(file)
-        except DefinitionError as problem:
-            found += [str(p) for p in problem.problems] or [str(problem)]
-            continue
-        other = names.setdefault(pipeline.name, file)
-        if other != file:
-            found.append(f"{file}:1: name: `{pipeline.name}` is taken by {other}; choose another name")
-    return found
+            yield _FileRead(dags=_dags_of_file(file, names, requested))
+        except DefinitionError as error:
+            yield _FileRead(problems=tuple(str(problem) for problem in error.problems) or (str(error),))
+        except (Exception, SystemExit) as error:  # a definition can name a class, and importing that can raise anything
+            reason = next(iter(str(error).splitlines()), "")[:_MAX_REASON]
+            yield _FileRead(problems=(f"{file}:1: no DAG can be made of it: {type(error).__name__}: {reason}",))
+
+
+def _dags_of_file(file: Path, names: dict[str, Path], requested: str | None) -> tuple[DAG, ...]:
+    """The DAGs of one file; `names` says which file has which name, and gets this one's. Raises DefinitionError."""
+    pipeline = load_pipeline(file)
+    if other := names.get(pipeline.name):
+        raise _problem_of(pipeline, "name", f"`{pipeline.name}` is taken by {other}", "choose another name")
+    names[pipeline.name] = file
+    _refuse_bad_cron(pipeline)
+    makers = {"backfill": backfill_dag, "reconcile": nightly_dag, "decide": decide_dag, "maintain": maintain_dag}
+    made = {dag_id_of(kind, pipeline.name): make for kind, make in makers.items()}
+    return tuple(make(dag_id, pipeline) for dag_id, make in made.items() if requested in (None, dag_id))
+
+
+def _problem_of(pipeline: Pipeline, field: str, what: str, hint: str) -> DefinitionError:
+    file, _, line = pipeline.source_of((field,)).rpartition(":")
+    return DefinitionError.listing([Problem(file, int(line), field, what, hint)])
+
+
+def _refuse_bad_cron(pipeline: Pipeline) -> None:
+    """Raise DefinitionError for a schedule that Airflow's own parser refuses, or that no date ever meets."""
+    try:
+        croniter(_cron_of(pipeline), _START).get_next()
+    except ValueError as error:
+        what = f"`{pipeline.schedule.cron}` is no schedule: {error}"
+        raise _problem_of(pipeline, "schedule", what, "write five cron fields like `0 5 * * *`, or @daily") from None
+
+
+def _cron_of(pipeline: Pipeline) -> str:
+    return _PRESETS.get(pipeline.schedule.cron, pipeline.schedule.cron)
 
 
 def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
@@ -79,25 +126,27 @@ def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
         description=pipeline.description or f"Replay the history of {pipeline.name}.",
         doc_md=_doc(pipeline, "Replays a range of the history through the live job's own event-time rules."),
         schedule=None,
-        params=backfill_params(pipeline),
+        params=ParamsDict(backfill_params(pipeline)),
         render_template_as_native_obj=False,
         **_common(pipeline, max_active_runs=4),
     ) as dag:
         stage = _stage_arguments(pipeline)
-        plan = Plan(task_id="plan", stage="plan", doc_md="Check the form and decide all that the run will do.", **stage)
+        plan = Plan(
+            task_id="plan", stage=Stage.PLAN, doc_md="Check the form and decide all that the run will do.", **stage
+        )
         timeline = SparkStage(
-            task_id="timeline", stage="timeline", doc_md="When the watermark passed which value.", **stage
+            task_id="timeline", stage=Stage.TIMELINE, doc_md="When the watermark passed which value.", **stage
         )
         replay = SparkStage.partial(
             task_id="replay",
-            stage="replay",
+            stage=Stage.REPLAY,
             map_index_template="{{ chunk_label }}",
-            max_active_tis_per_dagrun=settings.parallel_chunks(),
+            max_active_tis_per_dagrun=settings().parallel_chunks,
             doc_md="Stage the windows of one chunk.",
             **stage,
         ).expand(chunk=plan.output)
         verify = SparkStage(
-            task_id="verify", stage="verify", doc_md="What would change, and what the expectations say.", **stage
+            task_id="verify", stage=Stage.VERIFY, doc_md="What would change, and what the expectations say.", **stage
         )
         plan >> timeline >> replay >> verify
         _ending(pipeline, verify, [plan, timeline, replay])
@@ -106,24 +155,59 @@ def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 
 def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     """The scheduled DAG: it takes what arrived before the end of its interval."""
-    schedule = pipeline.schedule
     with DAG(
         dag_id,
         description=f"Bring the windows of {pipeline.name} to what has arrived.",
         doc_md=_doc(pipeline, "Reads what arrived since the last run, recomputes the windows that it touches."),
-        schedule=CronDataIntervalTimetable(_PRESETS.get(schedule.cron, schedule.cron), timezone=schedule.time_zone),
+        schedule=CronDataIntervalTimetable(_cron_of(pipeline), timezone=pipeline.schedule.time_zone),
         start_date=_START,
         catchup=False,
-        params=_nightly_params(),
+        params=ParamsDict(_nightly_params()),
         **_common(pipeline, max_active_runs=1),
     ) as dag:
         reconcile = Reconcile(
             task_id="reconcile",
-            stage="reconcile",
+            stage=Stage.RECONCILE,
             doc_md="Recompute what new records touch.",
             **_stage_arguments(pipeline),
         )
         _ending(pipeline, reconcile, [])
+    return dag
+
+
+def decide_dag(dag_id: str, pipeline: Pipeline) -> DAG:
+    """The DAG by which a person publishes or discards a run that waits; its own permission says who may."""
+    with DAG(
+        dag_id,
+        description=f"Publish or discard a run of {pipeline.name} that waits for an approval, or whose gate is closed.",
+        doc_md=_doc(pipeline, "Publishes what a run has staged, in spite of a closed gate too, or drops it."),
+        schedule=None,
+        params=ParamsDict(decide_params()),
+        **_common(pipeline, max_active_runs=1),
+    ) as dag:
+        Decide(
+            task_id="decide",
+            stage=Stage.PUBLISH,
+            outlets=[asset_of(pipeline)],
+            doc_md="Publish or discard the run.",
+            **{**_stage_arguments(pipeline), "retries": 0},
+        )
+    return dag
+
+
+def maintain_dag(dag_id: str, pipeline: Pipeline) -> DAG:
+    """The weekly DAG that cleans up a pipeline's tables."""
+    with DAG(
+        dag_id,
+        description=f"Clean up the tables of {pipeline.name}.",
+        doc_md=_doc(pipeline, "Clears up killed runs, expires snapshots, compacts small files, removes orphan files."),
+        schedule=CronDataIntervalTimetable(_MAINTENANCE, timezone="UTC"),
+        start_date=_START,
+        catchup=False,
+        params=ParamsDict(maintain_params()),
+        **_common(pipeline, max_active_runs=1),
+    ) as dag:
+        Maintain(task_id="maintain", doc_md="One Spark application.", **_stage_arguments(pipeline))
     return dag
 
 
@@ -139,11 +223,11 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
         task_id="approve",
         pipeline=pipeline.name,
         notifiers=notified_approval(),
-        doc_md="A person decides, where the policy asks for one.",
+        doc_md="A person decides, if the policy requires an approval.",
     )
     publish = Publish(
         task_id="publish",
-        stage="publish",
+        stage=Stage.PUBLISH,
         trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
         outlets=[asset_of(pipeline)],
         doc_md="One atomic commit.",
@@ -165,14 +249,16 @@ def _stage_arguments(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "pipeline": pipeline.name,
         "pipeline_file": pipeline.file,
-        "pool": settings.pool(),
+        "pool": settings().pool,
         "retries": 1,
         "retry_delay": timedelta(seconds=30),
     }
 
 
 def _common(pipeline: Pipeline, max_active_runs: int) -> dict[str, Any]:
+    """Arguments of both DAGs. Airflow would register a DAG by itself as soon as one is begun, also a half-built one."""
     return {
+        "auto_register": False,
         "max_active_runs": max_active_runs,
         "tags": ["rewindow", pipeline.name],
         "default_args": {"owner": "rewindow", "on_failure_callback": on_failure},

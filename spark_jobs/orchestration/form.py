@@ -1,6 +1,6 @@
-"""The form of a backfill in the Airflow UI, and what it means.
+"""The form of a backfill in the Airflow UI, and how it is read.
 
-The server checks types and choices, but takes any text for a date and time: `read_form` checks all of it again.
+The server checks types and choices, but accepts any text as a date and time: `read_form` checks everything again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from spark_jobs.errors import DefinitionError
 MODES = ("both", "faithful", "complete")
 DRY_RUNS = ("none", "plan", "diff")
 BY_DEFINITION = "as the definition says"
+PUBLISH, DISCARD = "publish", "discard"
 MAX_CHUNKS = 1000
 MAX_REASON = 1000
 
@@ -109,8 +110,58 @@ def backfill_params(pipeline: Pipeline) -> dict[str, Param]:
     }
 
 
+def decide_params() -> dict[str, Param]:
+    """The fields of the form of `decide__<pipeline>`."""
+    return {
+        "run": Param(
+            type="string",
+            minLength=1,
+            maxLength=200,
+            title="Run",
+            description_md="The run id, as its report and the list of runs show it.",
+        ),
+        "action": Param(
+            PUBLISH,
+            type="string",
+            enum=[PUBLISH, DISCARD],
+            title="Action",
+            description_md="**publish**: publish what the run has staged, in spite of a closed gate too. "
+            "**discard**: drop it.",
+        ),
+        "reason": Param(
+            type="string",
+            minLength=1,
+            maxLength=MAX_REASON,
+            title="Reason",
+            description_md="Why. Kept with the run, together with your name.",
+        ),
+    }
+
+
+def maintain_params() -> dict[str, Param]:
+    """The fields of the form of `maintain__<pipeline>`."""
+    return {
+        "keep_snapshots": Param(
+            "7 d",
+            type="string",
+            title="Keep snapshots",
+            description_md="Iceberg snapshots that are younger stay, as `7 d` or `36 h`.",
+        ),
+        "keep_revisions": Param(
+            None,
+            type=["null", "string"],
+            title="Keep revisions",
+            description_md="Values that were superseded longer ago are deleted, as `365 d`. Empty: none.",
+        ),
+    }
+
+
 def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for, checked: the `asked` of `request.json`. Raises DefinitionError that names the field."""
+    """The checked fields, as `request.json` has them under `requested`. Instants are ISO text, None: left empty.
+
+    Raises:
+        DefinitionError: it names the field that is wrong.
+    """
     start, end = _instant(params.get("from"), "From"), _instant(params.get("to"), "To")
     if start is not None and end is not None and start >= end:
         raise DefinitionError(
@@ -132,12 +183,12 @@ def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_reason(params: Mapping[str, Any]) -> str:
-    """The reason, cut to a sane length."""
+    """The reason, cut at `MAX_REASON` characters."""
     return str(params.get("reason") or "").strip()[:MAX_REASON]
 
 
 def read_instant(text: Any, field: str) -> str | None:
-    """An instant as the documents write it; None for an empty field."""
+    """An instant as the documents write it; None for an empty field. Raises DefinitionError that names the field."""
     value = _instant(text, field)
     return None if value is None else format_instant(value)
 

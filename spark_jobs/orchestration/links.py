@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from airflow.sdk import BaseOperatorLink
 
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.runs.store import APPLICATION, REQUEST, RunStore
+from spark_jobs.runs.documents import Application, Request
+from spark_jobs.runs.store import RunStore
+from spark_jobs.settings import settings
 
 
 def report_path(run_id: str) -> str:
@@ -29,32 +30,31 @@ class _Link(BaseOperatorLink):
 
 
 class ReportLink(_Link):
-    name = "Report"
+    name = "Report"  # pyright: ignore[reportAssignmentType]
 
     def of(self, run_id: str) -> str:
         return report_path(run_id)
 
 
 class TableLink(_Link):
-    name = "Published table"
+    name = "Published table"  # pyright: ignore[reportAssignmentType]
 
     def of(self, run_id: str) -> str:
-        request = RunStore.configured().folder(run_id).read(REQUEST) or {}
-        template = os.environ.get("REWINDOW_TABLE_LINK", "")
-        table = request.get("output_table", "")
+        request = Request.read(RunStore.configured().folder(run_id))
+        template = settings().table_link
+        table = request.output_table if request else ""
         return template.replace("{table}", quote(table)) if template else f"{report_path(run_id)}#plan"
 
 
 class SparkLink(_Link):
-    name = "Spark UI"
+    name = "Spark UI"  # pyright: ignore[reportAssignmentType]
 
     def of(self, run_id: str) -> str:
-        folder = RunStore.configured().folder(run_id)
-        found = [folder.read(name) or {} for name in folder.documents() if name.startswith(APPLICATION)]
-        history = os.environ.get("REWINDOW_SPARK_HISTORY", "").rstrip("/")
+        found = Application.all_of(RunStore.configured().folder(run_id))
+        history = (settings().spark_history or "").rstrip("/")
         if found and history:
-            return f"{history}/history/{quote(found[-1]['application_id'])}"
-        return next((a["ui"] for a in reversed(found) if a.get("ui")), "")
+            return f"{history}/history/{quote(found[-1].application_id)}"
+        return next((a.ui for a in reversed(found) if a.ui), "")
 
 
 LINKS = (ReportLink(), TableLink(), SparkLink())

@@ -1,6 +1,6 @@
-"""Who hears of a failed gate, a refused input and a pending approval: Airflow notifiers, by configuration.
+"""Notifications of a failed gate, a refused input and a pending approval: Airflow notifiers, by configuration.
 
-`REWINDOW_NOTIFIERS` holds a JSON list, each item a notifier's class, its arguments and what it hears of:
+`REWINDOW_NOTIFIERS` is a JSON list, each item a notifier's class, its arguments and its events:
 
     [{"class": "airflow.providers.slack.notifications.slack.SlackNotifier",
       "arguments": {"slack_conn_id": "slack", "text": "{{ rewindow.message }}"}, "on": ["gate_failed", "approval"]}]
@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.context import Context
@@ -23,9 +22,11 @@ from airflow.sdk.definitions.context import Context
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.runs.store import OUTCOME, RunStore
+from spark_jobs.runs.documents import Outcome
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.store import RunStore
+from spark_jobs.settings import Variable, settings
 
-NOTIFIERS = "REWINDOW_NOTIFIERS"
 EVENTS = ("gate_failed", "refused", "failed", "approval")
 REFUSED = frozenset({2, 5, 6})
 """Exit codes of input, form and definition."""
@@ -34,8 +35,8 @@ log = logging.getLogger(__name__)
 
 
 def configured(event: str) -> Iterator[BaseNotifier]:
-    """The notifiers that hear of `event`. Raises EnvironmentSetupError for a list that cannot be read."""
-    text = os.environ.get(NOTIFIERS, "").strip()
+    """The notifiers of `event`. Raises EnvironmentSetupError for a list that cannot be read."""
+    text = settings().notifiers
     if not text:
         return
     try:
@@ -46,13 +47,13 @@ def configured(event: str) -> Iterator[BaseNotifier]:
     except (ValueError, KeyError, TypeError, ImportError, AttributeError) as problem:
         raise EnvironmentSetupError(
             f"the notifiers cannot be made: {problem}",
-            NOTIFIERS,
+            Variable.NOTIFIERS,
             'Write a list like [{"class": "package.Notifier", "arguments": {}, "on": ["gate_failed"]}].',
         ) from problem
 
 
 class Relay(BaseNotifier):
-    """Tells the configured notifiers of one event, with `rewindow` in their context."""
+    """Calls the configured notifiers of one event, with `rewindow` in their context."""
 
     template_fields = ()
 
@@ -61,20 +62,20 @@ class Relay(BaseNotifier):
         self.event = event
 
     def notify(self, context: Context) -> None:
-        tell(self.event, context)
+        notify(self.event, context)
 
 
 def notified_approval() -> list[BaseNotifier]:
-    """For the task that asks: who hears that it waits."""
-    return [Relay("approval")] if os.environ.get(NOTIFIERS) else []
+    """The notifiers of the task that waits for an approval."""
+    return [Relay("approval")] if settings().notifiers else []
 
 
 def on_failure(context: Context) -> None:
-    """The failure callback of all tasks: tells which kind of failure it was."""
-    tell(_event_of(_outcome(context)), context)
+    """The failure callback of all tasks."""
+    notify(_event_of(_outcome(context)), context)
 
 
-def tell(event: str, context: Context) -> None:
+def notify(event: str, context: Context) -> None:
     """Call the notifiers of an event. One that fails is logged: it must not change what became of the run."""
     outcome = _outcome(context)
     run_id = _run_id(context)
@@ -82,7 +83,7 @@ def tell(event: str, context: Context) -> None:
         "event": event,
         "run_id": run_id,
         "pipeline": getattr(context.get("task"), "pipeline", ""),
-        "message": outcome.get("message") or "",
+        "message": outcome.message if outcome else "",
         "report": report_path(run_id),
     }
     log.info("notifying of %s: %s", event, facts["message"])
@@ -93,19 +94,21 @@ def tell(event: str, context: Context) -> None:
         log.exception("a notifier failed")
 
 
-def _event_of(outcome: Mapping[str, Any]) -> str:
-    if outcome.get("status") == "gate_failed":
+def _event_of(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "failed"
+    if outcome.status is RunStatus.GATE_FAILED:
         return "gate_failed"
-    refused = outcome.get("exit_code") in REFUSED or "exit_code" not in outcome
-    return "refused" if outcome.get("status") == "failed" and refused else "failed"
+    is_refused = outcome.exit_code is None or outcome.exit_code in REFUSED
+    return "refused" if outcome.status is RunStatus.FAILED and is_refused else "failed"
 
 
-def _outcome(context: Context) -> Mapping[str, Any]:
-    return RunStore.configured().folder(_run_id(context)).read(OUTCOME) or {}
+def _outcome(context: Context) -> Outcome | None:
+    return Outcome.read(RunStore.configured().folder(_run_id(context)))
 
 
 def _run_id(context: Context) -> str:
-    run = context["dag_run"]
+    run = cast(Any, context.get("dag_run"))
     return run_id_of(run.dag_id, run.run_id)
 
 

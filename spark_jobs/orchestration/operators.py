@@ -1,6 +1,6 @@
 """The tasks: each Spark stage by spark-submit, the approval by a person, and the report.
 
-A task knows its run by the DAG run's id; everything else it hands on lies in the run store. XCom carries the chunks to
+A task finds its run by the DAG run's id; all else that tasks pass on is in the run store. XCom carries the chunks to
 map over and a few lines for the approval.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
@@ -19,31 +19,43 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import RewindowError
-from spark_jobs.orchestration.form import read_form, read_instant, read_reason
+from spark_jobs.orchestration.form import DISCARD, read_form, read_instant, read_reason
 from spark_jobs.orchestration.links import LINKS
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.orchestration.settings import spark_submit_settings
+from spark_jobs.orchestration.spark_submit import spark_submit_settings
 from spark_jobs.orchestration.summary import approval_body
-from spark_jobs.runs.store import (
-    APPROVAL,
-    DEFINITION,
-    ENDED,
-    OUTCOME,
-    PLAN,
-    REQUEST,
-    RunFolder,
-    RunStore,
-    application_document,
+from spark_jobs.runs.documents import (
+    Answer,
+    Application,
+    Approval,
+    Outcome,
+    PlanDocument,
+    Request,
+    Requested,
+    StagedRange,
+    status_of,
 )
+from spark_jobs.runs.status import RunKind, RunStatus, Stage
+from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
 from spark_jobs.submit.package import ENTRY
 
-NON_RETRYABLE_EXIT_CODES = frozenset({2, 3, 5, 6})
-"""Exit codes that a second try does not mend: definition, gate, history, empty range."""
+NON_RETRYABLE_EXIT_CODES = frozenset({2, 3, 5, 6, 9})
+"""Exit codes that a second try does not change: definition, gate, history, empty range, state."""
+
+
+def dag_run_of(context: Context) -> Any:
+    """The DAG run of a task; Airflow's type of the context calls every key optional."""
+    return cast(Any, context.get("dag_run"))
+
+
+def params_of(context: Context) -> Any:
+    """The form of the DAG run."""
+    return cast(Any, context.get("params"))
 
 
 def folder_of(context: Context) -> RunFolder:
     """The documents of the run that a DAG run carries out."""
-    run = context["dag_run"]
+    run = dag_run_of(context)
     return RunStore.configured().folder(run_id_of(run.dag_id, run.run_id))
 
 
@@ -54,10 +66,10 @@ class SparkStage(SparkSubmitOperator):
     operator_extra_links = LINKS
 
     def __init__(
-        self, *, stage: str, pipeline: str, pipeline_file: str, chunk: dict[str, Any] | None = None, **kwargs: Any
+        self, *, stage: Stage, pipeline: str, pipeline_file: str, chunk: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(
-            application=str(ENTRY), name=f"rewindow-{stage}-{pipeline}", **spark_submit_settings(), **kwargs
+            application=str(ENTRY), name=f"rewindow-{stage.value}-{pipeline}", **spark_submit_settings(), **kwargs
         )
         self.stage = stage
         self.pipeline = pipeline
@@ -65,37 +77,49 @@ class SparkStage(SparkSubmitOperator):
         self.chunk = chunk
 
     def execute(self, context: Context) -> Any:
-        folder = folder_of(context)
+        folder, task_instance = self._folder(context), cast(Any, context.get("ti"))
         if self.chunk is not None:
-            context["chunk_label"] = self.chunk["label"]
+            context.update({"chunk_label": self.chunk["label"]})  # pyright: ignore[reportCallIssue,reportArgumentType]
         try:
             self._prepare(folder, context)
         except RewindowError as problem:
-            record = {"message": problem.what, "where": problem.where, "hint": problem.hint}
-            folder.write(OUTCOME, {"run_id": folder.run_id, "status": "failed", "stage": self.stage, **record})
+            Outcome(
+                run_id=folder.run_id,
+                status=RunStatus.FAILED,
+                stage=self.stage,
+                message=problem.what,
+                where=problem.where,
+                hint=problem.hint,
+            ).write(folder)
             raise AirflowFailException(str(problem)) from problem
-        if folder.status() in ENDED:
+        status = status_of(folder)
+        if status is not None and status.is_final:
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
-        elif context["ti"].try_number == 1 and self._is_done(folder):
+        elif task_instance.try_number == 1 and self._is_done(folder):
             self.log.info("done already: in the application of the plan, because the history is small")
         else:
             self._submit(folder, context, self.stage)
-        return self._told(folder, context)
+        return self._result(folder, context)
+
+    def _folder(self, context: Context) -> RunFolder:
+        """The run that the task works on."""
+        return folder_of(context)
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
-        """What has to be there, or to be refused, before Spark starts."""
-        if folder.status() == "dry_run":
+        """Check what has to be there, or is refused, before Spark starts."""
+        if status_of(folder) is RunStatus.DRY_RUN:
             raise AirflowSkipException("a dry run: there is nothing more to do")
 
     def _is_done(self, folder: RunFolder) -> bool:
         """Whether another task's application has carried out this stage. A task that is cleared does it again."""
-        if self.stage not in ("timeline", "replay"):
+        if self.stage not in (Stage.TIMELINE, Stage.REPLAY):
             return False
-        told = folder.read(application_document(self.stage, self.chunk["number"] if self.chunk else None))
-        return told is not None and told["seconds"] is not None
+        file = Application.file_of(self.stage, self.chunk["number"] if self.chunk else None)
+        application = Application.read_as(folder, file)
+        return application is not None and application.seconds is not None
 
-    def _submit(self, folder: RunFolder, context: Context, stage: str, *more: str) -> None:
-        arguments = ["--run", folder.run_id, "--stage", stage, *more]
+    def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
+        arguments = ["--run", folder.run_id, "--stage", stage.value, *more]
         if self.chunk is not None:
             arguments += ["--chunk", str(self.chunk["number"])]
         self.application_args = arguments
@@ -103,16 +127,16 @@ class SparkStage(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException as problem:
-            outcome = folder.read(OUTCOME) or {}
-            if outcome.get("status") not in ("failed", "gate_failed") or not outcome.get("message"):
+            outcome = Outcome.read(folder)
+            if outcome is None or not outcome.message:
                 raise
-            where = f" ({outcome['where']})" if outcome.get("where") else ""
-            message = f"{outcome['message']}{where}. {outcome.get('hint') or outcome.get('mend') or ''}".strip()
-            lasts = outcome["status"] == "gate_failed" or outcome.get("exit_code") in NON_RETRYABLE_EXIT_CODES
-            raise (AirflowFailException if lasts else AirflowException)(message) from problem
+            if outcome.status not in (RunStatus.FAILED, RunStatus.GATE_FAILED, RunStatus.AWAITING_APPROVAL):
+                raise
+            is_final = outcome.status is not RunStatus.FAILED or outcome.exit_code in NON_RETRYABLE_EXIT_CODES
+            raise (AirflowFailException if is_final else AirflowException)(outcome.sentence()) from problem
 
-    def _told(self, folder: RunFolder, context: Context) -> Any:
-        """What the task hands on."""
+    def _result(self, folder: RunFolder, context: Context) -> Any:
+        """What the task passes on."""
         return None
 
 
@@ -120,15 +144,17 @@ class Plan(SparkStage):
     """Check the form, decide all that the run will do; gives the chunks to map over."""
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
-        write_request(folder, self.pipeline_file, "backfill", read_form(context["params"]), context)
+        requested = Requested.model_validate(read_form(params_of(context)))
+        write_request(folder, self.pipeline_file, RunKind.BACKFILL, requested, context)
 
-    def _told(self, folder: RunFolder, context: Context) -> list[dict[str, Any]]:
-        status = folder.status()
-        if status is not None and status != "failed":  # a dry run, or a run that was published before
+    def _result(self, folder: RunFolder, context: Context) -> list[dict[str, Any]]:
+        status = status_of(folder)
+        if status is not None and status is not RunStatus.FAILED:  # a dry run, or a run that was published before
             return []
-        chunks = (folder.read(PLAN) or {})["chunks"]
+        plan = PlanDocument.read(folder)
+        chunks = () if plan is None else plan.chunks
         return [
-            {"number": n, "label": f"{n}: {format_instant(c['start'])} to {format_instant(c['end'])}"}
+            {"number": n, "label": f"{n}: {format_instant(c.start)} to {format_instant(c.end)}"}
             for n, c in enumerate(chunks, 1)
         ]
 
@@ -137,52 +163,97 @@ class Reconcile(SparkStage):
     """The whole reconciliation of a night but its publishing."""
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
-        run, params = context["dag_run"], context["params"]
+        run, params = dag_run_of(context), params_of(context)
         until = read_instant(params.get("until"), "Until")
         if until is None and run.run_type in ("scheduled", "backfill") and run.data_interval_end is not None:
             until = read_instant(run.data_interval_end.isoformat(), "interval end")
-        asked = read_form(params)
-        write_request(
-            folder,
-            self.pipeline_file,
-            "reconcile",
-            {"until": until, "publish": asked["publish"], "dry_run": asked["dry_run"]},
-            context,
-        )
+        form = read_form(params)
+        requested = Requested(until=until, publish=form["publish"], dry_run=form["dry_run"])
+        write_request(folder, self.pipeline_file, RunKind.RECONCILE, requested, context)
 
 
 class Publish(SparkStage):
-    """Publish what is staged, or throw it away where a person has said no. The asset's event tells what changed."""
+    """Publish what is staged, or drop it where a person has said no. The asset's event says what changed."""
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
-        status = folder.status()
-        if status in ("dry_run", "compared_only", "unchanged"):
+        if status_of(folder) in (RunStatus.DRY_RUN, RunStatus.COMPARED_ONLY, RunStatus.UNCHANGED):
             raise AirflowSkipException("there is nothing to publish")
 
-    def _submit(self, folder: RunFolder, context: Context, stage: str, *more: str) -> None:
-        approval = folder.read(APPROVAL) or {}
-        if approval.get("decision") == "rejected":
-            why = f"rejected by {approval['by']}" + (f": {approval['comment']}" if approval.get("comment") else "")
-            super()._submit(folder, context, "discard", "--why", why)
-            raise AirflowSkipException(f"{why}; nothing was published, what was staged is gone")
+    def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
+        approval = Approval.read(folder)
+        if approval is not None and approval.decision is Answer.REJECTED:
+            super()._submit(folder, context, Stage.DISCARD, "--why", approval.why)
+            raise AirflowSkipException(f"{approval.why}; nothing was published, what was staged is dropped")
         super()._submit(folder, context, stage, *more)
 
-    def _told(self, folder: RunFolder, context: Context) -> dict[str, Any]:
-        outcome = folder.read(OUTCOME) or {}
-        if outcome.get("status") == "unchanged":
+    def _result(self, folder: RunFolder, context: Context) -> dict[str, Any]:
+        outcome = Outcome.read(folder)
+        if outcome is None or outcome.status is RunStatus.UNCHANGED:
             raise AirflowSkipException("nothing changed: all windows are as they were")
-        plan = folder.read(PLAN) or {}
+        plan = PlanDocument.read(folder)
         facts = {
             "run_id": folder.run_id,
-            "changes": outcome.get("changes", {}),
-            "from": format_instant(plan["span"]["start"]),
-            "to": format_instant(plan["span"]["end"]),
-            "windows": outcome.get("counts", {}).get("windows"),
+            "changes": outcome.changes,
+            "from": plan and format_instant(plan.span.start),
+            "to": plan and format_instant(plan.span.end),
+            "windows": outcome.counts.windows,
         }
+        outlet_events = cast(Any, context.get("outlet_events"))
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = facts
+                outlet_events[outlet].extra = facts
         return facts
+
+
+class Decide(SparkStage):
+    """Publish or discard the run that the form names: a person's decision, with a reason."""
+
+    operator_extra_links = ()
+
+    def _folder(self, context: Context) -> RunFolder:
+        return RunStore.configured().folder(str(params_of(context)["run"]))
+
+    def _prepare(self, folder: RunFolder, context: Context) -> None:
+        request = Request.read(folder)
+        if request is None or request.pipeline != self.pipeline:
+            raise AirflowFailException(f"{self.pipeline} has no run {folder.run_id}. Copy its id from its report.")
+        if not read_reason(params_of(context)):
+            raise AirflowFailException("Reason: it is empty. Write why the run is published or discarded.")
+
+    def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
+        params = params_of(context)
+        chosen = Stage.DISCARD if params["action"] == DISCARD else Stage.PUBLISH
+        person = str(getattr(dag_run_of(context), "triggering_user_name", None) or "unknown")
+        super()._submit(folder, context, chosen, "--why", read_reason(params), "--person", person)
+
+    def _result(self, folder: RunFolder, context: Context) -> str:
+        from spark_jobs.report.build import build_report
+
+        build_report(folder)
+        status = status_of(folder)
+        self.log.info("run %s is %s", folder.run_id, status and status.value)
+        return folder.run_id
+
+
+class Maintain(SparkSubmitOperator):
+    """Clean up a pipeline's tables, as `rewindow maintain` does."""
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, pipeline: str, pipeline_file: str, **kwargs: Any) -> None:
+        super().__init__(
+            application=str(ENTRY), name=f"rewindow-maintain-{pipeline}", **spark_submit_settings(), **kwargs
+        )
+        self.pipeline = pipeline
+        self.pipeline_file = pipeline_file
+
+    def execute(self, context: Context) -> Any:
+        params = params_of(context)
+        arguments = ["--maintain", self.pipeline_file, "--keep-snapshots", str(params["keep_snapshots"])]
+        if params.get("keep_revisions"):
+            arguments += ["--keep-revisions", str(params["keep_revisions"])]
+        self.application_args = arguments
+        return super().execute(context)
 
 
 class Approve(ApprovalOperator):
@@ -196,26 +267,26 @@ class Approve(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         folder = folder_of(context)
-        outcome = folder.read(OUTCOME) or {}
-        if outcome.get("status") != "awaiting_approval":
-            raise AirflowSkipException(f"nobody has to approve: {outcome.get('message') or outcome.get('status')}")
+        outcome = Outcome.read(folder)
+        if outcome is None or outcome.status is not RunStatus.AWAITING_APPROVAL:
+            why = outcome and (outcome.message or outcome.status.value)
+            raise AirflowSkipException(f"no approval is required: {why or 'the run has no outcome'}")
         self.body = approval_body(folder)
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        # Not ApprovalOperator's: it would skip the task that throws the staged windows away.
+        # Not ApprovalOperator's: it would skip the task that drops the staged windows.
         answer = HITLOperator.execute_complete(self, context, event)
         user = answer.get("responded_by_user") or {}
         approved = answer["chosen_options"] == [self.APPROVE]
-        folder_of(context).write(
-            APPROVAL,
-            {
-                "decision": "approved" if approved else "rejected",
-                "by": user.get("name") or user.get("id") or "unknown",
-                "at": str(answer.get("responded_at")),
-                "comment": "",
-            },
-        )
+        folder = folder_of(context)
+        staged = StagedRange.read(folder)
+        Approval(
+            decision=Answer.APPROVED if approved else Answer.REJECTED,
+            by=user.get("name") or user.get("id") or "unknown",
+            at=str(answer.get("responded_at")),
+            attempt=staged and staged.attempt,
+        ).write(folder)
         return answer["chosen_options"]
 
 
@@ -234,35 +305,34 @@ class Report(BaseOperator):
 
         folder = folder_of(context)
         build_report(folder)
-        outcome = folder.read(OUTCOME) or {}
-        self.log.info("run %s is %s: %s", folder.run_id, outcome.get("status"), outcome.get("message"))
+        outcome = Outcome.read(folder)
+        if outcome is not None:
+            self.log.info("run %s is %s: %s", folder.run_id, outcome.status.value, outcome.message)
         self.log.info("report: %s", folder.address(PAGE))
         return folder.run_id
 
 
-def write_request(folder: RunFolder, file: str, kind: str, asked: dict[str, Any], context: Context) -> None:
-    """Write down what is asked for, and the definition as it is now; a run that has begun keeps its own."""
-    from spark_jobs.runs.request import request_record
-
+def write_request(folder: RunFolder, file: str, kind: RunKind, requested: Requested, context: Context) -> None:
+    """Write down what is requested, and the definition as it is now; a published run keeps its own."""
     pipeline = load_pipeline(file)
-    run = context["dag_run"]
-    record = request_record(
+    run = dag_run_of(context)
+    request = Request.of(
         folder.run_id,
         pipeline,
         kind,
-        read_reason(context["params"]),
+        read_reason(params_of(context)),
         datetime.now(UTC),
-        asked,
+        requested,
         requested_by=str(getattr(run, "triggering_user_name", None) or getattr(run.run_type, "value", run.run_type)),
     )
-    if folder.status() == "published":
+    if status_of(folder) is RunStatus.PUBLISHED:
         return
-    folder.write(REQUEST, {**record, "dag_id": run.dag_id, "dag_run_id": run.run_id})
+    request.model_copy(update={"dag_id": run.dag_id, "dag_run_id": run.run_id}).write(folder)
     folder.write_text(DEFINITION, pipeline.text or Path(file).read_text())
     _forget(folder)
 
 
 def _forget(folder: RunFolder) -> None:
     """A run that begins again has no outcome and no answer yet."""
-    for document in (OUTCOME, APPROVAL):
+    for document in (Outcome.FILE, Approval.FILE):
         folder.remove(document)

@@ -1,4 +1,4 @@
-"""The columns of the three things that expectations look at. A share lies in [0, 1]; times are epoch milliseconds."""
+"""The columns of the three kinds of data that expectations check. Shares lie in [0, 1]; times are epoch ms."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ INPUT_COLUMNS = {
     "run_ahead_ms": "how far the latest event time lies behind the last arrival in the future; null without arrivals",
     "run_behind_ms": "how far the earliest event time lies before the first arrival; null without arrivals",
 }
-"""One row a partition, from the plan; no scan of the history. Columns `run_...` say the same in each row."""
+"""One row for each partition, from the plan; no scan of the history. Columns `run_...` are the same in each row."""
 
 WINDOW_EXTRAS = {
     "rw_length_ms": "length of the window",
     "rw_length_off_ms": "by how much the length differs from what the definition allows; grid only",
     "rw_off_grid_ms": "how far the start lies behind a point of the definition's grid; grid only",
     "rw_start_ms": "the window's start",
-    "rw_records": "records on time, late and dropped",
-    "rw_contradiction": "what of the counts, pane and state does not go together; null: all does",
+    "rw_records": "records on time, late and dropped; null for a session that is open or was emitted in other pieces",
+    "rw_contradiction": "the first rule that counts, pane and state break, in words; null: none",
 }
-"""What the gate adds to the columns of the staged windows (docs/tables.md), which it looks at row by row."""
+"""The gate's own columns, beside those of the staged windows (docs/tables.md); one row for each window or pane."""
 
 COUNTS = ("records_on_time", "records_late", "records_dropped")
 
@@ -58,11 +58,11 @@ RECONCILIATION_COLUMNS = {
     "run_late_share": "pairs of record and window that were late, but allowed, of all; null without records",
     "run_dropped_share": "pairs that were dropped, of all; null without records",
 }
-"""One row a day, from a few aggregations. Columns `run_...` say the same in each row."""
+"""One row for each day, from a few aggregations. Columns `run_...` are the same in each row."""
 
 
 def window_columns(pipeline: Pipeline) -> tuple[str, ...]:
-    """The columns of the staged windows of a run with both values, and what the gate adds."""
+    """The columns of the staged windows of a run with faithful and complete values, and the gate's own."""
     aggregates = [column for name in pipeline.aggregates for column in (name, f"{name}__complete")]
     return (
         *pipeline.keys,

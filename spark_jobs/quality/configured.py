@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.runs.staged_run import StagedRun
-from spark_jobs.runs.stages import GateCheck
+from spark_jobs.runs.verification import GateCheck
+from spark_jobs.settings import settings
 
 
 def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> GateCheck | None:
-    """The gate of a pipeline; None where there is no folder of expectations, and none is named.
+    """The gate of a pipeline; None where there is no folder of expectations and the environment names none.
 
-    Its suites are read now: a broken one is refused before the replay starts. `thorough` also lets Great Expectations
-    look at them, which takes some seconds: once a run is enough. Raises DefinitionError.
+    The suites are read now, so that a broken one is refused before the replay starts.
+
+    Args:
+        thorough: also have Great Expectations check the suites. That takes some seconds; once for each run is enough.
+
+    Raises:
+        DefinitionError: a suite is broken.
     """
-    from spark_jobs.quality.suites import FOLDER_VARIABLE, expectations_folder, load_suites
+    from spark_jobs.quality.suites import expectations_folder, load_suites
 
-    if not expectations_folder(pipeline).is_dir() and not os.environ.get(FOLDER_VARIABLE):
+    if not expectations_folder(pipeline).is_dir() and settings().expectations is None:
         return None
     suites = load_suites(pipeline)
     if thorough:

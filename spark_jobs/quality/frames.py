@@ -1,4 +1,4 @@
-"""What expectations look at: the staged windows row by row, and two small tables made from the plan and the changes."""
+"""The data that expectations check: the staged windows row by row, and small tables from the plan and the changes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.windows import (
-    CumulativeWindows,
-    SessionWindows,
-    SlidingWindows,
-    TumblingWindows,
-    WindowAssigner,
-)
+from spark_jobs.eventtime.windows import AnyWindows, RegularWindows
 from spark_jobs.lakehouse.published_table import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
@@ -33,18 +27,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DAYS_BEFORE = 14
-"""Of how many earlier days the median is taken; fewer than `MIN_DAYS` tell nothing."""
+"""The median is that of at most so many earlier days."""
 MIN_DAYS = 3
+"""With fewer earlier days there is no median."""
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
 _SLACK_MS = _DAY_MS // 4
-"""A day that lacks no more than this at one end counts as whole: nobody departs at 23:59 each day."""
+"""A day that lacks no more than this at one end counts as whole: the last event is rarely at 23:59."""
 
 _STATES = ("closed", "open", "all_late", "not_emitted")
+_STATES_WITHOUT_FIRING = ("open", "not_emitted")
+"""Of sessions: the complete session is not one that has fired."""
 
 
 def input_frame(plan: Plan) -> pd.DataFrame:
-    """`INPUT_COLUMNS`, one row a partition; one with nulls where the history has none."""
+    """`INPUT_COLUMNS`, one row for each partition; one row with nulls where the history has no partition."""
     firsts = [p.first_arrival for p in plan.partitions if p.first_arrival is not None]
     lasts = [p.last_arrival for p in plan.partitions if p.last_arrival is not None]
     run = {
@@ -79,29 +76,39 @@ def input_frame(plan: Plan) -> pd.DataFrame:
 
 
 def windows_frame(evidence: StagedRun) -> DataFrame:
-    """The staged windows with `WINDOW_EXTRAS`; those that the run's mode or windows cannot have are left out."""
+    """The staged windows with `WINDOW_EXTRAS`, except those that the run's mode or kind of window cannot have."""
     staged, spec = evidence.staged, evidence.spec
     start, end = F.unix_millis("window_start"), F.unix_millis("window_end")
     extras = {"rw_length_ms": end - start, "rw_start_ms": start, **_grid_extras(spec.windows, start, end)}
     if {*COUNTS, PANE, STATE} <= set(staged.columns):
-        extras["rw_records"] = F.col(ON_TIME) + F.col(LATE) + F.col(DROPPED)
+        extras["rw_records"] = _records_of_window(spec)
         extras["rw_contradiction"] = _contradiction(spec)
     return staged.select("*", *(column.alias(name) for name, column in extras.items()))
 
 
-def _grid_extras(windows: WindowAssigner, start: Column, end: Column) -> dict[str, Column]:
+def _records_of_window(spec: ReplaySpec) -> Column:
+    """The window's records, BIGINT; null for a session that need not have one.
+
+    The row of a complete session that the live job has not emitted as such (`open`, `not_emitted`) counts the records
+    that were dropped, if any. All others belong to the sessions that were emitted in its place, or will be.
+    """
+    records = F.col(ON_TIME) + F.col(LATE) + F.col(DROPPED)
+    if not spec.has_sessions:
+        return records
+    return F.when(~F.col(STATE).isin(*_STATES_WITHOUT_FIRING), records)
+
+
+def _grid_extras(windows: AnyWindows, start: Column, end: Column) -> dict[str, Column]:
+    """How far length and start are from the definition's, in ms; empty for sessions and calendar days."""
+    if not isinstance(windows, RegularWindows):
+        return {}
     length = end - start
-    match windows:
-        case TumblingWindows(size, offset):
-            off, step = length - F.lit(size), size
-        case SlidingWindows(size, slide, offset):
-            off, step = length - F.lit(size), slide
-        case CumulativeWindows(size, each, offset):
-            inside = (length > 0) & (length <= F.lit(size))
-            off, step = F.when(inside, F.pmod(length, F.lit(each))).otherwise(length - F.lit(size)), size
-        case _:
-            return {}
-    return {"rw_length_off_ms": off, "rw_off_grid_ms": F.pmod(start - F.lit(offset), F.lit(step))}
+    off = length - F.lit(windows.size)
+    if windows.fixed_length is None:
+        inside = (length > 0) & (length <= F.lit(windows.size))
+        off = F.when(inside, F.pmod(length, F.lit(windows.end_step))).otherwise(off)
+    off_grid = F.pmod(start - F.lit(windows.offset), F.lit(windows.start_step))
+    return {"rw_length_off_ms": off, "rw_off_grid_ms": off_grid}
 
 
 def _contradiction(spec: ReplaySpec) -> Column:
@@ -119,20 +126,26 @@ def _contradiction(spec: ReplaySpec) -> Column:
         ((state == "all_late") & (in_window != 0), "all late, but records in it"),
         ((state == "all_late") & (dropped == 0), "all late, but none was dropped"),
     ]
-    if not isinstance(spec.windows, SessionWindows):
+    if spec.has_sessions:
+        not_fired = state.isin(*_STATES_WITHOUT_FIRING)
+        rules.append((not_fired & (in_window != 0), "a session that did not fire, but records in it"))
+    else:
+        rules.append((state == "not_emitted", "not emitted, but only sessions can be"))
+        rules.append(((state == "open") & (on_time == 0), "open, but without a record on time"))
+        rules.append(((state == "open") & (late != 0), "open, but late records in it"))
         if not spec.allowed_lateness:
             rules.append((late != 0, "late records, but none are allowed"))
         last = F.when(on_time > 0, late).otherwise(late - 1)
         wrong = (pane != last) if spec.panes is Panes.LAST else ((pane < 0) | (pane > last))
         rules.append((closed & wrong, "the pane is not what the counts give"))
     found = F.lit(None).cast("string")
-    for broken, told in reversed(rules):
-        found = F.when(broken, told).otherwise(found)
+    for is_broken, rule in reversed(rules):
+        found = F.when(is_broken, rule).otherwise(found)
     return found
 
 
 def reconciliation_frame(evidence: StagedRun) -> pd.DataFrame:
-    """`RECONCILIATION_COLUMNS`, one row a UTC day; one with nulls where nothing is staged and nothing changes."""
+    """`RECONCILIATION_COLUMNS`, one row for each UTC day; one row with nulls where nothing is staged or changes."""
     days = _by_day(evidence)
     total = {name: sum(day[name] for day in days.values()) for name in _SUMS}
     changed = total["updated"] + total["retracted"]
@@ -147,18 +160,17 @@ def reconciliation_frame(evidence: StagedRun) -> pd.DataFrame:
     }
     after = {day: sums["published_records"] - sums["before_records"] + sums["records"] for day, sums in days.items()}
     whole = {day: _is_whole(day, sums, evidence.plan) for day, sums in days.items()}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for day, sums in sorted(days.items()):
         if not any(sums[name] for name in ("windows", "before", "inserted", "retracted")):
-            continue  # an earlier day, read for its records alone
-        told = {name: sums[name] for name in ("windows", "records", "inserted", "updated", "retracted")}
-        told |= {"unexplained": sums["unexplained"], "before": sums["before"]}
-        told["changed_share"] = _share(sums["updated"] + sums["retracted"], sums["before"])
+            continue  # an earlier day, needed for the median only
+        counts = ("windows", "records", "inserted", "updated", "retracted", "unexplained", "before")
         ratio = _ratio(day, after, whole) if whole[day] else None
         rows.append(
             {
                 "day": day,
-                **told,
+                **{name: sums[name] for name in counts},
+                "changed_share": _share(sums["updated"] + sums["retracted"], sums["before"]),
                 "records_after": after[day],
                 "is_whole_day": whole[day],
                 "volume_ratio": ratio,
@@ -188,7 +200,7 @@ def _by_day(evidence: StagedRun) -> dict[str, dict[str, int]]:
     one = F.lit(1)
     staged = {"windows": one, "records": _all_records(), "late": F.col(LATE), "dropped": F.col(DROPPED)}
     if evidence.before.isEmpty():
-        # Nothing to set the staged windows against: all are new, and the join that would say so is saved.
+        # Nothing is published: all windows are new, and no join is needed to find that out.
         parts = [_sums(evidence.staged, evidence, staged, {"inserted": one})]
     else:
         change, cause = F.col("rw_change"), F.coalesce(F.col("cause"), F.lit(Cause.SOURCE_REPAIR.value))
@@ -220,19 +232,22 @@ def _sums(
     by_window: Mapping[str, Column],
     by_row: Mapping[str, Column] = MappingProxyType({}),
 ) -> DataFrame:
-    """Day number and `_SUMS`, added up by day already. A window may have several rows, one a pane."""
+    """One row for each day: `day` (INT, days since 1970) and `_SUMS` (BIGINT).
+
+    `by_window` is added up once for each window, of which `Panes.ALL` gives several rows; `by_row` for each row.
+    """
     if not set(COUNTS) <= set(frame.columns):
         by_window = {name: column for name, column in by_window.items() if name in ("windows", "before")}
     if PANE in frame.columns and evidence.spec.panes is Panes.ALL:
         first = F.col(PANE).isNull() | (F.col(PANE) == 0)
         by_window = {name: F.when(first, column) for name, column in by_window.items()}
-    asked = {**by_window, **by_row}
+    columns = {**by_window, **by_row}
     day = F.floor(F.unix_millis("window_start") / _DAY_MS).cast("int").alias("day")
-    return frame.groupBy(day).agg(*(F.sum(asked.get(n, F.lit(0))).cast("long").alias(n) for n in _SUMS))
+    return frame.groupBy(day).agg(*(F.sum(columns.get(n, F.lit(0))).cast("long").alias(n) for n in _SUMS))
 
 
 def _published_near(evidence: StagedRun) -> DataFrame | None:
-    """The published windows of the range's days and of `DAYS_BEFORE` days before; None where there are none yet."""
+    """The published windows of the range's days and of `DAYS_BEFORE` days before; None before the first publication."""
     table, plan = Tables.of(evidence.pipeline).windows, evidence.plan
     if not evidence.spark.catalog.tableExists(table):
         return None
@@ -242,6 +257,7 @@ def _published_near(evidence: StagedRun) -> DataFrame | None:
 
 
 def _is_whole(day: str, sums: Mapping[str, int], plan: Plan) -> bool:
+    """Whether the records of the whole day are known, from this run and what is published."""
     start = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
     end = start + _DAY_MS
 
@@ -254,7 +270,7 @@ def _is_whole(day: str, sums: Mapping[str, int], plan: Plan) -> bool:
 
 
 def _ratio(day: str, records: Mapping[str, int], whole: Mapping[str, bool]) -> float | None:
-    """A day's records by the median of the whole days before it."""
+    """A day's records divided by the median of the whole days before it; None with fewer than `MIN_DAYS` of them."""
     here = date.fromisoformat(day)
     earlier = [(here - timedelta(days=back)).isoformat() for back in range(1, DAYS_BEFORE + 1)]
     values = [records[d] for d in earlier if whole.get(d)]
@@ -268,10 +284,10 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
-    """Numbers as numbers, what is missing as NaN."""
+    """The rows as a pandas frame: numbers as numbers, missing values as NaN."""
     import pandas as pd
 
-    frame = pd.DataFrame([{c: row.get(c) for c in columns} for row in rows], columns=list(columns))
+    frame = pd.DataFrame([{c: row.get(c) for c in columns} for row in rows], columns=pd.Index(list(columns)))
     for column in frame.columns:
         values = [row.get(column) for row in rows]
         if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values if v is not None):

@@ -1,11 +1,11 @@
-"""The gate: what the expectations say of a staged run, and whether it may be published."""
+"""The gate: checks a staged run against its expectations, and decides whether it may be published."""
 
 from __future__ import annotations
 
 import math
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
@@ -22,6 +22,7 @@ from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows
 from spark_jobs.quality.resolve import Fitted, LeftOut, Scope, fit
 from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
 from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.spark.gateway import java_context
 
 SAMPLES = 5
 """Rows shown of an expectation that fails."""
@@ -30,7 +31,10 @@ LENGTH = 200
 
 
 class Verdict(StrEnum):
-    """passed: every critical and warning expectation held. failed: a critical one did not, or could not be checked."""
+    """passed: every critical and warning expectation is met. warned: a warning is not. failed: a critical one is not.
+
+    An expectation that could not be checked is not met.
+    """
 
     PASSED = "passed"
     WARNED = "warned"
@@ -39,11 +43,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What one expectation found.
+    """The result of one expectation.
 
-    `observed`: the value that GX computed, or how many rows do not fit. `threshold`: its kwargs, without the columns.
-    `checked`, `unexpected_count`: rows looked at and rows that do not fit, where it is about rows; nulls are not looked
-    at. `samples`: at most `SAMPLES` of these rows. `error`: why it could not be checked; it then counts as failed.
+    `observed`: the value that GX computed, or the number of unexpected rows. `threshold`: its kwargs, without the
+    columns. `checked`, `unexpected_count`: rows checked and rows that are unexpected, for expectations about rows;
+    nulls are not checked. `samples`: at most `SAMPLES` unexpected rows. `error`: why it could not be checked; it then
+    counts as failed.
     """
 
     suite: str
@@ -76,7 +81,7 @@ class Unchecked:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The gate's answer: `blocks`: the run is not published by itself. `seconds`, `spark_jobs`: its cost."""
+    """The gate's answer. `blocks`: the run is published only with a reason. `seconds`, `spark_jobs`: its cost."""
 
     verdict: Verdict
     suites: tuple[dict[str, str], ...]
@@ -103,18 +108,24 @@ class GateResult:
 
 
 def check_suites(suites: Suites, pipeline: Pipeline, columns: Sequence[str] | None = None) -> None:
-    """Refuse what could not be checked, before a run starts; imports Great Expectations.
+    """Refuse expectations that could not be checked, before a run starts; imports Great Expectations.
 
-    `columns` are those of the staged windows, where they are known. Raises DefinitionError that lists each problem with
-    its file, line and mend: unknown types, kwargs, columns, placeholders, parameters.
+    `columns` are those of the staged windows, where they are known.
+
+    Raises:
+        DefinitionError: it lists each problem with its file, line and what to write: unknown types, kwargs, columns,
+            placeholders, parameters.
     """
     gx.built(fit(suites, Scope(pipeline, columns=None if columns is None else tuple(columns)))[0])
 
 
 def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
-    """Hold a staged run to the expectations; nothing is written, nothing stays cached.
+    """Check a staged run against the expectations; nothing is written, nothing stays cached.
 
-    Raises DefinitionError where the suites are broken. What cannot be computed is the expectation's own error.
+    An expectation that cannot be computed has an error of its own.
+
+    Raises:
+        DefinitionError: a suite is broken.
     """
     began = time.monotonic()
     suites = suites or load_suites(evidence.pipeline)
@@ -124,7 +135,7 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
         fitted, left_out = fit(suites, scope)
         expectations = gx.built(fitted)
         parameters = parameters_of(evidence)
-        found: dict[int, dict[str, Any]] = {}
+        found: dict[int, gx.Answer] = {}
         for data in Data:
             numbers = [n for n, one in enumerate(fitted) if one.written.data is data]
             if not numbers:
@@ -167,13 +178,13 @@ def verdict_of(results: Sequence[Checked]) -> Verdict:
     return Verdict.WARNED if Severity.WARNING in failed else Verdict.PASSED
 
 
-def _checked(one: Fitted, told: Mapping[str, Any]) -> Checked:
-    written, result = one.written, told["result"]
+def _checked(one: Fitted, answer: gx.Answer) -> Checked:
+    written, result = one.written, answer.result
     count = result.get("unexpected_count")
     observed = result.get("observed_value", count)
     elements, missing = result.get("element_count"), result.get("missing_count") or 0
     columns = ("column", "column_A", "column_B", "column_list")
-    kwargs = told["kwargs"] or one.kwargs
+    kwargs = answer.kwargs or one.kwargs
     return Checked(
         suite=one.suite.name,
         data=written.data.value,
@@ -181,7 +192,7 @@ def _checked(one: Fitted, told: Mapping[str, Any]) -> Checked:
         name=written.name,
         description=written.description or _described(one),
         severity=written.severity.value,
-        success=bool(told["success"]) and told["error"] is None,
+        success=answer.success and answer.error is None,
         column=one.column,
         observed=plain(observed),
         threshold={k: plain(v) for k, v in kwargs.items() if k not in columns},
@@ -189,7 +200,7 @@ def _checked(one: Fitted, told: Mapping[str, Any]) -> Checked:
         unexpected_count=None if count is None else int(count),
         unexpected_percent=_rounded(result.get("unexpected_percent")),
         samples=[plain(row) for row in (result.get("partial_unexpected_index_list") or [])[:SAMPLES]],
-        error=None if told["error"] is None else _cut(told["error"]),
+        error=None if answer.error is None else _cut(answer.error),
     )
 
 
@@ -209,7 +220,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def plain(value: Any) -> Any:
-    """A JSON value, no longer than `LENGTH`: instants as ISO text, what JSON has no number for as null or text."""
+    """A JSON value, texts cut at `LENGTH`: instants as ISO text, infinities and NaN as null, all else as text."""
     match value:
         case None | bool() | int():
             return value
@@ -237,8 +248,8 @@ def _cut(text: str) -> str:
 
 
 @contextmanager
-def _counted_jobs(spark: SparkSession) -> Iterator[Any]:
-    """How many Spark jobs ran inside, by a tag of their own, which broadcasts carry too."""
+def _counted_jobs(spark: SparkSession) -> Iterator[Callable[[], int]]:
+    """Gives a function that, after the block, says how many Spark jobs ran in it. A tag marks them, broadcasts too."""
     context = spark.sparkContext
     tag = f"rewindow-gate-{secrets.token_hex(6)}"
     counted = 0
@@ -247,4 +258,4 @@ def _counted_jobs(spark: SparkSession) -> Iterator[Any]:
         yield lambda: counted
     finally:
         context.removeJobTag(tag)
-        counted = len(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+        counted = len(java_context(spark).statusTracker().getJobIdsForTag(tag))

@@ -1,6 +1,6 @@
-"""Great Expectations behind a thin wall: imported when it is needed, quiet, in memory, and asked in one go.
+"""The only module that runs Great Expectations: imported when needed, quiet, in memory, all expectations in one call.
 
-GX takes seconds to import and logs a lot; nothing of it leaves this module but plain values.
+GX takes seconds to import and logs a lot. Other modules get plain values from here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.errors import DefinitionError, Problem
@@ -23,12 +24,22 @@ if TYPE_CHECKING:
 SAMPLES = 5
 """Rows shown of an expectation that fails."""
 _COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}
-"""GX then asks for the unexpected values with LIMIT 0, which costs no Spark job, and still tells how many there are."""
+"""GX then reads the unexpected values with LIMIT 0, which costs no Spark job, and still counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """GX's answer to one expectation: its own `result`, its `kwargs` with parameters filled in, and any `error`."""
+
+    success: bool
+    result: dict[str, Any]
+    kwargs: dict[str, Any]
+    error: str | None
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No analytics, no log, no warnings of GX and of what it brings."""
+    """No analytics, no log, no warnings of GX and of its dependencies."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when GX is imported, and when a context is made
     logger = logging.getLogger("great_expectations")
     level, logger.level = logger.level, logging.CRITICAL
@@ -41,10 +52,15 @@ def quiet() -> Iterator[None]:
 
 
 def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
-    """GX's own expectations. Raises DefinitionError that lists every unknown type and what is wrong with its kwargs."""
+    """GX's own expectations, in the same order.
+
+    Raises:
+        DefinitionError: it lists every unknown type, and what is wrong with kwargs.
+    """
     with quiet():
         from great_expectations.exceptions import ExpectationNotFoundError
         from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+        from great_expectations.expectations.metadata_types import FailureSeverity
 
         import spark_jobs.quality.unique  # noqa: F401 - registers our expectation
 
@@ -56,7 +72,7 @@ def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
                 configuration = ExpectationConfiguration(
                     type=written.type,
                     kwargs=dict(one.kwargs),
-                    severity=written.severity.value,
+                    severity=FailureSeverity(written.severity.value),
                     meta={"rewindow": number},
                     description=written.description or None,
                 )
@@ -66,8 +82,8 @@ def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
                 problem = one.suite.problem((*written.place, "type"), what, hint)
                 problems[one.suite.file, written.place, what] = problem
             except (ValueError, TypeError, KeyError) as refusal:
-                for place, said in _refusals(refusal):
-                    what = f"{written.type}: {said}"
+                for place, reason in _refusals(refusal):
+                    what = f"{written.type}: {reason}"
                     problem = one.suite.problem((*written.place, "kwargs", *place), what, "see GX's docs of this type")
                     problems[one.suite.file, written.place, what] = problem
     if problems:
@@ -85,7 +101,7 @@ def _nearest_type(name: str) -> str:
 
 
 def _refusals(refusal: Exception) -> list[tuple[tuple[Any, ...], str]]:
-    """What pydantic found, by place; anything else as it is."""
+    """What is wrong, by place: pydantic's findings, or the first line of another error."""
     errors = getattr(refusal, "errors", None)
     if errors is None:
         return [((), str(refusal).splitlines()[0][:200] if str(refusal) else type(refusal).__name__)]
@@ -93,13 +109,13 @@ def _refusals(refusal: Exception) -> list[tuple[tuple[Any, ...], str]]:
     for error in errors():
         place = tuple(step for step in error["loc"][:1] if step != "__root__")
         name = f"{place[0]}: " if place else ""
-        told = "no such kwarg" if error["type"] == "value_error.extra" else error["msg"]
-        found.setdefault(place, f"{name}{told}")
+        reason = "no such kwarg" if error["type"] == "value_error.extra" else error["msg"]
+        found.setdefault(place, f"{name}{reason}")
     return list(found.items())
 
 
 class Batch:
-    """One table that expectations are asked about: a Spark or a pandas frame, in a context of its own in memory."""
+    """One table to check: a Spark or a pandas frame, in a GX context of its own in memory."""
 
     def __init__(self, name: str, frame: DataFrame | pd.DataFrame, *, identity: Sequence[str]) -> None:
         self._identity = list(identity)
@@ -108,32 +124,31 @@ class Batch:
 
             context = gx.get_context(mode="ephemeral")
             context.enable_analytics(False)
-            context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+            variables: Any = context.variables
+            variables.progress_bars = {"globally": False, "metric_calculations": False}
             sources = context.data_sources
             is_spark = not hasattr(frame, "to_numpy")
-            # Spark's own default would cache the frame and leave it there.
+            # By default GX would cache the frame and leave it cached.
             source = sources.add_spark(name, persist=False) if is_spark else sources.add_pandas(name)
             asset = source.add_dataframe_asset(name)
             self._batch = asset.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": frame})
 
-    def validate(
-        self, expectations: Sequence[GxExpectation], parameters: Mapping[str, Any]
-    ) -> dict[int, dict[str, Any]]:
-        """What GX says of each, by the number that `built` gave it; rows that do not fit only of those that fail.
+    def validate(self, expectations: Sequence[GxExpectation], parameters: Mapping[str, Any]) -> dict[int, Answer]:
+        """GX's answers, by the number that `built` gave each expectation; unexpected rows only of those that fail.
 
-        Expectations of all suites together: GX then computes all counts, sums, least and greatest in one aggregation.
+        The expectations of all suites go together: GX then computes their counts, sums and extremes in one aggregation.
         """
         found = self._ask(expectations, parameters, _COUNTS_ONLY)
-        broken = [e for e in expectations if found[_number(e)]["error"] is not None]
-        if len(broken) > 1:  # what breaks one of an aggregation breaks all of it: each alone tells which it was
+        broken = [e for e in expectations if found[_number(e)].error is not None]
+        if len(broken) > 1:  # one that fails takes its whole aggregation with it: each alone shows which one it was
             for one in broken:
                 found |= self._ask([one], parameters, _COUNTS_ONLY)
         failed = [
             e
             for e in expectations
-            if (told := found[_number(e)])["success"] is False
-            and told["result"].get("unexpected_count")
-            and "partial_unexpected_index_list" not in told["result"]
+            if not (answer := found[_number(e)]).success
+            and answer.result.get("unexpected_count")
+            and "partial_unexpected_index_list" not in answer.result
         ]
         if failed:
             with_rows = {
@@ -142,44 +157,45 @@ class Batch:
                 "unexpected_index_column_names": self._identity,
             }
             again = self._ask(failed, parameters, with_rows)
-            for number, told in again.items():
-                rows = told["result"].get("partial_unexpected_index_list")
-                found[number]["result"]["partial_unexpected_index_list"] = rows or []
+            for number, answer in again.items():
+                rows = answer.result.get("partial_unexpected_index_list")
+                found[number].result["partial_unexpected_index_list"] = rows or []
         return found
 
     def _ask(
         self, expectations: Sequence[GxExpectation], parameters: Mapping[str, Any], result_format: Mapping[str, Any]
-    ) -> dict[int, dict[str, Any]]:
+    ) -> dict[int, Answer]:
         from great_expectations.core import ExpectationSuite
 
         if not expectations:
             return {}
         with quiet():
             suite = ExpectationSuite(name="gate", expectations=[e.copy(deep=True) for e in expectations])
-            said = self._batch.validate(
+            validated = self._batch.validate(
                 suite, result_format=dict(result_format), expectation_parameters=dict(parameters)
             )
-        return {
-            result.expectation_config.meta["rewindow"]: {
-                "success": result.success,
-                "result": dict(result.result or {}),
-                "kwargs": {k: v for k, v in result.expectation_config.kwargs.items() if k != "batch_id"},
-                "error": _error(result.exception_info),
-            }
-            for result in said.results
-        }
+        answers: dict[int, Answer] = {}
+        for result in validated.results:
+            configuration: Any = result.expectation_config
+            answers[configuration.meta["rewindow"]] = Answer(
+                success=bool(result.success),
+                result=dict(result.result or {}),
+                kwargs={k: v for k, v in configuration.kwargs.items() if k != "batch_id"},
+                error=_error(result.exception_info),
+            )
+        return answers
 
 
 def _number(expectation: GxExpectation) -> int:
-    return expectation.meta["rewindow"]
+    meta: Any = expectation.meta
+    return meta["rewindow"]
 
 
 def _error(info: Mapping[str, Any] | None) -> str | None:
-    """The first line of what went wrong; GX tells it flat, or by the metric that failed."""
+    """The first line of the exception; GX gives one exception, or one for each metric that failed."""
     if not info:
         return None
-    told = [info] if "raised_exception" in info else list(info.values())
-    for one in told:
+    for one in [info] if "raised_exception" in info else info.values():
         if isinstance(one, Mapping) and one.get("raised_exception"):
             return next(iter(str(one.get("exception_message") or "unknown").splitlines()), "unknown")
     return None

@@ -1,11 +1,11 @@
-"""Fits expectations to one pipeline: columns for placeholders, parameters, and what does not apply left out.
+"""Fits expectations to one pipeline: replaces placeholders by columns, and leaves out what does not apply.
 
-Placeholders stand where GX wants a column, which its own `{"$PARAMETER": ...}` cannot give:
+A placeholder stands in the place of a column, where GX's own `{"$PARAMETER": ...}` is not possible:
 
-- `$key`: one expectation for each key; `$aggregate`: for each aggregate; `$complete`: for its complete twin (beside
-  `$aggregate` in one expectation: the twin of that aggregate);
-- in a list of columns `$keys` and `$identity` (the keys, `window_start`, `window_end`, and `pane` where there are
-  several rows a window) stand for all of theirs.
+- `$key` gives one expectation for each key, `$aggregate` one for each aggregate, `$complete` one for each complete
+  value (together with `$aggregate` in one expectation: the complete value of that aggregate);
+- in a list of columns, `$keys` and `$identity` (the keys, `window_start`, `window_end`, and `pane` where a window has
+  several rows) stand for all of those columns.
 
 Values are GX's suite parameters, `{"$PARAMETER": "range_end_ms"}`; `PARAMETERS` lists them.
 """
@@ -38,9 +38,10 @@ _ALL = ("$keys", "$identity")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What expectations are fitted to. `kind` None: no run in particular, every condition on it holds.
+    """The pipeline and run that expectations are fitted to.
 
-    `columns` are those that this run's windows have; None: those of a run with both values.
+    `kind`: backfill or reconcile; None: no run in particular, so that conditions on the kind hold. `columns`: those of
+    the run's windows; None: those of a run with faithful and complete values.
     """
 
     pipeline: Pipeline
@@ -49,6 +50,7 @@ class Scope:
     columns: tuple[str, ...] | None = None
 
     def identity_columns(self) -> tuple[str, ...]:
+        """The columns that identify a row of the windows."""
         if self.identity is not None:
             return self.identity
         by_pane = self.pipeline.panes == "all" or self.is_session
@@ -81,7 +83,7 @@ class Fitted:
 
     @property
     def column(self) -> str | None:
-        """The column that it is about, where it is about one."""
+        """Its column, if it is about exactly one."""
         return self.kwargs.get("column")
 
 
@@ -95,9 +97,10 @@ class LeftOut:
 
 
 def fit(suites: Suites, scope: Scope) -> tuple[list[Fitted], list[LeftOut]]:
-    """What is checked, and what is not.
+    """The expectations that are checked, and those that are not.
 
-    Raises DefinitionError that lists every unknown placeholder, column and parameter.
+    Raises:
+        DefinitionError: it lists every unknown placeholder, column and parameter.
     """
     fitted: list[Fitted] = []
     left_out: list[LeftOut] = []
@@ -107,15 +110,15 @@ def fit(suites: Suites, scope: Scope) -> tuple[list[Fitted], list[LeftOut]]:
         Data.RECONCILIATION: tuple(RECONCILIATION_COLUMNS),
         Data.WINDOWS: window_columns(scope.pipeline),
     }
-    there = {**known, Data.WINDOWS: scope.columns or known[Data.WINDOWS]}
+    present = {**known, Data.WINDOWS: scope.columns or known[Data.WINDOWS]}
     for suite in suites.suites:
         for written in suite.expectations:
             problems += _unknown_parameters(suite, written)
             reason = _reason_to_leave_out(suites, written, scope)
             for kwargs in _expanded(suite, written, scope, problems.append):
-                strange = _unknown_columns(suite, written, kwargs, known[written.data])
-                problems += strange
-                missing = [] if strange else [c for c in _columns_of(kwargs) if c not in there[written.data]]
+                unknown = _unknown_columns(suite, written, kwargs, known[written.data])
+                problems += unknown
+                missing = [] if unknown else [c for c in _columns_of(kwargs) if c not in present[written.data]]
                 if reason or missing:
                     left_out.append(LeftOut(suite, written, reason or f"this run has no column {missing[0]}"))
                 else:
@@ -132,28 +135,33 @@ def _reason_to_leave_out(suites: Suites, written: Expectation, scope: Scope) -> 
 
 
 def _expanded(
-    suite: Suite, written: Expectation, scope: Scope, tell: Callable[[Problem], None]
+    suite: Suite, written: Expectation, scope: Scope, report: Callable[[Problem], None]
 ) -> list[dict[str, Any]]:
     kwargs = dict(written.kwargs)
     everything = {"$keys": tuple(scope.pipeline.keys), "$identity": scope.identity_columns()}
     for name in _LISTS:
         if isinstance(kwargs.get(name), list):
             kwargs[name] = [c for item in kwargs[name] for c in everything.get(str(item), (item,))]
-    asked = {name: kwargs[name] for name in _SCALARS if str(kwargs.get(name, "")).startswith("$")}
-    for name, placeholder in asked.items():
+    placeholders = {name: kwargs[name] for name in _SCALARS if str(kwargs.get(name, "")).startswith("$")}
+    for name, placeholder in placeholders.items():
         if placeholder not in _EACH:
             place = (*written.place, "kwargs", name)
             what = f"{placeholder!r} is no placeholder for a column"
-            tell(suite.problem(place, what, f"write one of {', '.join(_EACH)}, or a column"))
+            report(suite.problem(place, what, f"write one of {', '.join(_EACH)}, or a column"))
             return []
-    if not asked:
+    if not placeholders:
         return [kwargs]
-    if "$key" in asked.values() and set(asked.values()) != {"$key"}:
-        tell(suite.problem((*written.place, "kwargs"), "keys and aggregates do not go together", "write two of it"))
+    if "$key" in placeholders.values() and set(placeholders.values()) != {"$key"}:
+        report(
+            suite.problem(
+                (*written.place, "kwargs"), "keys and aggregates do not go together", "write one expectation for each"
+            )
+        )
         return []
-    names: Sequence[str] = tuple(scope.pipeline.keys if "$key" in asked.values() else scope.pipeline.aggregates)
+    names: Sequence[str] = tuple(scope.pipeline.keys if "$key" in placeholders.values() else scope.pipeline.aggregates)
     return [
-        {**kwargs, **{k: f"{name}__complete" if p == "$complete" else name for k, p in asked.items()}} for name in names
+        {**kwargs, **{k: f"{name}__complete" if p == "$complete" else name for k, p in placeholders.items()}}
+        for name in names
     ]
 
 
@@ -179,9 +187,9 @@ def _unknown_columns(
 def _unknown_parameters(suite: Suite, written: Expectation) -> list[Problem]:
     problems = []
     for name, value in written.kwargs.items():
-        asked = value.get("$PARAMETER") if isinstance(value, dict) else None
-        if asked is not None and asked not in PARAMETERS:
+        parameter = value.get("$PARAMETER") if isinstance(value, dict) else None
+        if parameter is not None and str(parameter) not in PARAMETERS:
             place = (*written.place, "kwargs", name)
             known = ", ".join(PARAMETERS)
-            problems.append(suite.problem(place, f"{str(asked)[:60]!r} is no parameter", f"the gate gives {known}"))
+            problems.append(suite.problem(place, f"{str(parameter)[:60]!r} is no parameter", f"the gate gives {known}"))
     return problems

@@ -1,16 +1,15 @@
-"""The expectations of a pipeline, as reviewed files of Great Expectations' own suite format; no GX in this module.
+"""The expectations of a pipeline: reviewed files in Great Expectations' own suite format; no GX in this module.
 
-`expectations/input.json`, `windows.json` and `reconciliation.json` are common to all pipelines and say by their names
-what they look at; `<pipeline>.json` is one pipeline's own and says it itself, under `meta.data`, of the suite or of an
-expectation. Beside `data`, Rewindow reads of an expectation's `meta`: `name` (unique in its file; how another file and
-people call it) and `when` (conditions that must hold, see `spark_jobs.quality.resolve`). Of the suite's `meta`:
-`leave_out`, common expectations that do not fit this pipeline, as `windows/keys-not-null`.
+`expectations/input.json`, `windows.json` and `reconciliation.json` are common to all pipelines; the name is the kind of
+data that they check. `<pipeline>.json` is one pipeline's own; its `meta.data`, of the suite or of an expectation, is
+the kind of data. Rewindow also reads, of an expectation's `meta`: `name` (unique in its file, for people and other
+files) and `when` (conditions, see `spark_jobs.quality.resolve`); of the suite's `meta`: `leave_out`, the common
+expectations that do not fit this pipeline, such as `windows/keys-not-null`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,12 +21,11 @@ from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.loading import project_folder
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, dotted, read_tree
 from spark_jobs.errors import DefinitionError, Problem
-
-FOLDER_VARIABLE = "REWINDOW_EXPECTATIONS"
+from spark_jobs.settings import Variable, settings
 
 
 class Data(StrEnum):
-    """What an expectation looks at; `spark_jobs.quality.frames` documents the columns."""
+    """The data that an expectation checks; `spark_jobs.quality.columns` documents their columns."""
 
     INPUT = "input"
     WINDOWS = "windows"
@@ -35,7 +33,7 @@ class Data(StrEnum):
 
 
 class Severity(StrEnum):
-    """Great Expectations' severities: critical closes the gate, warning shows, info informs."""
+    """Great Expectations' severities. A failed critical one closes the gate, a warning is shown, info is recorded."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -54,7 +52,7 @@ CONDITIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation as written. `place` is its path in the file; `name` is empty where it has none."""
+    """One expectation as written. `place` is its path in the file; `name` is empty if it has none."""
 
     data: Data
     type: str
@@ -68,7 +66,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One file. `leave_out` names common expectations, `data/name`, that do not count for this pipeline."""
+    """One file. `leave_out` names common expectations, `data/name`, that are not checked for this pipeline."""
 
     name: str
     file: str
@@ -77,7 +75,7 @@ class Suite:
 
     @property
     def data(self) -> tuple[Data, ...]:
-        """What its expectations look at."""
+        """The kinds of data that its expectations check."""
         return tuple(data for data in Data if any(e.data is data for e in self.expectations))
 
     def problem(self, place: FieldPath, what: str, hint: str = "") -> Problem:
@@ -87,21 +85,21 @@ class Suite:
 
 @dataclass(frozen=True, slots=True)
 class Suites:
-    """All that a pipeline's runs are held to: the common suites first, then its own."""
+    """All suites of a pipeline: the common ones first, then its own."""
 
     folder: str
     suites: tuple[Suite, ...]
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Common expectations, as `data/name`, that a suite has taken out."""
+        """Common expectations, as `data/name`, that a suite leaves out."""
         return frozenset().union(*(suite.leave_out for suite in self.suites))
 
 
-def expectations_folder(pipeline: Pipeline, environ: Mapping[str, str] = os.environ) -> Path:
-    """`$REWINDOW_EXPECTATIONS`; else `expectations` in the project of the pipeline's file, or where we stand."""
-    if named := environ.get(FOLDER_VARIABLE):
-        return Path(named).expanduser()
+def expectations_folder(pipeline: Pipeline) -> Path:
+    """`$REWINDOW_EXPECTATIONS`; else `expectations` in the project of the pipeline's file, else `./expectations`."""
+    if (named := settings().expectations) is not None:
+        return named.expanduser()
     if pipeline.file:
         beside = project_folder(pipeline.file) / "expectations"
         if beside.is_dir():
@@ -110,16 +108,17 @@ def expectations_folder(pipeline: Pipeline, environ: Mapping[str, str] = os.envi
 
 
 def load_suites(pipeline: Pipeline, folder: Path | None = None) -> Suites:
-    """The common suites and the pipeline's own, checked as far as it goes without Great Expectations.
+    """The common suites and the pipeline's own, checked as far as possible without Great Expectations.
 
-    Raises DefinitionError that lists every problem with its file, line and mend.
+    Raises:
+        DefinitionError: it lists every problem with its file, line and what to write.
     """
     folder = folder or expectations_folder(pipeline)
     if not folder.is_dir():
         raise DefinitionError(
             "there is no folder of expectations",
             str(folder),
-            f"Take the common suites from Rewindow's `expectations/`, or set {FOLDER_VARIABLE}.",
+            f"Take the common suites from Rewindow's `expectations/`, or set {Variable.EXPECTATIONS}.",
         )
     problems: list[Problem] = []
     suites: list[Suite] = []
@@ -141,7 +140,7 @@ def load_suites(pipeline: Pipeline, folder: Path | None = None) -> Suites:
 
 
 def _loaded(path: Path, data: Data | None, problems: list[Problem], *, required: bool) -> Iterable[Suite]:
-    """The suite of a file, none where it has problems: those are added to `problems`."""
+    """The suite of a file; empty if it has problems, which are added to `problems`."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -156,7 +155,7 @@ def _loaded(path: Path, data: Data | None, problems: list[Problem], *, required:
         return ()
     try:
         written = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # also too deep, or a number of too many digits
         line = getattr(problem, "lineno", 1)
         problems.append(Problem(str(path), line, "", f"not JSON: {problem}", "correct it, or draft it again"))
         return ()
@@ -173,7 +172,7 @@ _RUNTIME = {"result_format", "catch_exceptions"}
 
 
 class _Reader:
-    """Reads one file's content and gathers what is wrong with it."""
+    """Reads one file's content and collects its problems."""
 
     def __init__(self, file: str, written: Any, data: Data | None) -> None:
         self._file = file
@@ -184,17 +183,17 @@ class _Reader:
     def suite(self) -> Suite | None:
         written = self._written
         if not isinstance(written, dict) or not isinstance(written.get("expectations"), list):
-            self._tell((), "not an expectation suite", 'write {"name": ..., "expectations": [...]}')
+            self._report((), "not an expectation suite", 'write {"name": ..., "expectations": [...]}')
             return None
         self._refuse_unknown(written, _SUITE_FIELDS, ())
         name = written.get("name")
         if not isinstance(name, str) or not name.strip():
-            self._tell(("name",), "the suite has no name", "give it one")
+            self._report(("name",), "the suite has no name", "give it one")
             name = ""
         meta = self._object(written, "meta", ())
         leave_out = meta.get("leave_out", [])
         if not isinstance(leave_out, list) or not all(isinstance(item, str) for item in leave_out):
-            self._tell(("meta", "leave_out"), "not a list of names", "write names as `windows/keys-not-null`")
+            self._report(("meta", "leave_out"), "not a list of names", "write names as `windows/keys-not-null`")
             leave_out = []
         expectations = [
             read
@@ -206,29 +205,29 @@ class _Reader:
 
     def _expectation(self, item: Any, place: FieldPath, suite_meta: Mapping[str, Any]) -> Expectation | None:
         if not isinstance(item, dict) or not isinstance(item.get("type"), str):
-            self._tell(place, "not an expectation", 'write {"type": "expect_...", "kwargs": {...}, "severity": ...}')
+            self._report(place, "not an expectation", 'write {"type": "expect_...", "kwargs": {...}, "severity": ...}')
             return None
         before = len(self.problems)
         self._refuse_unknown(item, _FIELDS, place)
         kwargs = self._object(item, "kwargs", place)
         for name in sorted(_RUNTIME & kwargs.keys()):
-            self._tell((*place, "kwargs", name), "is decided by the gate", "leave it out")
+            self._report((*place, "kwargs", name), "is decided by the gate", "leave it out")
         severity = self._one_of(item.get("severity", "critical"), Severity, (*place, "severity"))
         meta = self._object(item, "meta", place)
         self._refuse_unknown(meta, _META, (*place, "meta"), also_free=True)
         data = self._data
         if data is None:
-            asked = meta.get("data", suite_meta.get("data"))
-            data = self._one_of(asked, Data, (*place, "meta", "data"))
+            named = meta.get("data", suite_meta.get("data"))
+            data = self._one_of(named, Data, (*place, "meta", "data"))
         elif meta.get("data", data) != data:
-            self._tell((*place, "meta", "data"), f"this file is about `{data}`", "move it to the pipeline's own file")
+            self._report((*place, "meta", "data"), f"this file is about `{data}`", "move it to the pipeline's own file")
         when = meta.get("when", [])
         when = [when] if isinstance(when, str) else when
         for name in when if isinstance(when, list) else [when]:
             self._one_of(name, CONDITIONS, (*place, "meta", "when"))
         name = meta.get("name", "")
         if not isinstance(name, str):
-            self._tell((*place, "meta", "name"), "not a name", "write text")
+            self._report((*place, "meta", "name"), "not a name", "write text")
         if len(self.problems) > before:
             return None
         return Expectation(
@@ -247,7 +246,7 @@ class _Reader:
         for expectation in expectations:
             name = f"{expectation.data}/{expectation.name}"
             if expectation.name and name in seen:
-                self._tell((*expectation.place, "meta", "name"), f"`{name}` is there twice", "choose another name")
+                self._report((*expectation.place, "meta", "name"), f"`{name}` is there twice", "choose another name")
             seen.add(name)
 
     def _object(self, holder: Mapping[str, Any], name: str, place: FieldPath) -> dict[str, Any]:
@@ -255,7 +254,7 @@ class _Reader:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            self._tell((*place, name), "not an object", "write {...}")
+            self._report((*place, name), "not an object", "write {...}")
             return {}
         return value
 
@@ -264,26 +263,26 @@ class _Reader:
         if value in choices:
             return value
         what = "is missing" if value is None else f"{str(value)[:40]!r} is none of these"
-        self._tell(place, what, f"write one of {', '.join(choices)}")
+        self._report(place, what, f"write one of {', '.join(choices)}")
         return None
 
     def _refuse_unknown(
         self, given: Mapping[str, Any], known: set[str], place: FieldPath, *, also_free: bool = False
     ) -> None:
-        """`also_free`: unknown names are notes of people, but for what looks like a misspelt one of ours."""
+        """`also_free`: unknown names are people's own notes, except those that look like a misspelt known name."""
         for name in given:
             near = nearest(name, known)
             if name in known or (also_free and near is None):
                 continue
             hint = f"did you mean `{near}`?" if near else f"known are {', '.join(sorted(known))}"
-            self._tell((*place, name), "is not known here", hint)
+            self._report((*place, name), "is not known here", hint)
 
-    def _tell(self, place: FieldPath, what: str, hint: str) -> None:
+    def _report(self, place: FieldPath, what: str, hint: str) -> None:
         self.problems.append(Problem(self._file, _lines_of(self._file).line(place), dotted(place), what, hint))
 
 
 def _lines_of(file: str) -> SourceMap:
-    """Where things stand in a file; JSON is YAML enough to say it. Only asked where there is a problem."""
+    """The lines of a file's fields, needed only where there is a problem; YAML's reader can read JSON."""
     try:
         return read_tree(Path(file).read_text(encoding="utf-8"), file, {}).sources
     except (OSError, UnicodeDecodeError, DefinitionError):

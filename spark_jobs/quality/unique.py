@@ -1,8 +1,8 @@
-"""Whether rows can be told apart by some columns: an expectation of ours, where GX's own is too dear for windows.
+"""An expectation of our own: some columns together identify each row. GX's own takes too long on many windows.
 
-`expect_compound_columns_to_be_unique` numbers the rows of each group, so Spark sorts all rows, twice. Here each row
-becomes a 64-bit hash, and Spark counts those; only rows whose hash is there twice are compared by their values.
-Importing this module imports Great Expectations, and registers the expectation there.
+`expect_compound_columns_to_be_unique` numbers the rows of each group, so Spark sorts all rows, twice. Here Spark counts
+a 64-bit hash of each row; only where a hash occurs twice are the values themselves compared. Importing this module
+imports Great Expectations, and registers the expectation there.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pyspark.sql import functions as F
 
 SAMPLES = 5
 _ROWS_A_TASK = 150_000
-"""While they are counted, so many hashes stay in a processor's cache; with more of them a task takes longer a row."""
+"""So many hashes fit into a processor's cache while they are counted; with more, each row takes longer."""
 _MAX_TASKS = 2_000
 _ROW_COUNT = "table.row_count"
 
 
 class RowsToldApart(TableMetricProvider):
-    """Rows that another row has the same values as: how many too many, and some of the values."""
+    """Rows with the same values as another row: how many too many, and some of their values."""
 
     metric_name = "table.rows_told_apart"
     value_keys = ("column_list",)
@@ -60,7 +60,7 @@ class RowsToldApart(TableMetricProvider):
         cls,
         metric: MetricConfiguration,
         configuration: ExpectationConfiguration | None = None,
-        execution_engine: ExecutionEngine | None = None,
+        execution_engine: ExecutionEngine[Any] | None = None,
         runtime_configuration: dict[str, Any] | None = None,
     ) -> dict[str, MetricConfiguration]:
         needed = super()._get_evaluation_dependencies(metric, configuration, execution_engine, runtime_configuration)
@@ -68,9 +68,9 @@ class RowsToldApart(TableMetricProvider):
 
 
 class ExpectRowsToBeToldApartByColumns(BatchExpectation):
-    """Expect no two rows to have the same values, nulls among them, in `column_list`. Spark only."""
+    """Expect no two rows to have the same values in `column_list`; nulls count as equal. Spark only."""
 
-    column_list: list[str] = pydantic.Field(min_items=1)
+    column_list: list[str] = pydantic.Field(min_items=1)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     metric_dependencies: ClassVar[tuple[str, ...]] = ("table.rows_told_apart", _ROW_COUNT)
     success_keys: ClassVar[tuple[str, ...]] = ("column_list",)
@@ -80,7 +80,7 @@ class ExpectRowsToBeToldApartByColumns(BatchExpectation):
         self,
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any] | None = None,
-        execution_engine: ExecutionEngine | None = None,
+        execution_engine: ExecutionEngine[Any] | None = None,
     ) -> dict[str, Any]:
         found, rows = metrics["table.rows_told_apart"], metrics[_ROW_COUNT]
         surplus = found["surplus"]

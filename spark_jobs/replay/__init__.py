@@ -1,1 +1,6 @@
-"""The live job's event-time semantics on Spark, set by set: timeline, window assignment, sessions, engine."""
+"""The replay engine: what a live job emitted, computed from its history with Spark.
+
+It may import `eventtime`, `definition` and `spark`. Begin with `engine.py`: `Replay` makes the timeline (when the
+watermark passed which value: `timeline`, by `inversion` or `simulation`) and reads windows (`windows`, `sessions`) and
+late records off it. `spec.ReplaySpec` describes one replay.
+"""

@@ -1,4 +1,4 @@
-"""The users' aggregate expressions: checked, and made conditional, on Spark's own parse tree.
+"""The users' aggregate expressions: checked, and made conditional, with Spark's own parser.
 
 `sum(x) / count(*)` becomes `sum(x) FILTER (WHERE c) / count(*) FILTER (WHERE c)`, so that faithful and
 complete values come out of one aggregation. Any deterministic Spark SQL aggregate works.
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import DefinitionError
+from spark_jobs.spark.gateway import jvm, session_state
 
 _ORDER_DEPENDENT = {
     "first": "use min_by(x, struct(rw_arrival, rw_partition, rw_offset))",
@@ -26,15 +27,15 @@ _ORDER_DEPENDENT = {
     "collect_list": "wrap it: sort_array(collect_list(x))",
     "collect_set": "wrap it: sort_array(collect_set(x))",
     "array_agg": "wrap it: sort_array(array_agg(x))",
-    "mode": "say the order among ties: mode() WITHIN GROUP (ORDER BY x)",
-    "listagg": "say the order: listagg(x, ',') WITHIN GROUP (ORDER BY x)",
-    "string_agg": "say the order: string_agg(x, ',') WITHIN GROUP (ORDER BY x)",
+    "mode": "give the order among ties: mode() WITHIN GROUP (ORDER BY x)",
+    "listagg": "give the order: listagg(x, ',') WITHIN GROUP (ORDER BY x)",
+    "string_agg": "give the order: string_agg(x, ',') WITHIN GROUP (ORDER BY x)",
     "percentile_approx": "use percentile(x, p), which is exact",
     "approx_percentile": "use percentile(x, p), which is exact",
     "histogram_numeric": "use percentile(x, array(...))",
 }
 _PARSED_AGGREGATES = {"First": "first", "Last": "last", "AnyValue": "any_value"}
-"""Functions that Spark's parser makes into expressions of their own, since they have a syntax of their own."""
+"""Functions with a syntax of their own: Spark's parser does not return them as plain function calls."""
 
 _BY_ORDERING = ("max_by", "min_by")
 _NOT_REPEATABLE = frozenset(
@@ -73,15 +74,14 @@ class _Call:
 
 @lru_cache(maxsize=1024)
 def _calls(spark: SparkSession, text: str) -> list[_Call]:
-    session = spark._jsparkSession.sessionState()
-    jvm = spark._jvm
+    session = session_state(spark)
     found: list[_Call] = []
 
     def is_aggregate(name: str) -> bool:
-        identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
+        identifier = jvm(spark).org.apache.spark.sql.catalyst.FunctionIdentifier(name)
         try:
             return session.catalog().lookupFunctionInfo(identifier).getGroup() == "agg_funcs"
-        except Exception:
+        except AnalysisException:  # Spark knows no function of this name
             return False
 
     def span(node: Any) -> tuple[int, int]:
@@ -152,9 +152,9 @@ _FROM_HALVES = {
 
 
 def from_halves(spark: SparkSession, text: str, a: str, b: str) -> str | None:
-    """The value over all rows from the values over two halves of them (columns `a`, `b`); None: cannot be told.
+    """The value over all rows from those over two halves of them (columns `a`, `b`); None where it does not follow.
 
-    Exact for every type but floating point, where the order of additions shows.
+    Exact for every type but floating point, whose sums depend on the order of additions.
     """
     calls = [call for call in _calls(spark, text) if call.is_aggregate]
     if len(calls) != 1 or calls[0].name not in _FROM_HALVES or calls[0].is_distinct or calls[0].filter_span:
@@ -167,7 +167,7 @@ def from_halves(spark: SparkSession, text: str, a: str, b: str) -> str | None:
 def running(spark: SparkSession, text: str, over: str) -> str:
     """The expression with every aggregate in it computed over the SQL window `over`, for every refinement.
 
-    Errors: `DefinitionError` for DISTINCT and FILTER, which Spark does not compute over a window.
+    Raises DefinitionError for DISTINCT and FILTER, which Spark does not compute over a window.
     """
     result = text
     for call in sorted((c for c in _calls(spark, text) if c.is_aggregate), key=lambda c: -c.start):
@@ -181,7 +181,7 @@ def running(spark: SparkSession, text: str, over: str) -> str:
 
 
 def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with an aggregate expression over `frame`'s columns: (what, mend), empty if nothing."""
+    """What is wrong with an aggregate expression over `frame`'s columns: (problem, hint), empty if nothing."""
     try:
         calls = _calls(spark, text)
     except DefinitionError as problem:
@@ -201,7 +201,7 @@ def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple
         yield f"{text!r} is no aggregate", "wrap it in one, such as sum(...), max(...) or count(...)"
         return
     try:
-        frame.agg(F.expr(text)).schema  # noqa: B018 - asks Spark's analyzer
+        frame.agg(F.expr(text)).schema  # noqa: B018 - runs Spark's analyzer
     except AnalysisException as problem:
         yield analyzer_message(problem)
 
@@ -211,7 +211,7 @@ def _is_total(call: _Call) -> bool:
 
 
 def analyzer_message(problem: AnalysisException) -> tuple[str, str]:
-    """Spark's word on an expression in one line, and its suggestion as the mend."""
+    """Spark's message about an expression in one line, and its suggestion as the hint."""
     parameters = problem.getMessageParameters() or {}
     if "objectName" in parameters and "UNRESOLVED_COLUMN" in (problem.getCondition() or ""):
         known = parameters.get("proposal", "").replace("`", "")
@@ -220,7 +220,7 @@ def analyzer_message(problem: AnalysisException) -> tuple[str, str]:
 
 
 def is_additive(spark: SparkSession, text: str) -> bool:
-    """Whether the expression is one count or sum, so that its value over two sets of records is the sum of both."""
+    """Whether the expression is one count or sum: its value over two sets of records is the sum of both values."""
     whole = text.strip()
     calls = [call for call in _calls(spark, whole) if call.is_aggregate]
     if len(calls) != 1 or calls[0].is_distinct or calls[0].name not in ("count", "sum", "count_if"):

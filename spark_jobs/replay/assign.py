@@ -7,56 +7,58 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import (
+    AlignedWindows,
+    AnySessionWindows,
     CalendarDayWindows,
     CumulativeWindows,
+    DynamicSessionWindows,
+    SessionWindows,
     SlidingWindows,
     TumblingWindows,
-    WindowAssigner,
 )
 from spark_jobs.replay.columns import EVENT_TIME
-from spark_jobs.replay.grid import RegularGrid, day_start, local_day_index
+from spark_jobs.replay.grid import day_start, local_day_index, start_of
 
 START = "window_start"
 END = "window_end"
 
 
-def latest_start(windows: WindowAssigner, time: Column | None = None) -> Column:
+def latest_start(windows: AlignedWindows, time: Column | None = None) -> Column:
     """The last window start on the grid at or before `time`, or the event time (slide > size: perhaps of no window)."""
-    ts = F.col(EVENT_TIME) if time is None else time
-    match windows:
-        case TumblingWindows(size, offset) | CumulativeWindows(size, _, offset):
-            return RegularGrid(size, offset % size).floor(ts)
-        case SlidingWindows(_, slide, offset):
-            return RegularGrid(slide, offset % slide).floor(ts)
-        case CalendarDayWindows():
-            return day_start(windows, local_day_index(windows, ts))
-        case _:
-            raise TypeError(f"{type(windows).__name__} are merged, not assigned")
+    return start_of(windows, F.col(EVENT_TIME) if time is None else time)
 
 
-def latest_end(windows: WindowAssigner) -> Column:
+def latest_end(windows: AlignedWindows) -> Column:
     """The end of the last window that the event time is in; windows close in the order of their ends."""
+    if isinstance(windows, CalendarDayWindows):
+        return day_start(windows, local_day_index(windows, F.col(EVENT_TIME)) + F.lit(1))
+    return latest_start(windows) + F.lit(windows.longest)
+
+
+def end_after(windows: AlignedWindows, start: Column) -> Column | None:
+    """The end of the window that starts at `start`; None where several windows share a start."""
+    if isinstance(windows, CalendarDayWindows):
+        return day_start(windows, local_day_index(windows, start) + F.lit(1))
+    return None if windows.fixed_length is None else start + F.lit(windows.fixed_length)
+
+
+def start_before(windows: AlignedWindows, end: Column) -> Column:
+    """The start of the window that ends at `end`."""
+    if windows.fixed_length is not None:
+        return end - F.lit(windows.fixed_length)
+    return start_of(windows, end - F.lit(1))
+
+
+def session_gap(windows: AnySessionWindows) -> Column:
+    """The gap of each record's own session (ms)."""
     match windows:
-        case TumblingWindows(size) | SlidingWindows(size) | CumulativeWindows(size):
-            return latest_start(windows) + F.lit(size)
-        case CalendarDayWindows():
-            return day_start(windows, local_day_index(windows, F.col(EVENT_TIME)) + F.lit(1))
-        case _:
-            raise TypeError(f"{type(windows).__name__} are merged, not assigned")
+        case SessionWindows(gap):
+            return F.lit(gap)
+        case DynamicSessionWindows(gap_expression):
+            return F.expr(gap_expression).cast("bigint")
 
 
-def longest(windows: WindowAssigner) -> int:
-    """The most milliseconds that one of these windows covers."""
-    match windows:
-        case CalendarDayWindows(_, days):
-            return (days + 1) * 86_400_000
-        case TumblingWindows(size) | SlidingWindows(size) | CumulativeWindows(size):
-            return size
-        case _:
-            raise TypeError(f"{type(windows).__name__} have no longest window")
-
-
-def assign_windows(records: DataFrame, windows: WindowAssigner) -> DataFrame:
+def assign_windows(records: DataFrame, windows: AlignedWindows) -> DataFrame:
     """One row for each (record, window), with `window_start` and `window_end` (BIGINT epoch ms)."""
     start = latest_start(windows)
     ts = F.col(EVENT_TIME)
@@ -81,10 +83,10 @@ def assign_windows(records: DataFrame, windows: WindowAssigner) -> DataFrame:
             assigned = records.withColumn(START, day_start(windows, index))
             return assigned.withColumn(END, day_start(windows, index + F.lit(1)))
         case _:
-            raise TypeError(f"{type(windows).__name__} are merged, not assigned")
+            raise TypeError(f"no Spark assignment for {type(windows).__name__}")
 
 
-def in_span(records: DataFrame, windows: WindowAssigner, span: TimeRange) -> DataFrame:
+def in_span(records: DataFrame, windows: AlignedWindows, span: TimeRange) -> DataFrame:
     """The records that can be in a window with a start in `span`."""
     ts = F.col(EVENT_TIME)
-    return records.where((ts >= F.lit(span.start)) & (ts < F.lit(span.end + longest(windows))))
+    return records.where((ts >= F.lit(span.start)) & (ts < F.lit(span.end + windows.longest)))

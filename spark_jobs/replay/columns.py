@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,14 @@ SEQUENCE = "rw_sequence"
 NEVER = MAX_TIMESTAMP
 
 
+class Position(NamedTuple):
+    """A position: of a record, of a tick, or `NEVER` in all three fields."""
+
+    arrival: int
+    major: int
+    minor: int
+
+
 @dataclass(frozen=True, slots=True)
 class PositionColumns:
     """A position as three Spark columns of type BIGINT."""
@@ -39,7 +48,7 @@ class PositionColumns:
     def not_after(self, other: PositionColumns) -> Column:
         """`self <= other`; ties of the arrival, which are rare, are decided by the rest.
 
-        Nested, not joined by OR and AND: of those Spark looks up what is said twice before it compares at all.
+        A nested IF, not OR and AND: there Spark would evaluate what occurs twice before it compares anything.
         """
         rest = F.struct(self.major, self.minor) <= F.struct(other.major, other.minor)
         return F.call_function("if", self.arrival == other.arrival, rest, self.arrival < other.arrival)
@@ -49,21 +58,26 @@ class PositionColumns:
         return ~other.not_after(self)
 
     def as_struct(self) -> Column:
+        """One struct (arrival, major, minor), which Spark compares in that order."""
         return F.struct(self.arrival.alias("arrival"), self.major.alias("major"), self.minor.alias("minor"))
 
     @classmethod
     def of_struct(cls, struct: Column) -> PositionColumns:
+        """The position in a column that `as_struct` made."""
         return cls(struct["arrival"], struct["major"], struct["minor"])
 
     @classmethod
     def named(cls, prefix: str) -> PositionColumns:
+        """The position in the columns `{prefix}_arrival`, `_major` and `_minor`."""
         return cls(*(F.col(name) for name in position_names(prefix)))
 
     @property
     def parts(self) -> tuple[Column, Column, Column]:
+        """The three columns, in the order of comparison."""
         return self.arrival, self.major, self.minor
 
     def aliased(self, prefix: str) -> list[Column]:
+        """The three columns under the names that `named` reads."""
         return [column.alias(name) for name, column in zip(position_names(prefix), self.parts, strict=True)]
 
 
@@ -82,8 +96,7 @@ def record_position(records: DataFrame) -> PositionColumns:
 def end_offset(as_of: Mapping[int, int]) -> Column:
     """The end offset (exclusive) of each record's partition; null for a partition that is not in the vector.
 
-    One look-up: a condition for each partition would say the partition's expression as often, and make code that is too
-    long to be compiled.
+    One look-up in a map: with a condition for each partition, the generated code would be too long to be compiled.
     """
     if not as_of:
         return F.lit(None).cast("bigint")
@@ -92,19 +105,19 @@ def end_offset(as_of: Mapping[int, int]) -> Column:
 
 
 def identity_columns(records: DataFrame) -> list[str]:
-    """The columns that say which record this is, as far as the history has them."""
+    """The columns that identify a record, as far as the history has them."""
     return [c for c in (PARTITION, OFFSET, ARRIVAL, SEQUENCE, EVENT_TIME) if c in records.columns]
 
 
 def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> dict[str, Column]:
-    """Arrays of BIGINT that every row can look into, each as a scalar subquery over a local relation: no job.
+    """Arrays of BIGINT that every row can index, each as a scalar subquery over a local relation: no Spark job.
 
-    Not literals: the optimizer hashes and compares literals at every step, which takes longer than the query once
-    they hold some ten thousand values. Not the fields of one struct: every look-up would take its array out first.
+    They are no literals, because the optimizer hashes and compares literals at every step: with ten thousand values
+    that takes longer than the query. Nor are they fields of one struct: each access would first copy its array out.
     """
     columns = {
         name: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, pa.int64()))
         for name, values in arrays.items()
     }
-    held = frame.sparkSession.createDataFrame(pa.table(columns))
-    return {name: held.select(name).scalar() for name in columns}
+    table = frame.sparkSession.createDataFrame(pa.table(columns))
+    return {name: table.select(name).scalar() for name in columns}

@@ -1,4 +1,4 @@
-"""From a pipeline definition to what the engine replays."""
+"""From a pipeline definition to the engine's `ReplaySpec`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import (
     DAY_MS,
+    AnyWindows,
     CalendarDayWindows,
     CumulativeWindows,
+    DynamicSessionWindows,
     SessionWindows,
     SlidingWindows,
     TumblingWindows,
-    WindowAssigner,
 )
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 
 
-def windows_of(pipeline: Pipeline) -> WindowAssigner:
-    """The window assigner that the definition describes."""
+def windows_of(pipeline: Pipeline) -> AnyWindows:
+    """The windows that the definition describes."""
     window = pipeline.window
     match window.type:
         case "tumbling" if window.time_zone:
@@ -31,16 +32,18 @@ def windows_of(pipeline: Pipeline) -> WindowAssigner:
             return SlidingWindows(window.size, window.slide, window.offset)
         case "cumulative":
             return CumulativeWindows(window.size, window.step, window.offset)
-        case _:
-            return SessionWindows(window.gap or 0)
+        case "session" if window.gap_expression is not None:
+            return DynamicSessionWindows(window.gap_expression)
+        case "session":
+            return SessionWindows(window.fixed_gap)
 
 
 def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> WatermarkStrategy:
-    """The watermark strategy; where the definition registers no partitions, those of the history count."""
+    """The watermark strategy; where the definition registers no partitions, those found in the history are taken."""
     watermark = pipeline.watermark
     partitions = tuple(watermark.partitions or sorted(partitions_found))
     return WatermarkStrategy(
-        kind=watermark.generator,
+        generator=watermark.supplier,
         partitions=partitions,
         subtasks=watermark.subtasks or (partitions,),
         scope=watermark.scope,
@@ -49,13 +52,6 @@ def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> Watermar
         timer_start=watermark.timer_start or 0,
         idleness=watermark.idleness,
         all_idle_emits_maximum=watermark.all_idle_emits_maximum,
-        bound=watermark.bound or 0,
-        lag=watermark.lag or 0,
-        last=watermark.last or 1,
-        wait=watermark.wait or 0,
-        streams=watermark.streams or (),
-        custom_class=watermark.custom_class or "",
-        parameters=watermark.parameters,
     )
 
 
@@ -73,6 +69,5 @@ def spec_of(
         mode=mode,
         panes=panes or Panes(pipeline.panes),
         flush=pipeline.end_of_input == "flush",
-        gap_expression=getattr(pipeline.window, "gap_expression", None),
         restarts=pipeline.live.restarts if pipeline.live else (),
     )

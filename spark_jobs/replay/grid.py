@@ -1,4 +1,4 @@
-"""The grid of window ends: between two of them no window closes, so the timeline need not look closer.
+"""The grid of window ends. Between two ends no window closes, so a timeline needs no finer thresholds.
 
 Ends and thresholds are epoch milliseconds. The threshold of an end `e` is its last timestamp, `e - 1`.
 """
@@ -13,13 +13,7 @@ import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.windows import (
-    CalendarDayWindows,
-    CumulativeWindows,
-    SlidingWindows,
-    TumblingWindows,
-    WindowAssigner,
-)
+from spark_jobs.eventtime.windows import AlignedWindows, CalendarDayWindows, RegularWindows
 
 _EPOCH = date(1970, 1, 1)
 
@@ -29,15 +23,19 @@ class EndGrid(Protocol):
 
     def floor(self, time: Column, shift: int = 0) -> Column:
         """The last end at or before `time + shift`, less `shift` (epoch ms, BIGINT)."""
+        ...
 
     def index(self, end: Column) -> Column:
         """The number of an end on the grid (BIGINT)."""
+        ...
 
     def first_index_at_or_after(self, time: int) -> int:
         """The number of the first end at or after `time`."""
+        ...
 
     def ends(self, first: int, count: int) -> np.ndarray:
         """`count` ends from number `first` on, as int64 epoch ms."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +101,23 @@ def day_start(windows: CalendarDayWindows, index: Column) -> Column:
     return F.unix_millis(F.to_utc_timestamp(day.cast("timestamp"), windows.time_zone.key))
 
 
-def end_grid(windows: WindowAssigner) -> EndGrid:
-    """The grid of the ends of these windows (none for sessions, whose ends lie anywhere)."""
+def end_grid(windows: AlignedWindows) -> EndGrid:
+    """The grid of the ends of these windows."""
     match windows:
-        case TumblingWindows(size, offset):
-            return RegularGrid(size, offset % size)
-        case SlidingWindows(size, slide, offset):
-            return RegularGrid(slide, (offset + size) % slide)
-        case CumulativeWindows(_, step, offset):
-            return RegularGrid(step, offset % step)
+        case RegularWindows():
+            return RegularGrid(windows.end_step, windows.end_phase)
         case CalendarDayWindows():
             return CalendarGrid(windows)
         case _:
             raise TypeError(f"{type(windows).__name__} has no grid of ends")
+
+
+def start_of(windows: AlignedWindows, time: Column) -> Column:
+    """The last window start at or before `time` (epoch ms). Where slide > size, it may be of no window of `time`."""
+    match windows:
+        case RegularWindows():
+            return RegularGrid(windows.start_step, windows.offset % windows.start_step).floor(time)
+        case CalendarDayWindows():
+            return day_start(windows, local_day_index(windows, time))
+        case _:
+            raise TypeError(f"{type(windows).__name__} has no grid of starts")

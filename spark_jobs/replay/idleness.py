@@ -1,4 +1,4 @@
-"""When which partition was idle, as a simulated watermark found it: kept in few numbers, however long the history."""
+"""When partitions were idle, from a simulated watermark: a short summary, however long the history."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_SPANS = 100
 
 @dataclass
 class IdleSpans:
-    """How often a partition left the minimum, and the longest of these times: partition, from, to (epoch ms).
+    """How often a partition was idle, and the longest of these times: partition, from, to (epoch ms).
 
-    An idle time begins at the tick that finds it, and ends with the record that brings the partition back, or with the
-    history. `since` holds those that still last.
+    An idle time begins at the tick that notices it. It ends with the record that makes the partition active again, or
+    with the history. `since` holds those that have not ended.
     """
 
     count: int = 0
@@ -25,7 +25,7 @@ class IdleSpans:
     _longest: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def note(self, signals: Iterable[Signal], now: int) -> None:
-        """What the source said at `now`."""
+        """Add the source's signals at `now` (epoch ms)."""
         for signal in signals:
             if not isinstance(signal, PartitionStatusChanged):
                 continue
@@ -34,10 +34,10 @@ class IdleSpans:
             elif signal.partition in self.since:
                 self._add(signal.partition, self.since.pop(signal.partition), now)
 
-    def ended(self, now: int) -> dict[str, Any]:
-        """All of them at the end of the history, JSON-able: `count`, and `longest` as [partition, from, to]."""
+    def summary(self, end: int) -> dict[str, Any]:
+        """The idle times of a history that ends at `end`, for JSON: `count`, and `longest` as [partition, from, to]."""
         for partition, since in self.since.items():
-            self._add(partition, since, now)
+            self._add(partition, since, end)
         self.since.clear()
         return {"count": self.count, "longest": [list(span[1:]) for span in sorted(self._longest, reverse=True)]}
 
@@ -48,10 +48,10 @@ class IdleSpans:
             heapq.heappop(self._longest)
 
 
-def joined(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """The idle times of consecutive stretches of one history, as `IdleSpans.ended` gives each."""
-    told = [part for part in parts if part is not None]
-    if not told:
+def merged_summaries(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The summary of one history from those of its consecutive parts (see `IdleSpans.summary`)."""
+    known = [part for part in parts if part is not None]
+    if not known:
         return None
-    spans = sorted((span for part in told for span in part["longest"]), key=lambda s: (s[1] - s[2], s))
-    return {"count": sum(part["count"] for part in told), "longest": spans[:MAX_SPANS]}
+    spans = sorted((span for part in known for span in part["longest"]), key=lambda s: (s[1] - s[2], s))
+    return {"count": sum(part["count"] for part in known), "longest": spans[:MAX_SPANS]}

@@ -1,4 +1,4 @@
-"""A timeline that fits the driver's memory, as sorted arrays: no Spark job for what numpy does in milliseconds."""
+"""A timeline that fits the driver's memory, as sorted arrays: numpy does in milliseconds what would be a Spark job."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class InMemoryTimeline:
 
     @property
     def never_from(self) -> int:
-        """The first x that has not closed; every whole timeline ends so."""
+        """The first x that has not closed; every whole timeline ends with one."""
         return int(self.x_from[self.positions[:, 0] == NEVER][0])
 
     def to_bytes(self) -> bytes:
@@ -77,14 +77,14 @@ class InMemoryTimeline:
         )
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """As timeline rows: a relation over an RDD, which keeps its values out of the plan."""
+        """The timeline's rows in Spark: a relation over an RDD, so that the values are not part of the plan."""
         with _THRESHOLD_IS_SET:  # the setting belongs to the session, so to all threads
             before = spark.conf.get(_LOCAL_THRESHOLD)
             spark.conf.set(_LOCAL_THRESHOLD, "0")
             try:
                 return spark.createDataFrame(self._table())
             finally:
-                spark.conf.set(_LOCAL_THRESHOLD, before)
+                spark.conf.set(_LOCAL_THRESHOLD, before or "")
 
     def _table(self) -> pa.Table:
         return pa.table({"x_from": self.x_from, **{part: self.positions[:, i] for i, part in enumerate(_PARTS)}})
@@ -93,8 +93,8 @@ class InMemoryTimeline:
 def inverted(firsts: pa.Table, generators: Sequence[Sequence[int]], never_from: int) -> InMemoryTimeline:
     """The steps of `firsts` (`partition, reached, close_arrival, close_major, close_minor`), any order.
 
-    Per generator a suffix minimum over the thresholds, then the maximum over the generators; from `never_from`
-    on the watermark has not come.
+    Per generator a suffix minimum over the thresholds, then the maximum over the generators. The watermark has not
+    reached `never_from` and all above.
     """
     partition, reached = firsts.column("partition").to_numpy(), firsts.column("reached").to_numpy()
     positions, rank = _ranked(_stacked(firsts, [f"close_{part}" for part in _PARTS]))

@@ -1,4 +1,4 @@
-"""The timeline by inversion: for generators whose watermark is a maximum, without a look at the order.
+"""The timeline by inversion: for generators whose watermark is a maximum, without sorting the records.
 
     first_p(x) = first position in partition p whose record takes the watermark of p to x
     C(x)       = max over p of first_p(x)                       (the watermark is the minimum over p)
@@ -10,69 +10,66 @@ record of that millisecond (golden rule 7). Punctuated watermarks are not rounde
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.suppliers import RecordTime, RunningMaximum
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, PositionColumns
 from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY, SCHEMA, inverted
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 
-_MAXIMA = (
-    GeneratorKind.ASCENDING,
-    GeneratorKind.BOUNDED,
-    GeneratorKind.LAG,
-    GeneratorKind.PUNCTUATED,
-    GeneratorKind.NONE,
-)
+
+def _maximum_of(strategy: WatermarkStrategy) -> RunningMaximum:
+    maximum = strategy.running_maximum
+    if maximum is None:
+        raise ValueError(f"the watermark of generator {strategy.generator.kind} is not a maximum")
+    return maximum
 
 
-def is_invertible(strategy: WatermarkStrategy) -> bool:
-    """Whether this strategy's watermark is a minimum of maxima and of nothing else."""
-    if strategy.kind is GeneratorKind.TIME_LAG:
-        return strategy.per_event and strategy.idleness is None
-    can_go_idle = strategy.idleness is not None and strategy.interval > 0
-    return strategy.kind in _MAXIMA and not can_go_idle
-
-
-def _watermark_time(strategy: WatermarkStrategy) -> Column:
-    """The time (epoch ms) less `strategy.delay` to which a record takes its watermark; null: it does not move it."""
-    if strategy.kind is GeneratorKind.NONE:
-        return F.lit(None).cast("bigint")
-    time = F.col(ARRIVAL if strategy.kind is GeneratorKind.TIME_LAG else EVENT_TIME)
-    return F.when(F.col(MARKER), time) if strategy.kind is GeneratorKind.PUNCTUATED else time
+def _followed_time(time: RecordTime) -> Column:
+    """The time (epoch ms) of each record that the maximum is taken of; null: the record does not move it."""
+    match time:
+        case RecordTime.EVENT_TIME:
+            return F.col(EVENT_TIME)
+        case RecordTime.EVENT_TIME_OF_MARKERS:
+            return F.when(F.col(MARKER), F.col(EVENT_TIME))
+        case RecordTime.ARRIVAL:
+            return F.col(ARRIVAL)
+        case RecordTime.NOTHING:
+            return F.lit(None).cast("bigint")
 
 
 def first_reached(records: DataFrame, strategy: WatermarkStrategy, thresholds: Thresholds) -> DataFrame:
     """`partition, reached, arrival, minor`: the first record of each partition to reach each threshold.
 
     One narrow hash aggregation. Within a partition the arrival never decreases with the offset, so the
-    smallest of both belong to one record. Its key is one number where two thresholds lie further apart than
-    partitions are numbered: threshold and partition are then told by their sum, and a second column to hash and
-    compare for each record is saved.
+    smallest of both belong to one record. Where thresholds lie further apart than the largest partition
+    number, the key is the sum of threshold and partition: one column to hash and compare for each record, not two.
     """
     ordering = SEQUENCE if SEQUENCE in records.columns else OFFSET
-    time = _watermark_time(strategy)
+    maximum = _maximum_of(strategy)
+    time, delay = _followed_time(maximum.time), maximum.delay
     moving = records.where(time.isNotNull())
     values = [F.min(ARRIVAL).alias("arrival"), F.min(ordering).alias("minor")]
     numbers = strategy.partitions
     if min(numbers, default=-1) >= 0 and max(numbers) < thresholds.apart:
         registered = F.col(PARTITION).between(0, max(numbers))
-        key = thresholds.floor(time, -strategy.delay) + F.col(PARTITION)
+        key = thresholds.floor(time, -delay) + F.col(PARTITION)
         firsts = moving.where(registered).groupBy(key.alias("key")).agg(*values)
-        cell = thresholds.floor(F.col("key"), -strategy.delay)
+        cell = thresholds.floor(F.col("key"), -delay)
         partition = (F.col("key") - cell).cast("int")
     else:
         cell, partition = F.col("cell"), F.col("partition")
-        keys = F.col(PARTITION).alias("partition"), thresholds.floor(time, -strategy.delay).alias("cell")
+        keys = F.col(PARTITION).alias("partition"), thresholds.floor(time, -delay).alias("cell")
         firsts = moving.groupBy(*keys).agg(*values)
-    return firsts.select(
-        partition.alias("partition"), (cell - F.lit(strategy.delay)).alias("reached"), "arrival", "minor"
-    )
+    return firsts.select(partition.alias("partition"), (cell - F.lit(delay)).alias("reached"), "arrival", "minor")
 
 
 def invert(
@@ -81,14 +78,14 @@ def invert(
     thresholds: Thresholds,
     *,
     processing_time_end: int,
-    held: CachedFrames,
-    state: dict | None = None,
+    cache: CachedFrames,
+    state: dict[str, Any] | None = None,
     fits_in_memory: bool = False,
 ) -> Timeline:
-    """The timeline of `records`, going on from `state` (an earlier run's) if given.
+    """The timeline of `records`, continued from `state` (an earlier run's) if given.
 
-    With a state, C(x) is exact for x above that run's watermark, and "at its end" below. `fits_in_memory`: the
-    caller knows that the rows fit the driver's memory; they are then fetched without being cached first.
+    With a state, C(x) is exact for x above that run's watermark; below it, it is the end of that run. `fits_in_memory`:
+    the caller knows that the rows fit the driver's memory, so they are fetched without being cached first.
     """
     spark = records.sparkSession
     by_sequence = SEQUENCE in records.columns
@@ -102,16 +99,17 @@ def invert(
     if fits_in_memory:
         table, few = firsts.toArrow(), True
     else:
-        firsts = held.keep(firsts)
+        firsts = cache.keep(firsts)
         table = firsts.limit(MAX_IN_MEMORY + 1).toArrow()
         few = table.num_rows <= MAX_IN_MEMORY
     last = _last_of(table) if few else _last_reached(firsts)
     groups = strategy.generator_groups
     reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]
-    complete = bool(reached_by) and None not in reached_by
-    never_from = min(reached_by) + 1 if complete else MIN_TIMESTAMP
+    reached = [threshold for threshold in reached_by if threshold is not None]
+    complete = bool(reached) and len(reached) == len(groups)
+    never_from = min(reached) + 1 if complete else MIN_TIMESTAMP
     return Timeline(
-        inverted(table, groups, never_from) if few else held.keep(_steps(firsts, strategy, never_from)),
+        inverted(table, groups, never_from) if few else cache.keep(_steps(firsts, strategy, never_from)),
         thresholds,
         flushes=True,
         state={"kind": "inversion", "partitions": {str(p): values for p, values in last.items()}},
@@ -125,12 +123,12 @@ def _with_closes(
     """Add `close_arrival, close_major, close_minor`: where the watermark shows that the threshold was reached.
 
     Per event that is the record itself. A periodic watermark moves at the first tick strictly later; a tick
-    after the end never comes. Rounding keeps the order, so it may come before all minima and maxima.
+    after the end never comes. Rounding does not change the order, so it is done before all minima and maxima.
     """
     zero = F.lit(0).cast("long")
     major, minor = (F.col("minor"), zero) if by_sequence else (F.col("partition").cast("long"), F.col("minor"))
     exact = PositionColumns(F.col("arrival"), major, minor)
-    if strategy.per_event or strategy.kind in (GeneratorKind.PUNCTUATED, GeneratorKind.NONE):
+    if strategy.emits_on_records:
         return firsts.select("*", *exact.aliased("close"))
     start, interval = F.lit(strategy.timer_start), F.lit(strategy.interval)
     since = F.greatest(F.col("arrival") - start, F.lit(0))
@@ -172,8 +170,8 @@ def _last_of(table: pa.Table) -> dict[int, dict[str, int]]:
 def _last_reached(firsts: DataFrame) -> dict[int, dict[str, int]]:
     """Per partition its highest threshold, and the first position that reached it.
 
-    It is also all that a later run needs. The position stands for "before that run": it is right for
-    every x that the watermark has not passed yet, ticks included.
+    That is also all that a later run needs. There the position means "before this run", which is right for every x that
+    the watermark has not passed yet, ticks included.
     """
     best = F.max(F.struct("reached", "arrival", "minor")).alias("best")
     rows = firsts.groupBy("partition").agg(best).select("partition", "best.*").collect()

@@ -1,14 +1,15 @@
 """Replay of session windows.
 
 Records of one key that lie within the gap of each other form a *complete* session: what batch gives.
-Nothing that the live job did to one complete session can touch another, so each is judged alone. If none
+Nothing that the live job did to one complete session can touch another, so each is decided alone. If none
 of its records was behind the watermark when it arrived, the live job emitted exactly this session, once:
-that is decided set by set. The others, few, go through the sequential operator one by one (golden rules
-24 to 28), and Spark aggregates what it says belongs together.
+set operations find these. The others, few, go through the sequential operator one by one (golden rules
+24 to 28), which tells Spark which records to aggregate together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -18,13 +19,14 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.replay.assign import END, START
+from spark_jobs.replay.assign import END, START, session_gap
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
     NEVER,
     OFFSET,
     PARTITION,
+    Position,
     PositionColumns,
     identity_columns,
     long_arrays,
@@ -32,7 +34,7 @@ from spark_jobs.replay.columns import (
     record_position,
 )
 from spark_jobs.replay.grid import RegularGrid, divided
-from spark_jobs.replay.session_groups import GROUP, JUDGED, replay_groups
+from spark_jobs.replay.session_groups import GROUP, SESSION_ROWS, RowKind, replay_groups
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
@@ -40,31 +42,31 @@ from spark_jobs.spark.cached import CachedFrames
 
 _TS = "rw_ts"
 _END = "rw_end"
-_ASKED = "rw_asked"
+_QUERY = "rw_query"
 _CELLS = 200_000
-"""So many cells a history is divided into."""
+"""The number of cells that a history is divided into."""
 
 
 @dataclass(frozen=True)
 class SessionReplay:
     """Sessions (columns as `replay_windows`), late records (as `late_records`), and the failure, if any.
 
-    Where a session fired is null unless exact positions were asked for: most are decided without it, and which ones
-    depends on the grid. `failure` is the position at which Flink would have failed the job (rule 28), as (arrival,
-    major, minor).
+    The position at which a session fired is null unless exact positions were requested: most sessions are decided
+    without it, and which ones depends on the grid. `failure` is the position at which Flink would have failed the job
+    (rule 28). `handed_over`: how many sessions went through the sequential operator.
     """
 
     windows: DataFrame
-    late: DataFrame | None
-    failure: tuple[int, int, int] | None
+    late: DataFrame
+    failure: Position | None
     handed_over: int
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdCells:
-    """Close positions all along a history: cell by cell of its grid, and from there on to the millisecond.
+    """Close positions all along a history: for the first point of each cell of a grid, or to the millisecond.
 
-    What lies before the grid's first point is one cell more; all behind its last point belongs to the last cell.
+    One more cell holds the times before the grid's first point; the last cell holds all times after its last point.
     """
 
     grid: RegularGrid
@@ -74,7 +76,7 @@ class ThresholdCells:
 
     @classmethod
     def around(cls, timeline: Timeline, times: TimeRange) -> ThresholdCells:
-        """The cells of a history with these event times; `timeline` tells at least their first points apart."""
+        """The cells of a history with these event times; `timeline` must be exact for their first points."""
         grid = cell_grid(times)
         first = grid.first_index_at_or_after(times.start) - 2
         count = grid.first_index_at_or_after(times.end) - first + 3
@@ -108,18 +110,18 @@ class ThresholdCells:
     def closed(self, frame: DataFrame, x: str, prefix: str, timeline: Timeline) -> DataFrame:
         """Add `{prefix}_arrival/_major/_minor`: C of the column `x`, at its own millisecond.
 
-        `timeline` tells all milliseconds of the cells that are asked for apart. Cell by cell the rows are sorted
-        together with its steps; what happened before a cell, its first point knows.
+        `timeline` must be exact in the cells that hold `x`. In each cell the rows are sorted together with the
+        timeline's steps; the cell's first point has the maximum of all steps before.
         """
         position = PositionColumns(F.col("arrival"), F.col("major"), F.col("minor")).as_struct()
-        asked = _in_cell(self, frame, x, F.struct("*").alias(_ASKED))
+        queries = _in_cell(self, frame, x, F.struct("*").alias(_QUERY))
         steps = _in_cell(self, timeline.rows(frame.sparkSession), "x_from", position.alias("rw_closed"))
-        order = Window.partitionBy("rw_cell").orderBy("rw_x_from", F.col(_ASKED).isNotNull())
+        order = Window.partitionBy("rw_cell").orderBy("rw_x_from", F.col(_QUERY).isNotNull())
         reached = F.max("rw_closed").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-        answered = asked.unionByName(steps, allowMissingColumns=True).withColumn("rw_closed", reached)
+        answered = queries.unionByName(steps, allowMissingColumns=True).withColumn("rw_closed", reached)
         before = self.closed_before(F.col("rw_x_from"), frame).as_struct()
-        found = answered.where(F.col(_ASKED).isNotNull()).withColumn("rw_closed", F.greatest("rw_closed", before))
-        return found.select(f"{_ASKED}.*", *PositionColumns.of_struct(F.col("rw_closed")).aliased(prefix))
+        found = answered.where(F.col(_QUERY).isNotNull()).withColumn("rw_closed", F.greatest("rw_closed", before))
+        return found.select(f"{_QUERY}.*", *PositionColumns.of_struct(F.col("rw_closed")).aliased(prefix))
 
 
 def _in_cell(cells: ThresholdCells, frame: DataFrame, time: str, value: Column) -> DataFrame:
@@ -127,20 +129,20 @@ def _in_cell(cells: ThresholdCells, frame: DataFrame, time: str, value: Column) 
 
 
 class FinerTimeline:
-    """Makes a timeline that is exact to the millisecond where asked; see `spark_jobs.replay.engine`."""
+    """Makes a timeline that is exact to the millisecond in some cells; see `spark_jobs.replay.engine`."""
 
-    def __init__(self, make, coarse: Timeline, is_exact: bool) -> None:
+    def __init__(self, make: Callable[[Thresholds], Timeline], coarse: Timeline, is_exact: bool) -> None:
         self._make = make
         self.coarse = coarse
         self._is_exact = is_exact
 
     def exact_around(self, times: DataFrame, cells: ThresholdCells) -> Timeline:
-        """A timeline that tells every millisecond apart in the cells that hold the `times` (column `x`)."""
+        """A timeline that is exact to the millisecond in the cells that hold the `times` (column `x`)."""
         if self._is_exact:
             return self.coarse
         step = cells.grid.step
-        asked = times.select(cells.of(F.col("x")).alias("cell")).distinct()
-        rows = asked.where(F.col("cell") >= F.lit(cells.low)).collect()
+        wanted_cells = times.select(cells.of(F.col("x")).alias("cell")).distinct()
+        rows = wanted_cells.where(F.col("cell") >= F.lit(cells.low)).collect()
         wanted = np.array([(row[0] - cells.low) // step for row in rows], dtype=np.int64)
         if not len(wanted):
             return self.coarse
@@ -156,11 +158,12 @@ class FinerTimeline:
 
 
 def cell_grid(times: TimeRange) -> RegularGrid:
-    """A grid fine enough to tell most sessions from those that need a closer look."""
+    """A grid fine enough to decide most sessions."""
     return RegularGrid(max(1, (times.end - times.start) // _CELLS))
 
 
 def coarse_thresholds(times: TimeRange) -> Thresholds:
+    """The points of the `cell_grid`."""
     return Thresholds(cell_grid(times).floor)
 
 
@@ -168,7 +171,7 @@ def with_sessions_columns(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """Add the event time with "missing" as Flink has it, and the end of the record's own session."""
     if spec.after_watermark:
         records = records.where(spec.after_watermark)
-    gap = F.expr(spec.gap_expression).cast("bigint") if spec.gap_expression else F.lit(spec.windows.gap)
+    gap = session_gap(spec.session_windows)
     ts = F.coalesce(F.col(EVENT_TIME), F.lit(MIN_TIMESTAMP))
     return records.withColumn(_TS, ts).withColumn(_END, F.col(_TS) + gap)
 
@@ -205,38 +208,40 @@ def replay_sessions(
     cells: ThresholdCells,
     span: TimeRange,
     *,
-    held: CachedFrames,
+    cache: CachedFrames,
     exact_positions: bool,
 ) -> SessionReplay:
-    """Sessions with a start in `span`; `timeline` tells at least the first points of the `cells` apart.
+    """Sessions with a start in `span`. `timeline` must be exact for the first points of the `cells`.
 
-    `exact_positions` looks every firing's position up (for conformance).
+    `exact_positions`: look up the position of every firing (for conformance tests).
     """
     base = with_sessions_columns(records, spec)
     flushes = spec.flush and timeline.flushes
     suspicious, frontier = _suspicion(base, cells, flushes)
     sessions = sessionize(base, spec, suspicious)
     if spec.mode is Mode.COMPLETE:
-        return SessionReplay(_chosen(sessions.drop("rw_all", "rw_suspicious"), span), None, None, 0)
+        return SessionReplay(
+            _chosen(sessions.drop("rw_all", "rw_suspicious"), span), _no_late_rows(base, spec), None, 0
+        )
     needs_closer_look = F.col("rw_suspicious") | frontier
-    sessions = held.keep(_overlapping(sessions, span).withColumn("rw_dirty", needs_closer_look))
+    sessions = cache.keep(_overlapping(sessions, span).withColumn("rw_dirty", needs_closer_look))
     dirty = sessions.where("rw_dirty")
     handed_over = dirty.count()
     clean = _clean_rows(sessions.where(~F.col("rw_dirty")), spec)
     if exact_positions:
         clean = _with_positions(clean, cells, timeline)
     if not handed_over:
-        return SessionReplay(_chosen(clean, span), None, None, 0)
+        return SessionReplay(_chosen(clean, span), _no_late_rows(base, spec), None, 0)
 
     group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
     marked = dirty.withColumn(GROUP, group)
-    members_of = held.keep(_records_of(base, marked, spec))
-    judged, exact_timeline = _operate(members_of, spec, finer, cells, flushes, held, exactly=exact_positions)
-    failed = judged.where("kind = 'failure'").agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
-    failure = None if failed is None else (failed[0], failed[1], failed[2])
-    faithful = _faithful_rows(judged, members_of, spec)
-    late = _late_rows(judged, members_of, spec, span, cells, exact_timeline)
-    combined = _with_complete(faithful, marked, judged, spec)
+    members_of = cache.keep(_records_of(base, marked, spec))
+    classified, exact_timeline = _operate(members_of, spec, finer, cells, flushes, cache, exactly=exact_positions)
+    failed = classified.where(_is(RowKind.FAILURE)).agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
+    failure = None if failed is None else Position(*failed)
+    faithful = _faithful_rows(classified, members_of, spec)
+    late = _late_rows(classified, members_of, spec, span, cells, exact_timeline)
+    combined = _with_complete(faithful, marked, classified, spec)
     if not exact_positions:
         combined = combined.withColumns(_no_position())
     return SessionReplay(_chosen(clean.unionByName(combined), span), late, failure, handed_over)
@@ -256,7 +261,7 @@ def _chosen(rows: DataFrame, span: TimeRange) -> DataFrame:
 def _suspicion(base: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
     """Whether a record may have been behind the watermark, and whether a session may still be open.
 
-    Both err on the safe side by less than a grid cell. A record with `r <= C(ts - 1)` touches no session
+    Both may be true needlessly, by less than a grid cell. A record with `r <= C(ts - 1)` touches no session
     that has fired: that one would end at or after `ts`, so the watermark would be at or above `ts - 1`.
     """
     closed_before = cells.closed_before(F.greatest(F.col(_TS) - F.lit(1), F.lit(cells.low)), base)
@@ -314,14 +319,14 @@ def _operate(
     finer: FinerTimeline,
     cells: ThresholdCells,
     flushes: bool,
-    held: CachedFrames,
+    cache: CachedFrames,
     *,
     exactly: bool,
 ) -> tuple[DataFrame, Timeline]:
-    """Run the sequential operator over each session that needs it; also the timeline that tells when late ones missed.
+    """Run the sequential operator over each session that needs it. Also returns a timeline exact for its late records.
 
-    What matters is on which side of a session's records each of its closes lies. Mostly the cells' first points tell;
-    closes are looked up to the millisecond for the sessions of which they do not, or for all (`exactly`).
+    What matters is on which side of a session's records each of its closes lies. Mostly the cells' first points show
+    it. Closes are looked up to the millisecond for the other sessions, or for all (`exactly`).
     """
     lateness = spec.allowed_lateness
     queried = members.select(
@@ -334,41 +339,45 @@ def _operate(
         (F.col(_END) - F.lit(1)).alias("rw_x_end"),
         _cleanup(F.col(_END), lateness).alias("rw_x_cleanup"),
     )
-    asked = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
-    run = partial(replay_groups, gap_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
+    columns = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
+    run = partial(replay_groups, allowed_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
 
-    def judged(placed: DataFrame, closes: list[str]) -> DataFrame:
+    def classified(placed: DataFrame, closes: list[str]) -> DataFrame:
         ordered = placed.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, *position_names("r"))
         parts = [part for close in closes for part in position_names(close)]
         rows = ordered.select(GROUP, PARTITION, OFFSET, _TS, _END, *position_names("r"), *parts)
-        return held.keep(rows.mapInArrow(run, JUDGED))
+        return cache.keep(rows.mapInArrow(run, SESSION_ROWS))
 
-    def judged_exactly(queried: DataFrame, timeline: Timeline) -> DataFrame:
-        for x in asked:
+    def classified_exactly(queried: DataFrame, timeline: Timeline) -> DataFrame:
+        for x in columns:
             queried = cells.closed(queried, x, x, timeline)
-        return judged(queried, [x for x in asked for _ in ("earliest", "latest")])
+        return classified(queried, [x for x in columns for _ in ("earliest", "latest")])
 
     if exactly:
-        return judged_exactly(queried, finer.coarse), finer.coarse
+        return classified_exactly(queried, finer.coarse), finer.coarse
     placed = queried
-    for x in asked:
+    for x in columns:
         earliest, latest = cells.around_close(F.col(x), queried)
         placed = placed.select("*", *earliest.aliased(f"{x}_earliest"), *latest.aliased(f"{x}_latest"))
-    first = judged(placed, [f"{x}_{bound}" for x in asked for bound in ("earliest", "latest")])
-    unclear = queried.join(first.where("kind = 'unclear'").select(GROUP), GROUP, "left_semi")
-    late = first.where("kind = 'late'").select(_cleanup(F.col(END), lateness).alias("x"))
-    times = reduce(DataFrame.unionByName, (unclear.select(F.col(x).alias("x")) for x in asked), late)
+    first = classified(placed, [f"{x}_{bound}" for x in columns for bound in ("earliest", "latest")])
+    unclear = queried.join(first.where(_is(RowKind.UNCLEAR)).select(GROUP), GROUP, "left_semi")
+    late = first.where(_is(RowKind.LATE)).select(_cleanup(F.col(END), lateness).alias("x"))
+    times = reduce(DataFrame.unionByName, (unclear.select(F.col(x).alias("x")) for x in columns), late)
     timeline = finer.exact_around(times, cells)
-    return first.where("kind <> 'unclear'").unionByName(judged_exactly(unclear, timeline)), timeline
+    return first.where(~_is(RowKind.UNCLEAR)).unionByName(classified_exactly(unclear, timeline)), timeline
+
+
+def _is(kind: RowKind) -> Column:
+    return F.col("kind") == F.lit(kind.value)
 
 
 def _cleanup(end: Column, lateness: int) -> Column:
-    """The time at which a session with this end goes for good; the lateness "for ever" wraps around, as in Flink."""
+    """When the state of a session with this end is deleted; the lateness "forever" wraps around, as in Flink."""
     return F.lit(MIN_TIMESTAMP) + (end - F.lit(2)) if lateness == MAX_TIMESTAMP else end + F.lit(lateness - 1)
 
 
-def _faithful_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec) -> DataFrame:
-    of_window = judged.where("kind = 'member'")
+def _faithful_rows(classified: DataFrame, members: DataFrame, spec: ReplaySpec) -> DataFrame:
+    of_window = classified.where(_is(RowKind.MEMBER))
     renamed = of_window.select(*(F.col(c).alias(f"rw_m_{c}") for c in of_window.columns))
     same = (
         (F.col(f"rw_m_{GROUP}") == F.col(GROUP))
@@ -389,12 +398,12 @@ def _faithful_rows(judged: DataFrame, members: DataFrame, spec: ReplaySpec) -> D
     )
 
 
-def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, spec: ReplaySpec) -> DataFrame:
+def _with_complete(faithful: DataFrame, marked: DataFrame, classified: DataFrame, spec: ReplaySpec) -> DataFrame:
     """Faithful sessions beside the complete one where they are the same window; the rest stand alone."""
-    outcomes = judged.groupBy(F.col(GROUP).alias("rw_judged_group")).agg(
-        F.count_if(F.col("kind") == "late").alias("rw_lost"), F.count_if(F.col("kind") == "member").alias("rw_members")
+    outcomes = classified.groupBy(F.col(GROUP).alias("rw_classified_group")).agg(
+        F.count_if(_is(RowKind.LATE)).alias("rw_lost"), F.count_if(_is(RowKind.MEMBER)).alias("rw_members")
     )
-    complete = marked.join(outcomes, F.col(GROUP) == F.col("rw_judged_group"), "left").select(
+    complete = marked.join(outcomes, F.col(GROUP) == F.col("rw_classified_group"), "left").select(
         F.col(GROUP).alias("c_group"),
         *(F.col(k).alias(f"c_key_{i}") for i, k in enumerate(spec.keys)),
         F.col(START).alias("c_start"),
@@ -428,10 +437,28 @@ def _with_complete(faithful: DataFrame, marked: DataFrame, judged: DataFrame, sp
     )
 
 
+def _no_late_rows(base: DataFrame, spec: ReplaySpec) -> DataFrame:
+    """No rows, in the columns of `_late_rows`."""
+    return base.where(F.lit(False)).select(
+        *spec.keys,
+        *identity_columns(base),
+        F.lit(1).cast("long").alias("windows_missed"),
+        F.lit(True).alias("side_output"),
+        F.col(_TS).alias(START),
+        F.col(_END).alias(END),
+        F.lit(None).cast("long").alias("missed_by"),
+    )
+
+
 def _late_rows(
-    judged: DataFrame, members: DataFrame, spec: ReplaySpec, span: TimeRange, cells: ThresholdCells, timeline: Timeline
+    classified: DataFrame,
+    members: DataFrame,
+    spec: ReplaySpec,
+    span: TimeRange,
+    cells: ThresholdCells,
+    timeline: Timeline,
 ) -> DataFrame:
-    late = judged.where("kind = 'late'").select(
+    late = classified.where(_is(RowKind.LATE)).select(
         F.col(GROUP).alias("l_group"),
         F.col("partition").alias("l_partition"),
         F.col("offset").alias("l_offset"),

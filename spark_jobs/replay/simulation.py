@@ -1,16 +1,17 @@
 """The timeline by simulation: for watermarks that depend on more than a maximum.
 
-Idleness, `average_of_last`, `interleaved`, `advance_after_wait` and custom generators look at the order of
-the records and at the ticks between them. Spark reduces the history to what the watermark logic can
-see, and one task runs the core's own `Source` over it in position order: each rule stays written once.
-Rows go in and out in batches; nothing is collected to the driver.
+With idleness, and for `average_of_last`, `interleaved`, `advance_after_wait` and custom generators, the watermark
+depends on the order of the records and on the ticks between them. Spark reduces the history to what the watermark logic
+can see, and one task runs `spark_jobs.eventtime.source.Source` over it in position order, so that each rule is written
+once. Rows go in and out in batches; nothing is collected to the driver.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.signals import Signal, WatermarkEmitted
 from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, record_position
 from spark_jobs.replay.idleness import IdleSpans
@@ -29,14 +30,6 @@ from spark_jobs.spark.cached import CachedFrames
 
 _BATCH = 65_536
 _ARROW = pa.schema([(name, pa.int64()) for name in ("x_from", "arrival", "major", "minor")] + [("state", pa.string())])
-_SEES_ONLY_THE_MAXIMUM = (
-    GeneratorKind.ASCENDING,
-    GeneratorKind.BOUNDED,
-    GeneratorKind.LAG,
-    GeneratorKind.ADVANCE_AFTER_WAIT,
-    GeneratorKind.TIME_LAG,
-    GeneratorKind.NONE,
-)
 
 
 def simulate(
@@ -45,17 +38,17 @@ def simulate(
     thresholds: Thresholds,
     *,
     processing_time_end: int,
-    held: CachedFrames,
-    state: dict | None = None,
+    cache: CachedFrames,
+    state: dict[str, Any] | None = None,
 ) -> Timeline:
-    """The timeline of `records`, going on from `state` (an earlier run's) if given.
+    """The timeline of `records`, continued from `state` (an earlier run's) if given.
 
     `processing_time_end` (epoch ms) is how far the timer runs; ticks due then still run.
     """
     steps = _visible_steps(records, strategy).repartition(1).sortWithinPartitions("arrival", "major", "minor")
     saved = None if state is None else state["source"]
     run = partial(_run, strategy=strategy, processing_time_end=processing_time_end, state=saved)
-    output = held.keep(steps.mapInArrow(run, f"{SCHEMA}, state STRING"))
+    output = cache.keep(steps.mapInArrow(run, f"{SCHEMA}, state STRING"))
     final = json.loads(output.where("state IS NOT NULL").select("state").collect()[0][0])
     idle = final.pop("idle")
     return Timeline(
@@ -69,26 +62,22 @@ def simulate(
     )
 
 
-def can_continue(state: dict, strategy: WatermarkStrategy, first: tuple[int, int, int]) -> bool:
+def can_continue(state: dict[str, Any], strategy: WatermarkStrategy, first: tuple[int, int, int]) -> bool:
     """Whether a simulation may go on from `state` with records from position `first` on.
 
-    The state is that of a prefix of the history in position order; an as-of vector that cuts the partitions
-    at different times leaves none. Where only ticks look at the records, no tick may have passed them.
+    The state is that of a prefix of the history in position order. An as-of vector that cuts the partitions at
+    different times leaves no such prefix. Where records count at ticks only, no tick may have passed them.
     """
-    if _is_reduced(strategy):
+    if strategy.sees_only_maxima_at_ticks:
         return first[0] >= state["processing_time_end"]
     return first[0] >= state["processing_time_end"] and (state["last"] is None or first > tuple(state["last"]))
-
-
-def _is_reduced(strategy: WatermarkStrategy) -> bool:
-    return not strategy.per_event and strategy.interval > 0 and strategy.kind in _SEES_ONLY_THE_MAXIMUM
 
 
 def _visible_steps(records: DataFrame, strategy: WatermarkStrategy) -> DataFrame:
     """`arrival, major, minor, partition, ts, marker, stream`: what the watermark logic can see.
 
-    A periodic generator that follows a maximum says nothing between two ticks: one row a partition and
-    interval will do.
+    A periodic generator that follows a maximum emits nothing between two ticks, so one row a partition and interval is
+    enough.
     """
     position = record_position(records)
     no_time = F.lit(MIN_TIMESTAMP)
@@ -96,7 +85,7 @@ def _visible_steps(records: DataFrame, strategy: WatermarkStrategy) -> DataFrame
     marker = (F.coalesce(F.col(MARKER), F.lit(False)) if MARKER in records.columns else F.lit(False)).alias("marker")
     stream = (F.col(STREAM) if STREAM in records.columns else F.lit(None).cast("string")).alias("stream")
     partition = F.col(PARTITION).alias("partition")
-    if not _is_reduced(strategy):
+    if not strategy.sees_only_maxima_at_ticks:
         columns = (position.arrival.alias("arrival"), position.major.alias("major"), position.minor.alias("minor"))
         return records.select(*columns, partition, timestamp, marker, stream)
     since = F.col(ARRIVAL) - F.lit(strategy.timer_start)
@@ -117,7 +106,11 @@ def _visible_steps(records: DataFrame, strategy: WatermarkStrategy) -> DataFrame
 
 
 def _run(
-    batches: Iterator[pa.RecordBatch], *, strategy: WatermarkStrategy, processing_time_end: int, state: dict | None
+    batches: Iterable[pa.RecordBatch],
+    *,
+    strategy: WatermarkStrategy,
+    processing_time_end: int,
+    state: dict[str, Any] | None,
 ) -> Iterator[pa.RecordBatch]:
     """Run the source over all steps; yields timeline rows, the last of them with the final state."""
     source = Source(strategy)
@@ -129,7 +122,7 @@ def _run(
     if state is not None:
         rows.append((MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP))
 
-    def note(signals: list[Signal], arrival: int, major: int, minor: int) -> None:
+    def note(signals: Sequence[Signal], arrival: int, major: int, minor: int) -> None:
         nonlocal next_x
         idle.note(signals, arrival)
         for signal in signals:
@@ -141,21 +134,21 @@ def _run(
     for batch in batches:
         columns = (batch.column(i).to_pylist() for i in range(batch.num_columns))
         for arrival, major, minor, partition, timestamp, marker, stream in zip(*columns, strict=True):
-            for now, signals in source.ticks(arrival):
-                note(signals, now, -1, -1)
+            for tick in source.ticks(arrival):
+                note(tick.signals, tick.time, -1, -1)
             note(source.on_event(partition, Event(timestamp, arrival, marker, stream)), arrival, major, minor)
             last = (arrival, major, minor)
         if len(rows) >= _BATCH:
             yield _batch(rows)
             rows.clear()
-    for now, signals in source.ticks(processing_time_end):
-        note(signals, now, -1, -1)
+    for tick in source.ticks(processing_time_end):
+        note(tick.signals, tick.time, -1, -1)
     rows.append((min(next_x, MAX_TIMESTAMP), NEVER, NEVER, NEVER))
     final = {
         "source": source.snapshot(),
         "processing_time_end": processing_time_end,
         "last": last,
-        "idle": idle.ended(processing_time_end),
+        "idle": idle.summary(processing_time_end),
     }
     yield _batch(rows, state=json.dumps(final))
 
@@ -166,7 +159,7 @@ def _batch(rows: list[tuple[int, int, int, int]], state: str | None = None) -> p
     return pa.RecordBatch.from_arrays([*columns, states], schema=_ARROW)
 
 
-def _flush_reaches_windows(strategy: WatermarkStrategy, state: dict) -> bool:
+def _flush_reaches_windows(strategy: WatermarkStrategy, state: dict[str, Any]) -> bool:
     """Whether MAX_WATERMARK gets through at the end of input (golden rule 15)."""
     source = Source(strategy)
     source.restore(state)

@@ -1,4 +1,4 @@
-"""What to replay, as data: the event-time half of a pipeline definition, without its source."""
+"""One replay as data: the event-time part of a pipeline definition, without its source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.windows import WindowAssigner
+from spark_jobs.eventtime.windows import AlignedWindows, AnySessionWindows, AnyWindows
 
 
 class Mode(StrEnum):
@@ -19,7 +19,7 @@ class Mode(StrEnum):
 
 
 class Panes(StrEnum):
-    """Which firings of a window to keep: the last, or every refinement."""
+    """Which firings of a window the result has: the last, or all."""
 
     LAST = "last"
     ALL = "all"
@@ -30,14 +30,13 @@ class ReplaySpec:
     """One replay. Durations are milliseconds.
 
     `keys` name columns of the canonical records; `aggregates` maps a column name to a Spark SQL aggregate.
-    `after_watermark` is an SQL filter behind the watermark assigner: what it rejects still moves the
-    watermark. `flush`: the end of input fires what is open; otherwise the job is frozen as it stands.
-    `restarts` are the instants (epoch ms) at which the live job's watermark began anew.
-    `gap_expression` gives a session's gap per record, in ms, in place of the assigner's fixed gap.
+    `after_watermark` is an SQL filter behind the watermark assigner: the records that it rejects still move the
+    watermark. `flush`: the end of input fires the open windows; otherwise they stay open.
+    `restarts` are the instants (epoch ms) at which the live job was restarted, with a watermark from nothing.
     """
 
     strategy: WatermarkStrategy
-    windows: WindowAssigner
+    windows: AnyWindows
     allowed_lateness: int
     keys: tuple[str, ...]
     aggregates: Mapping[str, str]
@@ -45,8 +44,26 @@ class ReplaySpec:
     mode: Mode = Mode.BOTH
     panes: Panes = Panes.LAST
     flush: bool = True
-    gap_expression: str | None = None
     restarts: tuple[int, ...] = ()
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether the windows are sessions, which follow the records and merge."""
+        return not isinstance(self.windows, AlignedWindows)
+
+    @property
+    def aligned_windows(self) -> AlignedWindows:
+        """The windows of a replay without sessions. Raises TypeError for sessions."""
+        if not isinstance(self.windows, AlignedWindows):
+            raise TypeError(f"{type(self.windows).__name__} lie where the records are, not on a grid")
+        return self.windows
+
+    @property
+    def session_windows(self) -> AnySessionWindows:
+        """The windows of a replay with sessions. Raises TypeError for other windows."""
+        if isinstance(self.windows, AlignedWindows):
+            raise TypeError(f"{type(self.windows).__name__} are not sessions")
+        return self.windows
 
     @property
     def output_columns(self) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ watermark is at or above `x`. It depends on no key, so it is computed once and l
 record: no sort and no watermark per record.
 
 A timeline is a DataFrame `x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT`: C(x) is the largest
-position of the rows with `x_from <= x`. A row of `NEVER`, which there always is, says that from there on the watermark
-has not come.
+position of the rows with `x_from <= x`. There is always a row of `NEVER`: the watermark has
+not reached that value and all above.
 Both ways to make one give this table: the inversion (`spark_jobs.replay.inversion`), set by set, and
 the simulation (`spark_jobs.replay.simulation`), where the watermark depends on more than a maximum.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,12 +34,11 @@ MAX_GRID_POINTS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The watermark values at which something closes: all that a timeline has to tell apart.
+    """The watermark values at which something closes: a timeline needs to be exact for these alone.
 
-    `floor(value, shift)` gives the largest threshold at or below the watermark `value + shift`, less `shift`:
-    so what is constant in the value need not be computed for each record. A closer floor is always right, it
-    only makes more rows. `step` and `apart`: the mean and the least distance of two thresholds (ms) where they are
-    known, else 0.
+    `floor(value, shift)` gives the largest threshold at or below the watermark `value + shift`, less `shift`, so that
+    constants need not be added for each record. A finer floor is always right; it only makes more rows. `step` and
+    `apart` are the mean and the least distance of two thresholds (ms) where they are known, else 0.
     """
 
     floor: Callable[[Column, int], Column]
@@ -46,12 +46,12 @@ class Thresholds:
     apart: int = 0
 
     def fits_in_memory(self, span: TimeRange, partitions: int) -> bool:
-        """Whether those that so many partitions reach within `span` surely fit the driver's memory."""
+        """Whether the thresholds that so many partitions reach within `span` surely fit the driver's memory."""
         return self.step > 0 and ((span.end - span.start) // self.step + 2) * partitions <= MAX_IN_MEMORY
 
 
 def grid_thresholds(grid: EndGrid, lateness: int) -> Thresholds:
-    """Ends - 1, and ends - 1 + L where that is another grid. A lateness of "for ever" never closes."""
+    """Ends - 1, and ends - 1 + L where that is another grid. With a lateness of "forever" nothing closes for good."""
     step = grid.step if isinstance(grid, RegularGrid) else 0
     if lateness == MAX_TIMESTAMP or (step and lateness % step == 0):
         return Thresholds(lambda value, shift: grid.floor(value, shift + 1), step, step)
@@ -69,7 +69,7 @@ def exact_thresholds() -> Thresholds:
 
 
 _FAR = 2**58
-"""Beyond all times there are (ms); sums of some of them are still no overflow."""
+"""Beyond all times that occur (ms), and small enough to add several without an overflow."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ class CloseArrays:
 
     @cached_property
     def least_delay(self) -> int | None:
-        """No end closes sooner after it than by so much processing time (ms); None: no bound that is of use."""
+        """The least processing time (ms) from a window end to its close; None: no useful bound."""
         ends = self.grid.ends(self.first, len(self.positions))
         if not len(ends) or ends[0] < -_FAR or ends[-1] > _FAR:
             return None
@@ -104,25 +104,28 @@ class CloseArrays:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A timeline table and what else its making told.
+    """A timeline, and what else became known with it.
 
-    `flushes` says whether the end of input reaches the windows: a stream that is idle then is not flushed
-    (golden rule 15). `state` is what a later run needs to go on from here, JSON-able; the watermark then
-    has passed no threshold above `watermark_below`. `note` says how it was made, for people. `idle` says when
-    partitions were idle, see `spark_jobs.replay.idleness`; None where the definition knows no idleness.
-    `table` holds the rows: in the driver's memory where they are few, else in Spark.
+    Attributes:
+        table: The rows: in the driver's memory where they are few, else in Spark.
+        thresholds: The values for which the rows are exact.
+        flushes: Whether the end of input reaches the windows; a stream that is idle then is not flushed (rule 15).
+        state: What a later run needs to continue from here, as values that JSON can hold.
+        watermark_below: The watermark has passed no threshold above this (epoch ms).
+        note: How the timeline was made, for people; empty for the usual way.
+        idle: When partitions were idle, see `spark_jobs.replay.idleness`; None without an idleness timeout.
     """
 
     table: DataFrame | InMemoryTimeline
     thresholds: Thresholds
     flushes: bool
-    state: dict
+    state: dict[str, Any]
     watermark_below: int
     note: str = ""
-    idle: dict | None = None
+    idle: dict[str, Any] | None = None
 
-    def told(self) -> dict:
-        """All but the table, JSON-able; `restored` takes it."""
+    def to_document(self) -> dict[str, Any]:
+        """All but the table and the thresholds, as values that JSON can hold; `restored` reads it."""
         return {
             "flushes": self.flushes,
             "state": self.state,
@@ -132,9 +135,11 @@ class Timeline:
         }
 
     @classmethod
-    def restored(cls, told: Mapping, table: DataFrame | InMemoryTimeline, thresholds: Thresholds) -> Timeline:
-        """The timeline that said `told`."""
-        return cls(table=table, thresholds=thresholds, **told)
+    def restored(
+        cls, document: Mapping[str, Any], table: DataFrame | InMemoryTimeline, thresholds: Thresholds
+    ) -> Timeline:
+        """The timeline that wrote `document` with `to_document`."""
+        return cls(table=table, thresholds=thresholds, **document)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The rows in Spark, wherever they are."""
@@ -156,25 +161,31 @@ class Timeline:
         return self.table.where(F.col("arrival") == F.lit(NEVER)).agg(F.min("x_from")).collect()[0][0]
 
     def after(self, earlier: InMemoryTimeline) -> Timeline:
-        """The closes that the steps of an `earlier` run know, and this timeline from there on.
+        """The closes of an `earlier` run's steps, and this timeline from there on.
 
-        What its watermark had reached is not enough to go by: the tick that shows it may have come after its end.
+        The earlier watermark alone is not enough: the tick at which it is emitted may have come after that run's end.
         """
         first = earlier.never_from
         if self.steps is not None:
             return replace(self, table=earlier.followed_by(self.steps, first))
-        mine = self.table.withColumn("x_from", F.greatest("x_from", F.lit(first)))
+        mine = _in_spark(self.table).withColumn("x_from", F.greatest("x_from", F.lit(first)))
         return replace(self, table=earlier.below(first).frame(mine.sparkSession).unionByName(mine))
 
     def close_arrays(self, grid: EndGrid, first: int, count: int, shift: int = 0) -> CloseArrays:
         """C(end - 1 + shift) of `count` grid ends from number `first` on.
 
-        Only rows of this slice come to the driver, at most one a grid end and threshold.
+        Only the rows of this slice come to the driver, at most one a grid end and threshold.
         """
         x = grid.ends(first, count) - 1
         x = np.full(count, MAX_TIMESTAMP, dtype=np.int64) if shift == MAX_TIMESTAMP else x + shift
-        steps = self.steps or _slice(self.table, grid, x, shift)
+        steps = self.steps or _slice(_in_spark(self.table), grid, x, shift)
         return CloseArrays(grid, first, steps.at(x))
+
+
+def _in_spark(table: DataFrame | InMemoryTimeline) -> DataFrame:
+    if isinstance(table, InMemoryTimeline):
+        raise TypeError("the timeline is in memory")
+    return table
 
 
 def _slice(rows: DataFrame, grid: EndGrid, x: np.ndarray, shift: int) -> InMemoryTimeline:
@@ -183,7 +194,7 @@ def _slice(rows: DataFrame, grid: EndGrid, x: np.ndarray, shift: int) -> InMemor
     carried = (
         rows.where(F.col("x_from") <= low).agg(F.max(position).alias("p")).select(F.lit(low).alias("x_from"), "p.*")
     )
-    # Of the rows between two points that are asked for, only the largest position counts.
+    # Of the rows between two points that are looked up, only the largest position counts.
     cell = F.lit(0) if shift == MAX_TIMESTAMP else grid.floor(F.col("x_from") - F.lit(shift))
     inside = (
         rows.where((F.col("x_from") > low) & (F.col("x_from") <= high))

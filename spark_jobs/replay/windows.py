@@ -6,8 +6,8 @@ For a record at position r and a window with last timestamp x and allowed latene
     late, allowed  C(x) < r <= C(x + L)  fires the window again, with all its contents
     dropped        C(x + L) < r
 
-so one look-up of two positions by window end decides, and one aggregation gives faithful and complete
-values together. No record is looked at in order.
+so one look-up of two positions by window end decides, and one aggregation gives faithful and complete values
+together. The records are never sorted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.windows import SlidingWindows, TumblingWindows
+from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.aggregates import conditional, from_halves, running
-from spark_jobs.replay.assign import END, START, assign_windows, in_span, latest_end, latest_start, longest
+from spark_jobs.replay.assign import END, START, assign_windows, in_span, latest_end, latest_start
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -48,7 +48,7 @@ FIRED = "fired"
 _FITS = "rw_fits"
 _MISSES = "rw_fits IS NOT TRUE"
 _IN_TIME = "rw_in_time"
-_INDEX = "rw_index"
+INDEX = "rw_index"
 _UNDECIDED = "rw_undecided"
 
 _SPREAD = 0x9E3779B1
@@ -74,6 +74,11 @@ def close_lookup(timeline: Timeline, spec: ReplaySpec, span: TimeRange) -> Close
     return CloseLookup(at_end, timeline.close_arrays(grid, first, count, shift=spec.allowed_lateness))
 
 
+def complete_windows(records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
+    """As `replay_windows` for complete values alone, which need no timeline. Columns: keys, bounds, aggregates."""
+    return _complete_only(_in_range(records, spec, span), spec, span)
+
+
 def replay_windows(
     records: DataFrame,
     spec: ReplaySpec,
@@ -89,41 +94,40 @@ def replay_windows(
     `records_dropped` (pairs of record and window); `pane` (0 = first firing, null = none); `state`:
     `closed`, `open` (frozen before its close) or `all_late` (every record was dropped); and the position
     at which the pane fired, `fired_arrival/_major/_minor`, `NEVER` for the end of input. With a `band` also
-    `records_undecided`: for how many of the window's records the log cannot tell.
+    `records_undecided`: how many of the window's records are undecided (see `Band`).
     """
     chosen = _in_range(records, spec, span)
     if only is not None:
         chosen = _restricted(chosen, spec, span, only)
-    if spec.mode is Mode.COMPLETE:
-        return _complete_only(chosen, spec, span)
     lookup = close_lookup(timeline, spec, span)
     flushes = spec.flush and timeline.flushes
-    judged = _judge(chosen, spec, lookup, band)
-    windows = _last_panes(judged, spec, span, lookup, flushes)
+    classified = _classify(chosen, spec, lookup, band)
+    windows = _last_panes(classified, spec, span, lookup, flushes)
     if spec.panes is Panes.LAST:
         return windows
-    return _with_all_panes(_with_bounds(judged, spec, span), windows, spec, lookup, flushes)
+    return _with_all_panes(_with_bounds(classified, spec, span), windows, spec, lookup, flushes)
 
 
 def _in_range(records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
     """One row for each (record, window in `span`), with `rw_index`: the number of the window's end in the look-up.
 
     Tumbling windows: a range of starts is a range of event times, which Parquet prunes, and one division by
-    record says all there is to know of its window.
+    record gives its window.
     """
     if spec.after_watermark:
         records = records.where(spec.after_watermark)
     grid, first, _ = _lookup_range(spec, span)
-    if isinstance(spec.windows, TumblingWindows):
-        size, offset = spec.windows.size, spec.windows.offset
+    windows = spec.aligned_windows
+    if isinstance(windows, TumblingWindows):
+        size, offset = windows.size, windows.offset
         low, high = (time + (offset - time) % size for time in (span.start, span.end))
         skipped = grid.first_index_at_or_after(low + size) - first
         ts = F.col(EVENT_TIME)
         inside = records.where((ts >= F.lit(low)) & (ts < F.lit(high)))
-        return inside.withColumn(_INDEX, divided(ts - F.lit(low - skipped * size), size).cast("int"))
-    assigned = assign_windows(in_span(records, spec.windows, span), spec.windows)
+        return inside.withColumn(INDEX, divided(ts - F.lit(low - skipped * size), size).cast("int"))
+    assigned = assign_windows(in_span(records, windows, span), windows)
     chosen = assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
-    return chosen.withColumn(_INDEX, (grid.index(F.col(END)) - F.lit(first)).cast("int"))
+    return chosen.withColumn(INDEX, (grid.index(F.col(END)) - F.lit(first)).cast("int"))
 
 
 def _restricted(placed: DataFrame, spec: ReplaySpec, span: TimeRange, only: DataFrame) -> DataFrame:
@@ -138,70 +142,71 @@ def windows_of_records(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """The distinct windows that these records belong to: keys, `window_start`, `window_end` (epoch ms)."""
     if spec.after_watermark:
         records = records.where(spec.after_watermark)
-    placed = assign_windows(records.where(F.col(EVENT_TIME).isNotNull()), spec.windows)
+    placed = assign_windows(records.where(F.col(EVENT_TIME).isNotNull()), spec.aligned_windows)
     return placed.select(*spec.keys, START, END).distinct()
 
 
 def _lookup_range(spec: ReplaySpec, span: TimeRange) -> tuple[EndGrid, int, int]:
     """The grid, and number and count of the ends of all windows that a record of the chunk can be in."""
-    grid = end_grid(spec.windows)
+    windows = spec.aligned_windows
+    grid = end_grid(windows)
     first = grid.first_index_at_or_after(span.start)
-    return grid, first, grid.first_index_at_or_after(span.end + 2 * longest(spec.windows)) - first + 1
+    return grid, first, grid.first_index_at_or_after(span.end + 2 * windows.longest) - first + 1
 
 
-def _index_says_all(spec: ReplaySpec) -> bool:
-    return isinstance(spec.windows, TumblingWindows | SlidingWindows)
+def _index_gives_bounds(spec: ReplaySpec) -> bool:
+    return spec.aligned_windows.fixed_length is not None
 
 
 def _with_bounds(placed: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
-    """`window_start` and `window_end`, where the window's number is all that was carried along."""
-    if not _index_says_all(spec):
+    """Add `window_start` and `window_end` where the rows have the window's number alone."""
+    if not _index_gives_bounds(spec):
         return placed
-    return placed.withColumns(_bounds(spec, span, F.col(_INDEX).cast("long")))
+    return placed.withColumns(_bounds(spec, span, F.col(INDEX).cast("long")))
 
 
 def _bounds(spec: ReplaySpec, span: TimeRange, index: Column) -> dict[str, Column]:
-    """Start and end of the window with this number (BIGINT), where the number says all."""
+    """Start and end of the window with this number (BIGINT), for windows of one length."""
     grid, first, _ = _lookup_range(spec, span)
-    step = spec.windows.size if isinstance(spec.windows, TumblingWindows) else spec.windows.slide
-    end = int(grid.ends(first, 1)[0])
-    return {START: F.lit(end - spec.windows.size) + index * F.lit(step), END: F.lit(end) + index * F.lit(step)}
+    windows = spec.aligned_windows
+    end, step = int(grid.ends(first, 1)[0]), windows.end_step
+    return {START: F.lit(end - windows.longest) + index * F.lit(step), END: F.lit(end) + index * F.lit(step)}
 
 
 def _group_by_window(
     placed: DataFrame, spec: ReplaySpec, span: TimeRange, values: Sequence[Column]
 ) -> tuple[DataFrame, Column, list[Column]]:
-    """One aggregation by key and window; where its number says all, the number alone is the key.
+    """One aggregation by key and window; where the window's number gives its bounds, the number alone is the key.
 
-    With it the window's number in the look-up, and its start and end, as columns of the aggregation.
+    Returns the aggregation and, as columns of it, the window's number in the look-up, and its start and end.
     """
-    if not _index_says_all(spec):
-        grouped = placed.groupBy(*spec.keys, START, END, _INDEX).agg(*values)
-        return grouped, F.col(_INDEX), [F.col(START), F.col(END)]
-    spread = (F.col(_INDEX).cast("long") * F.lit(_SPREAD)).alias("rw_spread")
+    if not _index_gives_bounds(spec):
+        grouped = placed.groupBy(*spec.keys, START, END, INDEX).agg(*values)
+        return grouped, F.col(INDEX), [F.col(START), F.col(END)]
+    spread = (F.col(INDEX).cast("long") * F.lit(_SPREAD)).alias("rw_spread")
     grouped = placed.groupBy(*spec.keys, spread).agg(*values)
     index = divided(F.col("rw_spread"), _SPREAD)
     bounds = [bound.alias(name) for name, bound in _bounds(spec, span, index).items()]
     return grouped, index.cast("int"), bounds
 
 
-def _judge(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:
+def _classify(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:
     """Add `rw_fits` (not dropped), with a lateness `rw_in_time` (not late at all), with a band `rw_undecided`."""
     if band is not None:
-        placed = placed.withColumn(_UNDECIDED, band.undecided(lookup.at_cleanup, F.col(_INDEX), placed))
-    fits = _comes_before(lookup.at_cleanup, placed)
+        placed = placed.withColumn(_UNDECIDED, band.undecided(lookup.at_cleanup, F.col(INDEX), placed))
+    fits = comes_before(lookup.at_cleanup, placed)
     if spec.allowed_lateness == 0:
         return placed.withColumn(_FITS, fits)
-    return placed.withColumn(_FITS, fits).withColumn(_IN_TIME, _comes_before(lookup.at_end, placed))
+    return placed.withColumn(_FITS, fits).withColumn(_IN_TIME, comes_before(lookup.at_end, placed))
 
 
-def _comes_before(closes: CloseArrays, placed: DataFrame) -> Column:
+def comes_before(closes: CloseArrays, placed: DataFrame) -> Column:
     """Whether the record is processed before its window's close.
 
-    Most records arrive sooner after their event time than any window closes after its end, which is later still: of
-    these it is known without a look-up.
+    Most records arrive sooner after their event time than any window closes after its end. A window's end is later than
+    the event time, so these come before the close, and need no look-up.
     """
-    looked_up = record_position(placed).not_after(closes.at_index(F.col(_INDEX), placed))
+    looked_up = record_position(placed).not_after(closes.at_index(F.col(INDEX), placed))
     if closes.least_delay is None:
         return looked_up
     soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
@@ -214,10 +219,12 @@ def _complete_only(placed: DataFrame, spec: ReplaySpec, span: TimeRange) -> Data
     return grouped.select(*spec.keys, *bounds, *(complete_name(name) for name in spec.aggregates))
 
 
-def _last_panes(judged: DataFrame, spec: ReplaySpec, span: TimeRange, lookup: CloseLookup, flushes: bool) -> DataFrame:
-    spark = judged.sparkSession
+def _last_panes(
+    classified: DataFrame, spec: ReplaySpec, span: TimeRange, lookup: CloseLookup, flushes: bool
+) -> DataFrame:
+    spark = classified.sparkSession
     values = {name: F.expr(conditional(spark, text, _FITS)) for name, text in spec.aggregates.items()}
-    halves = _complete_from_halves(judged, spec)
+    halves = _complete_from_halves(classified, spec)
     for name, text in spec.aggregates.items() if spec.mode is Mode.BOTH else ():
         values[complete_name(name)] = F.expr(conditional(spark, text, _MISSES) if name in halves else text)
     in_time = _FITS if spec.allowed_lateness == 0 else _IN_TIME
@@ -225,10 +232,10 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, span: TimeRange, lookup: Cl
     values[DROPPED] = _count(_MISSES)
     if spec.allowed_lateness:
         values[LATE] = _count(f"{_FITS} AND NOT {_IN_TIME}")
-    banded = _UNDECIDED in judged.columns
+    banded = _UNDECIDED in classified.columns
     if banded:
         values[UNDECIDED] = _count(_UNDECIDED)
-    grouped, index, bounds = _group_by_window(judged, spec, span, [v.alias(name) for name, v in values.items()])
+    grouped, index, bounds = _group_by_window(classified, spec, span, [v.alias(name) for name, v in values.items()])
     complete = [
         halves[name].alias(complete_name(name)) if name in halves else F.col(complete_name(name))
         for name in spec.aggregates
@@ -254,38 +261,38 @@ def _last_panes(judged: DataFrame, spec: ReplaySpec, span: TimeRange, lookup: Cl
     )
 
 
-def _complete_from_halves(judged: DataFrame, spec: ReplaySpec) -> dict[str, Column]:
-    """The aggregates whose complete value is that of the kept records and of the dropped ones, put together.
+def _complete_from_halves(classified: DataFrame, spec: ReplaySpec) -> dict[str, Column]:
+    """The aggregates whose complete value follows from those of the kept and of the dropped records.
 
-    A record then updates one of two values, not both.
+    So each record updates one of two values, not both.
     """
     if spec.mode is not Mode.BOTH:
         return {}
-    spark = judged.sparkSession
-    asked = {name: from_halves(spark, text, name, complete_name(name)) for name, text in spec.aggregates.items()}
-    kinds = judged.agg(*(F.expr(text).alias(name) for name, text in spec.aggregates.items())).schema
+    spark = classified.sparkSession
+    formulas = {name: from_halves(spark, text, name, complete_name(name)) for name, text in spec.aggregates.items()}
+    kinds = classified.agg(*(F.expr(text).alias(name) for name, text in spec.aggregates.items())).schema
     return {
         name: F.expr(whole).cast(kinds[name].dataType)
-        for name, whole in asked.items()
+        for name, whole in formulas.items()
         if whole is not None and not isinstance(kinds[name].dataType, DoubleType | FloatType)
     }
 
 
 def _count(condition: str) -> Column:
-    """As the users' own count(*) is made conditional, so that Spark sees that both are one."""
+    """Written like the users' own conditional count(*), so that Spark computes both once."""
     return F.expr(f"count(*) FILTER (WHERE {condition})")
 
 
 def _with_all_panes(
-    judged: DataFrame, windows: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushes: bool
+    classified: DataFrame, windows: DataFrame, spec: ReplaySpec, lookup: CloseLookup, flushes: bool
 ) -> DataFrame:
     """Every refinement: pane 0 when the watermark closes the window, one more for each late record.
 
     The contents of a pane are those of the one before and more, so a running aggregate by position holds
     them all; the last on-time record's row is pane 0, each late record's row is its own pane.
     """
-    spark = judged.sparkSession
-    kept = judged.where(_FITS)
+    spark = classified.sparkSession
+    kept = classified.where(_FITS)
     position = record_position(kept)
     group = ", ".join([*(f"`{key}`" for key in spec.keys), START, END])
     kept = kept.select("*", position.as_struct().alias("rw_position"))
@@ -296,14 +303,14 @@ def _with_all_panes(
         *spec.keys,
         START,
         END,
-        _INDEX,
+        INDEX,
         "rw_position",
         F.col(in_time).alias("rw_first"),
         *(F.expr(running(spark, text, over)).alias(name) for name, text in spec.aggregates.items()),
         F.expr(f"sum(CAST({in_time} AS INT)) OVER ({whole})").alias("rw_on_time"),
         F.expr(f"row_number() OVER (PARTITION BY {group} ORDER BY rw_position)").alias("rw_number"),
     )
-    closed = lookup.at_end.at_index(F.col(_INDEX), ran)
+    closed = lookup.at_end.at_index(F.col(INDEX), ran)
     has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
     first = F.col("rw_first") & (F.col("rw_number") == F.col("rw_on_time")) & has_closed
     first_pane = F.when(F.col("rw_on_time") > 0, F.col("rw_on_time") - 1).otherwise(F.lit(0))
@@ -338,10 +345,11 @@ def late_records(
     if spec.after_watermark:
         records = records.where(spec.after_watermark)
     ts = F.col(EVENT_TIME)
-    home = latest_start(spec.windows)
+    windows = spec.aligned_windows
+    home = latest_start(windows)
     own = records.where((ts >= F.lit(span.start)) & (home >= F.lit(span.start)) & (home < F.lit(span.end)))
     lookup = close_lookup(timeline, spec, span)
-    assigned = assign_windows(own, spec.windows)
+    assigned = assign_windows(own, windows)
     position = record_position(assigned)
     cleanup = lookup.at_cleanup.at(F.col(END), assigned)
     missed = assigned.withColumn("rw_cleanup", cleanup.arrival).where(~position.not_after(cleanup))
@@ -350,7 +358,7 @@ def late_records(
     in_chosen = (F.col(START) >= F.lit(chosen.start)) & (F.col(START) < F.lit(chosen.end))
     by_record = missed.groupBy(*identity).agg(F.count_if(in_chosen).alias("windows_missed"), last)
     # Windows close in the order of their ends: who missed the last of its windows entered none.
-    last_end = latest_end(spec.windows)
+    last_end = latest_end(windows)
     return by_record.where("windows_missed > 0").select(
         *identity,
         "windows_missed",

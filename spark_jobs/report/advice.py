@@ -1,4 +1,4 @@
-"""The advisor: which setting would have had how many records on time, and what it would have cost. Pure."""
+"""The advisor: how many records each setting would have had on time, and at what cost. A pure function."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ LEVELS = (0.99, 0.999, 0.9999)
 
 
 def advise(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The advisor's facts, and of them: `now` (the definition's own row) and `recommended`, the smallest tolerance that
-    has a share of at least `on_time` of the records in their windows (None: none that was tried has).
+    """The advisor of the report from its facts; None where there are no facts.
 
-    `refires`: records that would make their window fire again if the tolerance came from allowed lateness, the bound
-    being what it is; None where the tolerance is below the bound.
+    A tolerance is the sum of bound and allowed lateness (ms). Adds `now` (the definition's own setting; None: unlimited
+    lateness) and `recommended`: for each level in `LEVELS` the smallest tolerance with at least that share of the
+    records on time (None: no tolerance that was tried). `refires` is the number of records that would make their window
+    fire again if the bound stayed and the rest were allowed lateness; None where the tolerance is below the bound.
     """
     if not facts or not facts["records"]:
         return None
@@ -23,7 +24,7 @@ def advise(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     lateness = facts["lateness"]
     total = facts["records"]
 
-    def told(row: Mapping[str, Any]) -> dict[str, Any]:
+    def with_costs(row: Mapping[str, Any]) -> dict[str, Any]:
         above = row["tolerance"] - facts["configured"]
         return dict(row) | {
             "on_time_share": 1 - row["closed"] / total,
@@ -31,17 +32,17 @@ def advise(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
             "refires": own["closed"] - row["closed"] if above >= 0 else None,
         }
 
-    def least(level: float) -> dict[str, Any]:
+    def smallest(level: float) -> dict[str, Any]:
         enough = (row for row in rows if row["closed"] <= (1 - level) * total + 1e-9)
         found = next(enough, None)
-        return {"on_time": level, "setting": None if found is None else told(found)}
+        return {"on_time": level, "setting": None if found is None else with_costs(found)}
 
     now = None
     if lateness is not None:
-        now = told(by_tolerance[facts["configured"] + lateness])
+        now = with_costs(by_tolerance[facts["configured"] + lateness])
     return dict(facts) | {
-        "tolerances": [told(row) for row in rows],
-        "bound_only": told(own),
+        "tolerances": [with_costs(row) for row in rows],
+        "bound_only": with_costs(own),
         "now": now,
-        "recommended": [least(level) for level in LEVELS],
+        "recommended": [smallest(level) for level in LEVELS],
     }

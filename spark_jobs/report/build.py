@@ -8,7 +8,7 @@ from spark_jobs.runs.store import PAGE, REPORT, RunFolder
 
 
 def build_report(folder: RunFolder) -> None:
-    """Write the report of what the run has left so far; whatever is missing is said to be. Can be repeated."""
+    """Write the report from the documents that exist so far; the page names the missing parts. Can be repeated."""
     documents = Documents.of(folder)
     report = report_of(documents)
     folder.write(REPORT, report)

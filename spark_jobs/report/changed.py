@@ -1,4 +1,4 @@
-"""What publishing would change: how many windows, where in time, and which ones most."""
+"""What publishing would change: how many windows, where in time, and the windows with the largest changes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _COUNTS = (ON_TIME, LATE, DROPPED)
 def changed_windows(evidence: StagedRun) -> dict[str, Any]:
     """`counts` by change, `causes`, `strip` (buckets of `width` ms of window start, sparse) and the `top` windows.
 
-    The `size` of a window's change is, on average over the numeric aggregates, its move relative to the largest move of
-    that aggregate in this run, faithful or complete. Windows that had a value before come first, by size; new ones
-    follow, those first that dropped most records. Equal ones: in the order of the identity columns.
+    The `size` of a change is the average, over the numeric aggregates, of the change relative to the largest change of
+    that aggregate in this run (of the faithful or the complete value, whichever changed more). Windows that were
+    published before come first, by size. New windows follow, those with the most dropped records first. Ties are in the
+    order of the identity columns.
     """
     compared = _with_before(evidence)
     moves = _moves(evidence, compared)
@@ -57,7 +58,7 @@ def changed_windows(evidence: StagedRun) -> dict[str, Any]:
 
 
 def bucket_width(start: int, end: int) -> int:
-    """The smallest of a few readable widths (ms) that cuts `[start, end)` into at most `MAX_BUCKETS`."""
+    """The smallest round width (ms) that divides `[start, end)` into at most `MAX_BUCKETS` buckets."""
     for width in _WIDTHS:
         if (end - start) / width <= MAX_BUCKETS:
             return width
@@ -70,7 +71,7 @@ def _reach(evidence: StagedRun) -> tuple[int, int]:
 
 
 def _with_before(evidence: StagedRun) -> DataFrame:
-    """The changes, and beside them the values before as `rw_before_<column>`."""
+    """The changes, joined with the values before as `rw_before_<column>`."""
     wanted = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in evidence.before.columns]
     before = evidence.before.select(
         *(F.col(f"`{c}`").alias(f"rw_same_{i}") for i, c in enumerate(evidence.identity)),
@@ -81,7 +82,7 @@ def _with_before(evidence: StagedRun) -> DataFrame:
 
 
 def _moves(evidence: StagedRun, compared: DataFrame) -> dict[str, Column]:
-    """By aggregate, how far a window moved (DOUBLE, not negative)."""
+    """For each numeric aggregate the absolute change of a window (DOUBLE)."""
     kinds = {field.name: field.dataType for field in compared.schema}
     moves = {}
     for name in evidence.spec.aggregates:

@@ -213,7 +213,7 @@ def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
 
 
 def shown_tolerances(advisor: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The rows up to the first tolerance that nobody misses, and the definition's own in any case."""
+    """The rows up to the first tolerance that no record misses, and the definition's own in any case."""
     rows = advisor["tolerances"]
     first = next((i for i, row in enumerate(rows) if not row["behind"]), len(rows) - 1)
     own = advisor["now"]["tolerance"] if advisor["now"] else advisor["configured"]

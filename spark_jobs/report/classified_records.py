@@ -1,4 +1,4 @@
-"""Judge every record of the basis in one scan: counts by tolerance, partition and hour, and samples for the picture."""
+"""Counts the records by tolerance, partition and hour in one scan, and samples records for the charts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.windows import SessionWindows
-from spark_jobs.replay.assign import latest_end
+from spark_jobs.replay.assign import latest_end, session_gap
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
@@ -28,7 +27,7 @@ from spark_jobs.report.lateness_probe import LatenessProbe, WatermarkSteps, esti
 from spark_jobs.runs.staged_run import StagedRun
 
 MAX_POINTS = 1_500
-"""The most points of one kind in one picture."""
+"""The most points of one kind in one chart."""
 
 _BUCKETS = 1 << 18
 _HOUR = 3_600_000
@@ -36,7 +35,7 @@ _HOUR = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A sampled record: epoch ms, and how it was judged at the definition's own bound and lateness."""
+    """A sampled record: its times (epoch ms), and its class at the definition's own bound and lateness."""
 
     arrival: int
     event_time: int
@@ -46,15 +45,15 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Points of one picture; there was about one for each `one_in` records."""
+    """The points of one chart: about one for each `one_in` records."""
 
     points: list[Point]
     one_in: int
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What the scan found.
+class ClassifiedRecords:
+    """The result of the scan.
 
     `behind[i]`, `closed[i]`: records behind the watermark, and with their (last) window closed, under tolerance i.
     `by_place`: (partition, hour of the event time in UTC) -> records. `arrivals`: of the records looked at (epoch ms,
@@ -71,13 +70,13 @@ class Judged:
     zoomed: View
 
 
-def classify_records(evidence: StagedRun, basis: LatenessProbe, zoom: TimeRange | None) -> Judged:
-    """Scan the records of the basis once. `zoom`: arrivals of which more points are wanted."""
-    times = basis.event_times
+def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange | None) -> ClassifiedRecords:
+    """Scan the records of the probe once. `zoom`: arrivals (epoch ms) from which more points are sampled."""
+    times = probe.event_times
     total = estimated_records(evidence, times)
     one_in = max(1, total // (3 * MAX_POINTS))
     share = (zoom.end - zoom.start) / max(1, times.end - times.start) if zoom else 1.0
-    # However many arrive at once: the sample stays small.
+    # Keeps the sample small even if very many records arrive together.
     zoomed_one_in = max(1, int(one_in * min(1.0, share)), total // (50 * MAX_POINTS))
     records = evidence.records.where((F.col(EVENT_TIME) >= F.lit(times.start)) & (F.col(EVENT_TIME) < F.lit(times.end)))
     if evidence.spec.after_watermark:
@@ -90,15 +89,15 @@ def classify_records(evidence: StagedRun, basis: LatenessProbe, zoom: TimeRange 
     if zoom:
         inside = (F.col(ARRIVAL) >= F.lit(zoom.start)) & (F.col(ARRIVAL) < F.lit(zoom.end))
         wanted = wanted | (inside & (F.pmod(chance, F.lit(zoomed_one_in)) == 0))
-    seen = with_watermark(records, basis.steps)
+    seen = with_watermark(records, probe.steps)
     end = _end(evidence)
-    behind = F.col("rw_watermark") - F.col(EVENT_TIME) + F.lit(basis.configured)
-    closed = F.col("rw_watermark") + F.lit(1) - end + F.lit(basis.configured)
+    behind = F.col("rw_watermark") - F.col(EVENT_TIME) + F.lit(probe.configured)
+    closed = F.col("rw_watermark") + F.lit(1) - end + F.lit(probe.configured)
     grouped = seen.groupBy(
         F.col(PARTITION).alias("partition"),
         F.pmod(_floor_divided(F.col(EVENT_TIME), _HOUR), F.lit(24)).alias("hour"),
-        _tolerances_failed(behind, basis.tolerances).alias("behind"),
-        _tolerances_failed(closed, basis.tolerances).alias("closed"),
+        _tolerances_failed(behind, probe.tolerances).alias("behind"),
+        _tolerances_failed(closed, probe.tolerances).alias("closed"),
         F.when(wanted, number).alias("number"),  # a group of its own for each sampled record
     ).agg(
         F.count(F.lit(1)).alias("n"),
@@ -109,28 +108,28 @@ def classify_records(evidence: StagedRun, basis: LatenessProbe, zoom: TimeRange 
     # Grows with partitions, hours and tolerances, and with the sample.
     counted = grouped.withColumn("chance", F.xxhash64("partition", "number")).toArrow()
     places = counted.group_by(["partition", "hour"]).aggregate([("n", "sum")]).to_pylist()
-    sampled = counted.filter(pc.is_valid(counted["number"])).sort_by(
+    sampled = counted.filter(counted["number"].is_valid()).sort_by(
         [(name, "ascending") for name in ("chance", "partition", "number")]
     )
     inside = (
         (pc.field("arrival") >= zoom.start) & (pc.field("arrival") < zoom.end) if zoom is not None else pc.scalar(False)
     )
-    return Judged(
+    return ClassifiedRecords(
         records=sum(row["n_sum"] for row in places),
-        behind=_at_least(counted["behind"], counted["n"], len(basis.tolerances)),
-        closed=_at_least(counted["closed"], counted["n"], len(basis.tolerances)),
+        behind=_at_least(counted["behind"], counted["n"], len(probe.tolerances)),
+        closed=_at_least(counted["closed"], counted["n"], len(probe.tolerances)),
         by_place={(row["partition"], row["hour"]): row["n_sum"] for row in places},
         arrivals=TimeRange(
-            times.start if not counted.num_rows else pc.min(counted["arrival"]).as_py(),
-            times.end if not counted.num_rows else pc.max(counted["last"]).as_py(),
+            times.start if not counted.num_rows else int(counted["arrival"].to_numpy().min()),
+            times.end if not counted.num_rows else int(counted["last"].to_numpy().max()),
         ),
-        overview=_view(sampled, basis, one_in),
-        zoomed=_view(sampled.filter(inside), basis, zoomed_one_in),
+        overview=_view(sampled, probe, one_in),
+        zoomed=_view(sampled.filter(inside), probe, zoomed_one_in),
     )
 
 
 def _at_least(failed: pa.ChunkedArray, records: pa.ChunkedArray, count: int) -> list[int]:
-    """For each tolerance how many records failed it, and so all smaller ones."""
+    """For each tolerance the number of records that fail it. A record that fails one also fails all smaller ones."""
     by_number = np.bincount(failed.to_numpy(), weights=records.to_numpy(), minlength=count + 1).astype(np.int64)
     return by_number[::-1].cumsum()[::-1][1:].tolist()
 
@@ -138,8 +137,8 @@ def _at_least(failed: pa.ChunkedArray, records: pa.ChunkedArray, count: int) -> 
 def with_watermark(records: DataFrame, steps: WatermarkSteps) -> DataFrame:
     """Add `rw_watermark` (epoch ms): the watermark just before each record; null: there was none yet.
 
-    The arrival names a bucket, the bucket a few steps, and a binary search among those, as deep as the fullest bucket
-    asks for, compares positions exactly.
+    The arrival gives a bucket, and the bucket a few steps. A binary search among these compares positions exactly; its
+    depth depends on the fullest bucket.
     """
     if not len(steps.values):
         return records.withColumn("rw_watermark", F.lit(None).cast("bigint"))
@@ -150,7 +149,7 @@ def with_watermark(records: DataFrame, steps: WatermarkSteps) -> DataFrame:
     width = -(-reach // count)
     edges = np.searchsorted(arrivals, first + np.arange(count + 1, dtype=np.int64) * width, side="left")
     edges[0], edges[-1] = 0, len(arrivals)
-    held = long_arrays(
+    arrays = long_arrays(
         records,
         {
             "value": steps.values,
@@ -162,18 +161,18 @@ def with_watermark(records: DataFrame, steps: WatermarkSteps) -> DataFrame:
     seen = records.withColumn("rw_bucket", F.least(bucket, F.lit(count - 1)).cast("int"))
     seen = seen.withColumns(
         {
-            "rw_passed": F.get(held["edge"], F.col("rw_bucket")).cast("int"),
-            "rw_most": F.get(held["edge"], F.col("rw_bucket") + F.lit(1)).cast("int"),
+            "rw_passed": F.get(arrays["edge"], F.col("rw_bucket")).cast("int"),
+            "rw_most": F.get(arrays["edge"], F.col("rw_bucket") + F.lit(1)).cast("int"),
         }
     )
     position = record_position(records)
     fullest = int(np.diff(edges).max())
     for level in reversed(range(fullest.bit_length())):
         ahead = F.col("rw_passed") + F.lit(1 << level)
-        step = PositionColumns(*(F.get(held[part], ahead - F.lit(1)) for part in ("a", "b", "c")))
+        step = PositionColumns(*(F.get(arrays[part], ahead - F.lit(1)) for part in ("a", "b", "c")))
         passes = (ahead <= F.col("rw_most")) & step.before(position)
         seen = seen.withColumn("rw_passed", F.when(passes, ahead).otherwise(F.col("rw_passed")))
-    watermark = F.get(held["value"], F.col("rw_passed") - F.lit(1))
+    watermark = F.get(arrays["value"], F.col("rw_passed") - F.lit(1))
     return seen.withColumn("rw_watermark", watermark).drop("rw_bucket", "rw_passed", "rw_most")
 
 
@@ -182,12 +181,11 @@ def _floor_divided(value: Column, divisor: int) -> Column:
 
 
 def _end(evidence: StagedRun) -> Column:
-    """The end of the last window of a record; of a session what a record alone would open."""
-    windows = evidence.spec.windows
-    if isinstance(windows, SessionWindows):
-        gap = F.expr(evidence.spec.gap_expression) if evidence.spec.gap_expression else F.lit(windows.gap)
-        return F.col(EVENT_TIME) + gap.cast("bigint")
-    return latest_end(windows)
+    """The end of the last window of a record; for sessions, of the session that the record would open alone."""
+    spec = evidence.spec
+    if spec.has_sessions:
+        return F.col(EVENT_TIME) + session_gap(spec.session_windows).cast("bigint")
+    return latest_end(spec.aligned_windows)
 
 
 def _tolerances_failed(value: Column, tolerances: tuple[int, ...]) -> Column:
@@ -198,12 +196,12 @@ def _tolerances_failed(value: Column, tolerances: tuple[int, ...]) -> Column:
     return failed.otherwise(len(tolerances))
 
 
-def _view(sampled: pa.Table, basis: LatenessProbe, one_in: int) -> View:
-    """The points with the smallest hashes, of those that `one_in` chooses."""
+def _view(sampled: pa.Table, probe: LatenessProbe, one_in: int) -> View:
+    """The points with the smallest hashes, among those that `one_in` selects."""
     chance = sampled["chance"].to_numpy()
     chosen = sampled.take(np.flatnonzero(chance % one_in == 0))
-    own_behind = basis.tolerances.index(basis.configured)
-    own_closed = len(basis.tolerances) if basis.dropped_at is None else basis.tolerances.index(basis.dropped_at)
+    own_behind = probe.tolerances.index(probe.configured)
+    own_closed = len(probe.tolerances) if probe.dropped_at is None else probe.tolerances.index(probe.dropped_at)
     points = [
         Point(row["arrival"], row["event_time"], row["behind"] > own_behind, row["closed"] > own_closed)
         for row in chosen.slice(0, MAX_POINTS).to_pylist()

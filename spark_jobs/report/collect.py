@@ -1,4 +1,4 @@
-"""What a run collects for its report before it is published."""
+"""The hook by which a run collects the facts for its report before it is published."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_jobs.runs.staged_run import StagedRun
 
 
 def collect(evidence: StagedRun) -> Mapping[str, Any]:
-    """The facts of the report's pictures; the chart code is imported only where it is used."""
+    """The facts for the report (`facts.gather`), imported only when they are needed."""
     from spark_jobs.report.facts import gather
 
     return gather(evidence)

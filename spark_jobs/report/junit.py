@@ -8,14 +8,16 @@ from typing import Any
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from spark_jobs.formatting import plain
-from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL
+from spark_jobs.quality.suites import Severity
+from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, UNKNOWN
 
 
 def junit_xml(report: Mapping[str, Any]) -> bytes:
     """JUnit XML of a report (see `report_of`).
 
-    A critical expectation that failed is a failure, one that could not be evaluated an error; warnings and infos that
-    failed are skipped with a message, since they stop nothing. A run that waits or was set aside is skipped likewise.
+    An expectation that could not be evaluated is an error. A critical expectation that failed is a failure. Warnings
+    and infos that failed count as skipped, with a message, since they do not stop publishing. So does a run that waits
+    for approval, or that was discarded.
     """
     xml = JUnitXml(name=f"rewindow {report['run']['run_id']}")
     xml.add_testsuite(_outcome(report))
@@ -32,13 +34,13 @@ def junit_xml(report: Mapping[str, Any]) -> bytes:
 def _outcome(report: Mapping[str, Any]) -> TestSuite:
     verdict, run = report["verdict"], report["run"]
     case = TestCase(plain(run["run_id"]), classname=f"rewindow.{plain(run['pipeline'] or 'run')}")
-    told = f"{verdict['title']}: {verdict['sentence']}"
+    message = f"{verdict['title']}: {verdict['sentence']}"
     if verdict["status"] in ENDED_BADLY:
-        case.result = [Failure(told, verdict["status"])]
-    elif verdict["status"] == "unknown":
-        case.result = [Error(told, "unknown")]
+        case.result = [Failure(message, verdict["status"])]
+    elif verdict["status"] == UNKNOWN:
+        case.result = [Error(message, UNKNOWN)]
     elif verdict["status"] not in ENDED_WELL:
-        case.result = [Skipped(told, verdict["status"])]
+        case.result = [Skipped(message, verdict["status"])]
     case.system_out = "\n".join(f"{step['text']} {step['command'] or ''}".strip() for step in verdict["next"])
     suite = TestSuite("run")
     suite.add_testcase(case)
@@ -46,16 +48,16 @@ def _outcome(report: Mapping[str, Any]) -> TestSuite:
 
 
 def _case(result: Mapping[str, Any], number: int) -> TestCase:
-    said = result.get("description") or result.get("expectation") or ""
+    description = result.get("description") or result.get("expectation") or ""
     column = f" ({plain(result['column'])})" if result.get("column") else ""
     case = TestCase(
-        f"{number}. {plain(said)}{column}", classname=f"rewindow.{plain(result.get('suite') or 'expectations')}"
+        f"{number}. {plain(description)}{column}", classname=f"rewindow.{plain(result.get('suite') or 'expectations')}"
     )
-    observed = f"observed {plain(result.get('observed'))}, asked {plain(result.get('threshold'))}"
+    observed = f"observed {plain(result.get('observed'))}, expected {plain(result.get('threshold'))}"
     if result.get("error"):
         case.result = [Error(plain(result["error"], 2000), plain(result.get("expectation")))]
     elif not result["success"]:
-        kind = Failure if result.get("severity") == "critical" else Skipped
+        kind = Failure if result.get("severity") == Severity.CRITICAL else Skipped
         case.result = [kind(f"{plain(result.get('severity'))}: {observed}", plain(result.get("expectation")))]
     else:
         case.system_out = observed

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.report.classified_records import MAX_POINTS, Judged
+from spark_jobs.report.classified_records import MAX_POINTS, ClassifiedRecords
 from spark_jobs.report.lateness_probe import LatenessProbe
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -73,14 +73,14 @@ def late_points(late: DataFrame, zoom: TimeRange | None = None) -> list[tuple[in
     return sorted((row["arrival"], row["event_time"]) for row in rows.select("arrival", "event_time").collect())
 
 
-def late_facts(late: DataFrame, basis: LatenessProbe, judged: Judged) -> dict[str, Any]:
+def late_facts(late: DataFrame, probe: LatenessProbe, classified: ClassifiedRecords) -> dict[str, Any]:
     """Of the late records (dropped by at least one window): how many, how late, where.
 
     `missed_by`: processing time from their window's close to their arrival; `delay`: arrival - event time. Quantiles
-    are exact, null where nothing is known. `records` beside a partition or an hour counts all its records in the basis;
+    are exact, null where nothing is known. `records` beside a partition or an hour counts all its records in the probe;
     `late_in_basis` the late ones of the same event times.
     """
-    times = basis.event_times
+    times = probe.event_times
     inside = (F.col("event_time") >= F.lit(times.start)) & (F.col("event_time") < F.lit(times.end))
     delay = F.col("arrival") - F.col("event_time")
     cells = (
@@ -98,8 +98,10 @@ def late_facts(late: DataFrame, basis: LatenessProbe, judged: Judged) -> dict[st
         .collect()
     )
     by_partition = {None if row["all"] else ("p", row["partition"]): _quantiles(row) for row in quantiles}
-    partitions = sorted({p for p, _ in judged.by_place} | {c["partition"] for c in cells}, key=lambda p: (p is None, p))
-    totals = {p: sum(n for (q, _), n in judged.by_place.items() if q == p) for p in partitions}
+    partitions = sorted(
+        {p for p, _ in classified.by_place} | {c["partition"] for c in cells}, key=lambda p: (p is None, p)
+    )
+    totals = {p: sum(n for (q, _), n in classified.by_place.items() if q == p) for p in partitions}
     most_late = sorted(partitions, key=lambda p: -sum(c["n"] for c in cells if c["partition"] == p))
     shown = sorted(most_late[:MAX_PARTITIONS], key=lambda p: (p is None, p))
     return {
@@ -122,7 +124,7 @@ def late_facts(late: DataFrame, basis: LatenessProbe, judged: Judged) -> dict[st
         "by_hour": [
             {
                 "hour": hour,
-                "records": sum(n for (_, h), n in judged.by_place.items() if h == hour),
+                "records": sum(n for (_, h), n in classified.by_place.items() if h == hour),
                 "late": sum(c["n"] for c in cells if c["hour"] == hour),
                 "late_in_basis": sum(c["inside"] for c in cells if c["hour"] == hour),
                 "bins": _bins([c for c in cells if c["hour"] == hour]),

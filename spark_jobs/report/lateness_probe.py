@@ -1,14 +1,15 @@
-"""What the records of a run are judged by: the watermark just before each of them, and the bounds that are tried.
+"""What the advisor measures records with: the watermark just before each of them, and the bounds that it tries.
 
-All generators but custom ones take a constant off what they follow, so the watermark under another bound b is the one
-of this run, moved by the difference: W_b = W + (B - b), B the configured bound. A record at position r therefore
+All generators except custom ones subtract a constant from the time that they follow. So the watermark with another
+bound b is the one of this run, shifted by the difference: W_b = W + (B - b), B the configured bound. Therefore a record
+at position r
 
     is behind the watermark       W(r) >= ts                        for the bounds b <= B + W(r) - ts
     finds its window closed       W(r) >= end - 1                   for the bounds b <= B + W(r) + 1 - end
     is dropped                    W(r) >= end - 1 + L               for b + L <= B + W(r) + 1 - end
 
-with W(r) the watermark just before r. So one look-up a record answers for every bound, and what is dropped depends
-only on the sum of bound and lateness: the tolerance.
+with W(r) the watermark just before r. So one look-up for each record answers for every bound. Which records
+are dropped depends only on the sum of bound and allowed lateness: the tolerance.
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.eventtime.windows import CalendarDayWindows, SessionWindows, WindowAssigner
+from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, RegularWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
-from spark_jobs.replay.inversion import invert, is_invertible
+from spark_jobs.replay.inversion import invert
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.cached import CachedFrames
 
-MAX_JUDGED = 3_000_000
-"""About so many records, the latest, are looked at one by one: the report must not cost more than the replay."""
+MAX_COUNTED = 3_000_000
+"""About how many records, the latest ones, are counted: the report must not cost more than the replay."""
 RECONCILED_DAYS = 7
-"""A nightly reconciliation does not read its whole history for advice: so many days of event time before its end."""
+"""A nightly reconciliation counts only this many days of event time before its end, not its whole history."""
 
 _MAX_POINTS = 150_000
 _MAX_GROUPS = 250_000
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_SECOND, _MINUTE, _QUARTER, _HOUR, _DAY = 1_000, 60_000, 900_000, 3_600_000, 86_400_000
 _RESOLUTIONS = (
     1,
     10,
@@ -73,23 +74,13 @@ _TOLERANCES = (
     *(m * _MINUTE for m in (60, 75, 90, 105, 120, 150, 180, 240, 300, 360, 480, 600, 720, 960)),
     *(d * _DAY for d in (1, 1.5, 2, 3, 4, 5, 7, 10, 14)),
 )
-_PARAMETER = {
-    GeneratorKind.ASCENDING: "bound",
-    GeneratorKind.BOUNDED: "bound",
-    GeneratorKind.INTERLEAVED: "bound",
-    GeneratorKind.ADVANCE_AFTER_WAIT: "bound",
-    GeneratorKind.LAG: "lag",
-    GeneratorKind.AVERAGE_OF_LAST: "lag",
-    GeneratorKind.TIME_LAG: "lag",
-    GeneratorKind.PUNCTUATED: "lag",
-}
 
 
 @dataclass(frozen=True)
 class WatermarkSteps:
-    """The watermark over the log: after position `positions[i]` (arrival, major, minor) it is at `values[i]`.
+    """The watermark over the log: after position `positions[i]` (arrival, major, minor) it is `values[i]` (epoch ms).
 
-    int64, both ascending; epoch ms. Between the points of `resolution` the watermark is rounded down.
+    Both are int64 and ascending. The watermark is rounded down to the resolution.
     """
 
     values: np.ndarray
@@ -98,11 +89,12 @@ class WatermarkSteps:
 
 @dataclass(frozen=True)
 class LatenessProbe:
-    """What the records are judged by.
+    """What the records are measured with.
 
-    `event_times`: the records looked at. `tolerances` (ms, ascending): the bounds that are tried; `configured` is the
-    definition's bound or lag, `dropped_at` the tolerance of the definition (None: nothing is ever dropped).
-    `resolution` (ms) tells tolerances apart; `exact`: whether a window counts as closed when the engine says so.
+    `event_times`: the range of the records that are counted. `tolerances` (ms, ascending): those that are tried.
+    `configured`: the definition's bound or lag; `dropped_at`: the definition's tolerance (None: no record is ever
+    dropped). `resolution` (ms): the smallest difference between tolerances that can be seen. `exact`: whether a window
+    counts as closed exactly when the engine closes it. `parameter`: `bound` or `lag`; None: a custom generator.
     """
 
     event_times: TimeRange
@@ -115,19 +107,20 @@ class LatenessProbe:
     parameter: str | None
 
 
-def find_basis(evidence: StagedRun, held: CachedFrames) -> LatenessProbe:
-    """The watermark over the log, fine enough for advice. One scan of the history; none where it was simulated."""
+def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
+    """The probe of a run. It takes one scan of the history, or none where the watermark was simulated."""
     strategy, spec = evidence.spec.strategy, evidence.spec
-    times = _judged_times(evidence)
-    configured = strategy.lag if _PARAMETER.get(strategy.kind) == "lag" else strategy.bound
+    times = _counted_times(evidence)
+    configured = strategy.generator.tolerance
     lateness = spec.allowed_lateness
     reach = max(times.end, evidence.plan.processing_time_end) - times.start
-    step = None if isinstance(spec.windows, SessionWindows) else _window_step(spec.windows)
+    windows = spec.windows
+    step = windows.end_step if isinstance(windows, AlignedWindows) else None
     most = _MAX_POINTS
-    if estimated_records(evidence, times) > _MAX_GROUPS:  # else its aggregation grows large
+    if estimated_records(evidence, times) > _MAX_GROUPS:  # limits the memory of the aggregation
         most = min(most, _MAX_GROUPS // max(1, len(strategy.partitions)))
     resolution = _resolution(reach, max(most, 1), step)
-    offset = end_grid(spec.windows).phase if isinstance(end_grid_or_none(spec.windows), RegularGrid) else 0
+    offset = windows.end_phase if isinstance(windows, RegularWindows) else 0
     tried = {int(t) for t in _TOLERANCES if t % resolution == 0 and t <= reach + resolution}
     tried |= {configured}
     dropped_at = None if lateness == MAX_TIMESTAMP else configured + lateness
@@ -137,7 +130,7 @@ def find_basis(evidence: StagedRun, held: CachedFrames) -> LatenessProbe:
     # The watermark values that decide: `end - 1 + tolerance - configured`, for ends on the windows' grid.
     phases = sorted({(offset + t - configured) % resolution for t in tolerances})
     grids = [RegularGrid(resolution, phase) for phase in phases]
-    timeline = _fine_timeline(evidence, grids, times.start - configured - resolution, held)
+    timeline = _fine_timeline(evidence, grids, times.start - configured - resolution, cache)
     low = times.start - configured - resolution
     high = max(times.end, evidence.plan.processing_time_end) + resolution
     exact = step is not None and step % resolution == 0
@@ -149,37 +142,32 @@ def find_basis(evidence: StagedRun, held: CachedFrames) -> LatenessProbe:
         resolution,
         exact,
         _steps(timeline, grids, low, high),
-        _PARAMETER.get(strategy.kind),
+        strategy.generator.tolerance_parameter,
     )
 
 
-def end_grid_or_none(windows: WindowAssigner) -> EndGrid | None:
+def end_grid_or_none(windows: AnyWindows) -> EndGrid | None:
     """The grid of window ends; sessions have none."""
-    return None if isinstance(windows, SessionWindows) else end_grid(windows)
-
-
-def _window_step(windows: WindowAssigner) -> int:
-    # Local midnights lie on quarters of an hour of UTC.
-    return 900_000 if isinstance(windows, CalendarDayWindows) else end_grid(windows).step
+    return end_grid(windows) if isinstance(windows, AlignedWindows) else None
 
 
 def estimated_records(evidence: StagedRun, times: TimeRange) -> int:
-    """About how many records have these event times, if they are spread evenly; offsets with holes count too many."""
+    """About how many records have these event times, if evenly spread; gaps in the offsets count as records."""
     plan = evidence.plan
     most = max(plan.records, sum(p.end_offset - p.first_offset for p in plan.partitions))
     whole = max(1, plan.event_times.end - plan.event_times.start)
     return int(most * min(1.0, (times.end - times.start) / whole))
 
 
-def _judged_times(evidence: StagedRun) -> TimeRange:
+def _counted_times(evidence: StagedRun) -> TimeRange:
     span, times = evidence.plan.span, evidence.plan.event_times
     start, end = max(span.start, times.start), min(span.end, times.end)
     if evidence.kind == "reconcile":
         start = max(start, end - RECONCILED_DAYS * _DAY)
     times = TimeRange(start, max(end, start + 1))
-    judged = estimated_records(evidence, times)
-    if judged > MAX_JUDGED:  # the latest ones: advice is for what comes
-        start = end - int((end - start) * MAX_JUDGED / judged)
+    estimated = estimated_records(evidence, times)
+    if estimated > MAX_COUNTED:  # the latest records are the best guide to those to come
+        start = end - int((end - start) * MAX_COUNTED / estimated)
     return TimeRange(start, max(end, start + 1))
 
 
@@ -197,28 +185,31 @@ def _resolution(reach: int, most: int, step: int | None) -> int:
     return fine[0]
 
 
-def _fine_timeline(evidence: StagedRun, grids: Sequence[RegularGrid], low: int, held: CachedFrames) -> Timeline:
-    """The run's timeline with thresholds on these grids. A simulated one has every step already.
+def _fine_timeline(evidence: StagedRun, grids: Sequence[RegularGrid], low: int, cache: CachedFrames) -> Timeline:
+    """The run's timeline with thresholds on these grids. A simulated timeline already has every step.
 
-    Records that cannot take the watermark to `low` decide nothing above it.
+    Records that cannot move the watermark to `low` or beyond are left out.
     """
-    strategy: WatermarkStrategy = evidence.spec.strategy
-    if not is_invertible(strategy) or not grids:
+    strategy = evidence.spec.strategy
+    if evidence.timeline is None:
+        raise ValueError("a run that computed complete values only has no timeline")
+    maximum = strategy.running_maximum
+    if not strategy.is_invertible or maximum is None or not grids:
         return evidence.timeline
 
     def floor(value: Column, shift: int) -> Column:
         floors = [grid.floor(value, shift + 1) for grid in grids]
         return F.greatest(*floors) if len(floors) > 1 else floors[0]
 
-    time = ARRIVAL if strategy.kind is GeneratorKind.TIME_LAG else EVENT_TIME
+    time = ARRIVAL if maximum.time is RecordTime.ARRIVAL else EVENT_TIME
     records = evidence.records.where(F.col(time) >= F.lit(low))
     end = evidence.plan.processing_time_end
 
-    def make(life, until: int) -> Timeline:
-        return invert(life, strategy, Thresholds(floor), processing_time_end=until, held=held)
+    def make(life: DataFrame, until: int) -> Timeline:
+        return invert(life, strategy, Thresholds(floor), processing_time_end=until, cache=cache)
 
     if evidence.spec.restarts:
-        return restarted_timeline(records, evidence.spec.restarts, end, make, held)
+        return restarted_timeline(records, evidence.spec.restarts, end, make, cache)
     return make(records, end)
 
 

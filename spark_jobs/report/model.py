@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
-from spark_jobs.report.verdict import verdict_of
-from spark_jobs.runs.store import APPLICATION, APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
+from spark_jobs.report.verdict import WindowChange, verdict_of
+from spark_jobs.runs.documents import Application
+from spark_jobs.runs.status import Stage
+from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
 
 FORMAT = "rewindow-report/1"
 
-_SEVERITIES = ("critical", "warning", "info")
+_SEVERITIES = tuple(severity.value for severity in Severity)
+"""The worst first."""
 _RESULT = dict.fromkeys(
     (
         "suite",
@@ -31,9 +35,17 @@ _RESULT = dict.fromkeys(
 ) | {"success": False, "samples": []}
 _LEFT_OUT = dict.fromkeys(("suite", "data", "expectation", "name", "reason"))
 _APPLICATION = dict.fromkeys(("stage", "chunk", "application_id", "seconds"))
-_STAGES = ("plan", "reconcile", "timeline", "replay", "verify", "publish", "discard")
+_STAGES = (
+    Stage.PLAN,
+    Stage.RECONCILE,
+    Stage.TIMELINE,
+    Stage.REPLAY,
+    Stage.VERIFY,
+    Stage.PUBLISH,
+    Stage.DISCARD,
+)
+"""In the order in which they run."""
 _APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
-_CHANGES = ("inserted", "updated", "retracted")
 _FIGURES = (
     "windows",
     "windows_open",
@@ -49,7 +61,11 @@ _FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What a run has left so far; None where a document is missing."""
+    """The documents of a run; None where the run has not written one.
+
+    They are kept as JSON values, not as the models of `spark_jobs.runs.documents`: a report is drawn of whatever a run
+    of any version has left, also of a status that this version does not know.
+    """
 
     run_id: str
     request: Mapping[str, Any] | None = None
@@ -64,7 +80,7 @@ class Documents:
 
     @classmethod
     def of(cls, folder: RunFolder) -> Documents:
-        """Read all of them."""
+        """Read all documents of a folder."""
 
         def each(beginning: str) -> tuple[Mapping[str, Any], ...]:
             names = [n for n in folder.documents() if n.startswith(beginning) and n.endswith(".json")]
@@ -76,7 +92,7 @@ class Documents:
             read[REQUEST],
             read[PLAN],
             each("chunk-"),
-            each(APPLICATION),
+            each(Application.PREFIX),
             read[CHANGES],
             read[GATE],
             read[FACTS],
@@ -86,10 +102,11 @@ class Documents:
 
 
 def report_of(documents: Documents) -> dict[str, Any]:
-    """The report; its fields are described in docs/report.md. A part that the run never got to is null."""
+    """The report as JSON values; see docs/report.md. A part is None where the run did not get that far."""
     request, outcome = documents.request or {}, documents.outcome or {}
     changes = _changes(documents)
     expectations = _expectations(documents.gate)
+    requested = {"from": None, "to": None} | (request.get("requested") or request.get("asked") or {})
     pipeline = request.get("pipeline") or (documents.plan or {}).get("pipeline") or ""
     table = request.get("output_table") or (outcome.get("tables") or {}).get("windows")
     failing = [r for r in expectations["results"] if not r["success"]] if expectations else []
@@ -100,7 +117,8 @@ def report_of(documents: Documents) -> dict[str, Any]:
             "run_id": documents.run_id,
             "pipeline": pipeline,
             "kind": request.get("kind"),
-            "asked": {"from": None, "to": None} | (request.get("asked") or {}),
+            "asked": requested,
+            "requested": requested,
             "reason": request.get("reason") or None,
             "requested_by": request.get("requested_by"),
             "requested_at": request.get("requested_at"),
@@ -110,7 +128,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
         },
         "verdict": verdict_of(
             documents.outcome, counts, failing, documents.approval, table, pipeline, changes["top"] if changes else ()
-        ),
+        ).to_dict(),
         "approval": _APPROVAL | dict(documents.approval) if documents.approval else None,
         "changes": changes,
         "watermark": _watermark(documents.facts),
@@ -128,7 +146,7 @@ def _changes(documents: Documents) -> dict[str, Any] | None:
         return None
     found = (changes or {}).get("counts") or (facts or {}).get("counts") or {}
     return {
-        "counts": {kind: found.get(kind, 0) for kind in _CHANGES},
+        "counts": {kind.value: found.get(kind, 0) for kind in WindowChange},
         "causes": (changes or {}).get("causes") or (facts or {}).get("causes") or {},
         **{name: (changes or {}).get(name) for name in _FIGURES},
         "strip": facts["strip"] if facts else None,
@@ -139,7 +157,7 @@ def _changes(documents: Documents) -> dict[str, Any] | None:
 
 
 def _expectations(gate: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Results with the worst first: failed before met, critical before warning before info."""
+    """The results of the gate, the worst first: failed before met, then critical, warning, info."""
     if gate is None:
         return None
 
@@ -163,7 +181,7 @@ def _expectations(gate: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _watermark(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The picture without its points, which are in `facts.json`."""
+    """The numbers of the watermark charts. Their points are in `facts.json` only."""
     picture = (facts or {}).get("watermark")
     if picture is None:
         return None
@@ -223,7 +241,7 @@ def _plan(documents: Documents) -> dict[str, Any] | None:
 
 
 def _order(application: Mapping[str, Any]) -> tuple[int, str, int]:
-    """As the stages follow each other."""
+    """A sort key: the order in which the stages run, then the chunk."""
     stage = application["stage"]
     at = _STAGES.index(stage) if stage in _STAGES else len(_STAGES)
     return at, str(stage), application["chunk"] or 0

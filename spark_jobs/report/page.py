@@ -24,24 +24,30 @@ from spark_jobs.report.charts import (
     watermark_map,
 )
 from spark_jobs.report.svg import inlined
-from spark_jobs.report.verdict import told_changes
+from spark_jobs.report.verdict import changes_in_words
 
 _CAUSES = {
-    "backfill": "no run had published it",
-    "late_arrivals": "records have arrived since",
-    "logic_change": "another definition",
-    "source_repair": "the source holds other values for the same records",
-    "retraction": "the history no longer gives it",
-    "live": "taken from the live job",
+    "backfill": "no run had published the window before",
+    "late_arrivals": "more records have arrived since the last run",
+    "logic_change": "the definition has changed",
+    "source_repair": "the values of the same records have changed in the source",
+    "retraction": "the records no longer give this window",
+}
+
+_FIDELITIES = {
+    "recorded": "decided by what the live job recorded",
+    "log_order": "lateness follows the order of the log",
+    "approximate": "the arrival times are only approximate",
+    "complete_only": "no order of arrival, so no lateness",
 }
 
 _CHARTS = ("strip", "lag", "zoom", "watermark", "missed", "hours", "advisor")
 
 
 def render(report: Mapping[str, Any], facts: Mapping[str, Any] | None) -> str:
-    """The page of `report` (see `report_of`); the points of its pictures come from `facts`."""
+    """The page of `report` (see `report_of`). `facts` holds the points of its charts."""
     template = _environment().get_template("report.html.j2")
-    return template.render(r=report, charts=_charts(report, facts or {}), causes=_CAUSES)
+    return template.render(r=report, charts=_charts(report, facts or {}), causes=_CAUSES, fidelities=_FIDELITIES)
 
 
 def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Markup | None]:
@@ -56,9 +62,9 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
         add(
             "strip",
             "Changed windows over time",
-            f"Bars of changed windows by window start, one for each {formatting.length(strip['width'])}, from "
-            f"{formatting.moment(starts[0])} to {formatting.moment(starts[-1] + strip['width'])} UTC. The counts by "
-            "change are in the text.",
+            f"Bars: the number of changed windows by window start, one bar for {formatting.length(strip['width'])}, "
+            f"from {formatting.moment(starts[0])} to {formatting.moment(starts[-1] + strip['width'])} UTC. The text "
+            "has the counts by change.",
             lambda width: changed_strip(strip, width),
         )
     picture = facts.get("watermark")
@@ -68,34 +74,39 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
         first, last = (formatting.moment(overview[edge], seconds=False) for edge in ("from", "to"))
         across = f"from {first} to {last}"
         if zoom is None:
-            add("watermark", "Watermark and records", _told_map(across), lambda w: watermark_map(overview, w, idle))
+            add(
+                "watermark",
+                "Watermark and records",
+                _described(across),
+                lambda w: watermark_map(overview, w, idle),
+            )
         else:
             add(
                 "lag",
                 "Delay of watermark and records over the whole range",
-                f"Processing time {across} UTC; up, how far the watermark, a band, and sampled records lag behind it.",
+                f"Across: processing time {across} UTC. Up: how far the watermark (a band) and records are behind.",
                 lambda w: watermark_lag(overview, w, idle),
             )
             across = f"from {formatting.moment(zoom['from'])} to {formatting.moment(zoom['to'])}"
             add(
                 "zoom",
-                "Watermark and records where most were late",
-                _told_map(across),
+                "Watermark and records where most records were late",
+                _described(across),
                 lambda w: watermark_map(zoom, w, idle),
             )
     late = report["late"]
     if late and late["records"]:
         add(
             "missed",
-            "Late records by how long after their window's close they came",
-            "Bars by length of time; the numbers stand beside them.",
+            "Late records by the time from the close of their window to their arrival",
+            "One bar for each range of times, with its number of records.",
             lambda w: missed_by(late["edges"], late["bins"], w),
             HALF,
         )
         add(
             "hours",
             "Share of late records by hour of day",
-            "Bars for the 24 hours of the event time in UTC; the table below has the numbers.",
+            "One bar for each hour of the event time in UTC. The table below has the numbers.",
             lambda w: late_by_hour(late["by_hour"], w),
             HALF,
         )
@@ -103,23 +114,23 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
     if advisor and any(row["behind"] for row in advisor["tolerances"]):
         add(
             "advisor",
-            "Share of records that would have been late, by tolerance",
+            "Share of records that would have been late, by setting",
             "Two falling curves on a logarithmic scale: records behind the watermark, and below it records whose "
-            "window had closed. The table has the numbers.",
+            "window had closed. The table below has the numbers.",
             lambda w: tolerance_curve(advisor, w),
         )
     return charts
 
 
-def _told_map(across: str) -> str:
+def _described(across: str) -> str:
     return (
-        f"Processing time {across} UTC across, event time up. The watermark is a rising line of steps; records below "
-        "it were behind it: triangles where their window was still open, crosses where it had closed."
+        f"Across: processing time {across} UTC. Up: event time. The watermark is a rising line of steps. Records below "
+        "the line were behind the watermark: triangles where their window was still open, crosses where it had closed."
     )
 
 
 def _drawn(name: str, title: str, description: str, spec: Callable[[int], dict[str, Any]], widest: int) -> Markup:
-    """Two drawings, of which the style sheet shows the one that fits the screen."""
+    """The chart in two widths. The style sheet shows the one that fits the screen."""
     import vl_convert
 
     drawings = []
@@ -156,7 +167,7 @@ def _environment() -> Environment:
         difference=formatting.difference,
         bin_name=bin_name,
         shown_tolerances=shown_tolerances,
-        told_changes=told_changes,
+        changes_in_words=changes_in_words,
         complete=lambda name: f"{name}__complete",
     )
     return environment

@@ -8,7 +8,9 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.report.classified_records import Judged, View
+from spark_jobs.eventtime.windows import AnyWindows, SessionWindows
+from spark_jobs.replay.grid import RegularGrid
+from spark_jobs.report.classified_records import ClassifiedRecords, View
 from spark_jobs.report.lateness import densest, late_points
 from spark_jobs.report.lateness_probe import LatenessProbe, WatermarkSteps, end_grid_or_none
 from spark_jobs.runs.staged_run import StagedRun
@@ -20,20 +22,27 @@ MAX_STANDSTILLS = 5
 _MINUTE, _DAY = 60_000, 86_400_000
 
 
-def find_zoom(evidence: StagedRun, basis: LatenessProbe, late: DataFrame) -> TimeRange | None:
+def find_zoom(evidence: StagedRun, probe: LatenessProbe, late: DataFrame) -> TimeRange | None:
     """The arrivals that are worth a closer look: about 24 windows where most records were late; None: all fit."""
-    times = basis.event_times
+    times = probe.event_times
     reach = times.end - times.start
-    grid = end_grid_or_none(evidence.spec.windows)
-    step = getattr(grid, "step", _DAY if grid is not None else max(evidence.spec.windows.gap, _MINUTE))
+    step = _typical_step(evidence.spec.windows)
     length = min(max(24 * step, 10 * _MINUTE, reach // 2000), 7 * _DAY if step < _DAY else 24 * step)
     if reach <= 2 * length:
         return None
     return densest(late, length, times.end)
 
 
+def _typical_step(windows: AnyWindows) -> int:
+    """About how far apart (ms) two window ends lie: for sessions the gap, for calendar days 24 hours."""
+    grid = end_grid_or_none(windows)
+    if grid is None:
+        return max(windows.gap if isinstance(windows, SessionWindows) else 0, _MINUTE)
+    return grid.step if isinstance(grid, RegularGrid) else _DAY
+
+
 def watermark_facts(
-    evidence: StagedRun, basis: LatenessProbe, judged: Judged, late: DataFrame, zoom: TimeRange | None
+    evidence: StagedRun, probe: LatenessProbe, classified: ClassifiedRecords, late: DataFrame, zoom: TimeRange | None
 ) -> dict[str, Any]:
     """`overview`, and `zoom` where the range is long.
 
@@ -43,27 +52,27 @@ def watermark_facts(
     `standstills`: the longest times during which the watermark stood still. `idle`: how often a partition was idle
     (`count`), and the longest of these times (`longest`, [partition, from, to]); null where the definition knows none.
     """
-    steps = basis.steps
-    whole = TimeRange(judged.arrivals.start, judged.arrivals.end + 1)
+    steps = probe.steps
+    whole = TimeRange(classified.arrivals.start, classified.arrivals.end + 1)
     return {
-        "resolution": basis.resolution,
-        "overview": _view(evidence, basis, whole, judged.overview, late_points(late)),
-        "zoom": None if zoom is None else _view(evidence, basis, zoom, judged.zoomed, late_points(late, zoom)),
+        "resolution": probe.resolution,
+        "overview": _view(evidence, probe, whole, classified.overview, late_points(late)),
+        "zoom": None if zoom is None else _view(evidence, probe, zoom, classified.zoomed, late_points(late, zoom)),
         "standstills": _standstills(steps, whole),
-        "idle": evidence.timeline.idle,
+        "idle": None if evidence.timeline is None else evidence.timeline.idle,
     }
 
 
 def _view(
-    evidence: StagedRun, basis: LatenessProbe, reach: TimeRange, sample: View, late: list[tuple[int, int]]
+    evidence: StagedRun, probe: LatenessProbe, reach: TimeRange, sample: View, late: list[tuple[int, int]]
 ) -> dict[str, Any]:
     kept = [p for p in sample.points if not p.dropped]
     return {
         "from": reach.start,
         "to": reach.end,
-        "line": line_of(basis.steps, reach),
-        "lag": lag_of(basis.steps, reach),
-        "closes": _closes(evidence, basis, reach),
+        "line": line_of(probe.steps, reach),
+        "lag": lag_of(probe.steps, reach),
+        "closes": _closes(evidence, probe, reach),
         "on_time": sorted([p.arrival, p.event_time] for p in kept if not p.behind),
         "behind": sorted([p.arrival, p.event_time] for p in kept if p.behind),
         "late": [list(pair) for pair in late],
@@ -112,12 +121,12 @@ def lag_of(steps: WatermarkSteps, reach: TimeRange, cells: int = LAG_CELLS) -> l
     return lag
 
 
-def _closes(evidence: StagedRun, basis: LatenessProbe, reach: TimeRange) -> list[list[int]]:
+def _closes(evidence: StagedRun, probe: LatenessProbe, reach: TimeRange) -> list[list[int]]:
     """[arrival, end] of windows that the watermark closed in `reach`; evenly thinned out where they are many."""
-    grid, values = end_grid_or_none(evidence.spec.windows), basis.steps.values
+    grid, values = end_grid_or_none(evidence.spec.windows), probe.steps.values
     if grid is None or not len(values):
         return []
-    line = line_of(basis.steps, reach)
+    line = line_of(probe.steps, reach)
     if not line:
         return []
     low, high = line[0][1], line[-1][1]
@@ -129,9 +138,9 @@ def _closes(evidence: StagedRun, basis: LatenessProbe, reach: TimeRange) -> list
     ends = np.array([int(grid.ends(first + int(i), 1)[0]) for i in numbers])
     at = np.searchsorted(values, ends - 1, side="left")
     return [
-        [int(basis.steps.positions[i, 0]), int(end)]
+        [int(probe.steps.positions[i, 0]), int(end)]
         for i, end in zip(at, ends, strict=True)
-        if i < len(values) and reach.start <= basis.steps.positions[i, 0] < reach.end
+        if i < len(values) and reach.start <= probe.steps.positions[i, 0] < reach.end
     ]
 
 

@@ -87,7 +87,7 @@ def _share_marks(root: ET.Element, name: str) -> None:
         if key not in shared:
             shared[key] = f"{name}-m{len(shared)}"
             ET.SubElement(definitions, element.tag, dict(key) | {"id": shared[key]})
-        x, y = _TRANSLATE.fullmatch(element.attrib["transform"]).groups()
+        x, y = _TRANSLATE.findall(element.attrib["transform"])[0]
         element.tag = f"{{{_SVG}}}use"
         element.attrib.clear()
         element.attrib.update({"href": f"#{shared[key]}", "x": f"{float(x):g}", "y": f"{float(y):g}"})

@@ -1,5 +1,5 @@
-"""A run's life: request, plan, one function for each step, status, documents, publication, nights.
+"""A run's life: plan, stages, documents, status, publication, recovery, nights.
 
 It may import lakehouse, sources, replay, spark, definition and eventtime; never quality, report or a shell. Begin with
-`plan.py`: it decides, and everything after it only carries the plan out.
+`lifecycle.py`, the state machine of a run; `backfill.py` shows the stages in their order.
 """

@@ -1,9 +1,9 @@
-"""Recompute what new records have touched, and nothing else.
+"""The windows that new records can have changed.
 
-A run has published up to an as-of vector and kept its timeline. Of what arrived since, each record names the windows
-that it belongs to. Those, and the windows that were not closed for good then, are all that can have changed: a record
-that was there before keeps the decision that was made on it, since a close that is known does not move. So the input is
-the new records, and of the old ones only those of touched windows.
+A run has published up to an as-of vector, and has saved its timeline. The records that arrived since belong to certain
+windows. Only those windows can have changed, and the ones that were not closed for good then: the decision on an
+earlier record stays, because a close that is known does not move. So a reconciliation reads the new records, and of the
+earlier ones only those of the affected windows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables, starts_within
-from spark_jobs.replay.assign import END, START, longest
+from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.windows import windows_of_records
@@ -72,18 +72,18 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
 class AffectedWindows:
     """What new records can have changed: all windows with a start in `recent`, and before it the windows of `pairs`.
 
-    `older` spans the starts of the pairs before `recent`; None: there are none. Of windows behind `recent`, which
-    another run may publish meanwhile, nothing is said.
+    `older` spans the starts of the pairs before `recent`; None: there are none, and `pairs` may be None. Windows behind
+    `recent` are left alone: another run may publish them meanwhile.
     """
 
     recent: TimeRange
     older: TimeRange | None
-    pairs: DataFrame
+    pairs: DataFrame | None
 
     def in_scope(self, windows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         """Of published windows those that are recomputed."""
         recent = windows.where(starts_within(self.recent))
-        if self.older is None:
+        if self.older is None or self.pairs is None:
             return recent
         older = windows.where(starts_within(TimeRange(self.older.start, self.recent.start)))
         wanted = self.pairs.select(
@@ -97,15 +97,15 @@ class AffectedWindows:
 
 
 def affected_windows(
-    new: DataFrame, spec: ReplaySpec, before: PreviousRun, published: TimeRange, held: CachedFrames
+    new: DataFrame, spec: ReplaySpec, before: PreviousRun, published: TimeRange, cache: CachedFrames
 ) -> AffectedWindows:
     """The windows that the `new` records can have changed; `published` spans the starts that are published."""
-    pairs = held.keep(windows_of_records(new, spec))
+    pairs = cache.keep(windows_of_records(new, spec))
     first, last = pairs.agg(F.min(START), F.max(START)).collect()[0]
     first, last = (published.start, published.end) if first is None else (first, last)
     lowest, end = min(first, published.start), max(last + 1, published.end)
     undecided = before.steps.never_from
-    low = lowest if undecided == MIN_TIMESTAMP else undecided - spec.allowed_lateness - longest(spec.windows)
+    low = lowest if undecided == MIN_TIMESTAMP else undecided - spec.allowed_lateness - spec.aligned_windows.longest
     low = min(max(low, lowest), end)
     older_pairs = pairs.where(F.col(START) < F.lit(low))
     bounds = older_pairs.agg(F.min(START), F.max(START)).collect()[0]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
+from spark_jobs.definition.output import Publish
 from spark_jobs.definition.policy import Policy
+from spark_jobs.errors import DefinitionError
 from spark_jobs.formatting import plural
+from spark_jobs.runs.documents import Changes, Gate
+
+_STRICTNESS = (Policy.ALWAYS, Policy.WITHIN_TOLERANCE, Policy.ON_APPROVAL, Policy.NEVER)
 
 
 class Action(StrEnum):
@@ -28,27 +31,40 @@ class Decision:
         return {"action": self.action.value, "why": self.why}
 
 
-def decide(policy: Policy, tolerance: float, changes: Mapping[str, Any], gate: Mapping[str, Any] | None) -> Decision:
-    """`changes` and `gate` are the run's documents; `tolerance` is a share of the published windows, 0 to 1.
+def effective_policy(publish: Publish, requested: Policy | None) -> Policy:
+    """The policy of a run: the definition's, or a stricter one that was requested.
+
+    Raises DefinitionError where the requested one is weaker and the definition does not say `may_override`.
+    """
+    if requested is None or publish.may_override or _STRICTNESS.index(requested) >= _STRICTNESS.index(publish.policy):
+        return requested or publish.policy
+    raise DefinitionError(
+        f"the policy `{requested.value}` is weaker than the definition's `{publish.policy.value}`",
+        "publish",
+        f"Choose {publish.policy.value} or a stricter one, or write `may_override: true` under `publish`.",
+    )
+
+
+def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None) -> Decision:
+    """What becomes of a verified run. `tolerance` is a share of the published windows, 0 to 1.
 
     A critical expectation that failed stops the run whatever the policy is. New windows restate nothing: only updated
     and retracted ones count against the tolerance.
     """
-    if gate is not None and gate["blocks"]:
-        failed = [r for r in gate["results"] if not r["success"] and r["severity"] == "critical"]
-        return Decision(Action.STOP, f"the gate is closed: {plural(len(failed), 'critical expectation')} failed")
-    counts, before = changes["counts"], changes["windows_before"]
-    restated = counts.get("updated", 0) + counts.get("retracted", 0)
+    if gate is not None and gate.blocks:
+        failed = plural(gate.critical_failures, "critical expectation")
+        return Decision(Action.STOP, f"the gate is closed: {failed} failed")
+    restated, before = changes.restated, changes.windows_before
     share = restated / before if before else 0.0
-    told = f"{restated:,} of {before:,} published windows change ({share:.2%})"
+    effect = f"{restated:,} of {before:,} published windows change ({share:.2%})"
     match policy:
         case Policy.ALWAYS:
-            return Decision(Action.PUBLISH, f"the policy is `always`; {told}")
+            return Decision(Action.PUBLISH, f"the policy is `always`; {effect}")
         case Policy.NEVER:
-            return Decision(Action.STOP, f"the policy is `never`; {told}")
+            return Decision(Action.STOP, f"the policy is `never`; {effect}")
         case Policy.ON_APPROVAL:
-            return Decision(Action.ASK, f"the policy asks for approval; {told}")
+            return Decision(Action.ASK, f"the policy requires an approval; {effect}")
         case Policy.WITHIN_TOLERANCE if share <= tolerance:
-            return Decision(Action.PUBLISH, f"{told}, within the tolerance of {tolerance:.2%}")
+            return Decision(Action.PUBLISH, f"{effect}, within the tolerance of {tolerance:.2%}")
         case _:
-            return Decision(Action.ASK, f"{told}, more than the tolerance of {tolerance:.2%}")
+            return Decision(Action.ASK, f"{effect}, more than the tolerance of {tolerance:.2%}")

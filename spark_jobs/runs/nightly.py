@@ -1,22 +1,20 @@
-"""Do: the nightly reconciliation. What arrived since the last run, the windows that it touched, and no more."""
+"""The nightly reconciliation: read what arrived since the last run, recompute the windows that it touches."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegralType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Part
@@ -27,27 +25,19 @@ from spark_jobs.replay.from_pipeline import spec_of, windows_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
-from spark_jobs.runs.backfill import (
-    EndPolicy,
-    check_quarantine,
-    end_run,
-    execute,
-    job_of,
-    make_timeline,
-    refuse_missing_event_time,
-)
+from spark_jobs.runs.backfill import EndPolicy, end_run, execute
+from spark_jobs.runs.decision import effective_policy
+from spark_jobs.runs.documents import Outcome, StagedRange
+from spark_jobs.runs.job import Job, RunResult, chosen_run_id, job_of
+from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.plan import chunks_of, make_plan
 from spark_jobs.runs.progress import Progress
-from spark_jobs.runs.stages import (
-    Job,
-    RunResult,
-    Staged,
-    begin,
-    chosen_run_id,
-    stage_parallel,
-    stage_quarantine,
-)
-from spark_jobs.runs.store import OUTCOME, STAGED, RunStore
+from spark_jobs.runs.recovery import recover
+from spark_jobs.runs.replaying import stage_parallel, stage_quarantine
+from spark_jobs.runs.start import begin, check_quarantine, refuse_missing_event_time
+from spark_jobs.runs.status import RunKind, RunStatus
+from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.timeline import make_timeline
 from spark_jobs.sources import (
     OpenHistory,
     arrived_since,
@@ -57,12 +47,10 @@ from spark_jobs.sources import (
     inspect_history,
     open_history,
     reading,
+    source_of,
 )
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
-
-_MAX_BETWEEN = 16
-"""So many partitions may be missing between those that are known, for old records to be skipped."""
 
 
 def reconcile(
@@ -73,7 +61,7 @@ def reconcile(
     until: int | None = None,
     run_id: str | None = None,
     reason: str = "",
-    manner: EndPolicy | None = None,
+    end_policy: EndPolicy | None = None,
     store: RunStore | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
@@ -86,23 +74,23 @@ def reconcile(
 
     Raises as `spark_jobs.runs.backfill.execute`.
     """
-    manner = manner or EndPolicy()
+    end_policy = end_policy or EndPolicy()
+    effective_policy(pipeline.publish, end_policy.policy)
     tables = Tables.of(pipeline)
     create_tables(spark, tables)
     ledger = Ledger(spark, tables)
-    ledger.settle(now())
+    recover(spark, tables, now(), store)
     if run_id is not None and ledger.is_published(run_id):
         return RunResult(run_id, tables, note="this run has been published already; nothing was done")
     options = {"run_id": run_id, "reason": reason, "store": store, "now": now, "clock": clock}
     newer = _newer_run(ledger, until)
     if newer is not None:
-        compare_only = replace(manner, ends_as="compared_only")
-        result = _full(
-            spark, pipeline, progress, until, f"run {newer} has seen more than this one", manner=compare_only, **options
-        )
-        result.note = f"compared only: run {newer}, published before, has seen more"
+        why = f"run {newer} has read more than this one"
+        compare_only = replace(end_policy, ends_as=RunStatus.COMPARED_ONLY)
+        result = _full(spark, pipeline, progress, until, why, end_policy=compare_only, **options)
+        result.note = f"compared only: run {newer}, published before, has read more"
         return result
-    # First of all: whoever publishes from here on in the same range knows what this run does not.
+    # First of all: a run that publishes in the same range from here on has what this run does not have.
     base = PublishedTable(spark, tables.windows).head()
     (before, why), opened, published = run_parallel(
         spark,
@@ -110,23 +98,23 @@ def reconcile(
         lambda: open_history(spark, pipeline),
         lambda: _published_starts(spark, tables),
     )
-    if before is not None and isinstance(windows_of(pipeline), SessionWindows):
+    if before is not None and windows_of(pipeline).is_merging:
         before, why = None, "sessions are read as a whole"
     if before is not None and pipeline.live is not None and pipeline.live.restarts:
         before, why = None, "the live job was restarted: its timeline is made as a whole"
-    options["manner"] = manner
+    options["end_policy"] = end_policy
     if before is None:
         return _full(spark, pipeline, progress, until, why, **options)
     _refuse_another_topic(opened, before)
     everything = canonical(opened.frame, pipeline)
     new = _arrived_before(arrived_since(_news_of(spark, pipeline, opened, before), before.as_of), until)
     spec = spec_of(pipeline, sorted(before.as_of))
-    with CachedFrames() as held:
+    with CachedFrames() as cache:
         with progress.stage("new records", opened.description):
             seen, touched = run_parallel(
                 spark,
                 lambda: inspect_history(spark, pipeline, opened, records=new),
-                lambda: affected_windows(good(new), spec, before, published, held),
+                lambda: affected_windows(good(new), spec, before, published, cache),
             )
         if {p.partition for p in seen.partitions} - before.as_of.keys():
             return _full(spark, pipeline, progress, until, "there is a new partition", **options)
@@ -148,14 +136,15 @@ def reconcile(
             plan,
             progress,
             chosen_run_id(pipeline, run_id, started),
-            "reconcile",
+            RunKind.RECONCILE,
+            attempt=new_token(),
             store=store,
-            in_stages=manner.in_stages,
+            in_stages=end_policy.in_stages,
             now=now,
             clock=clock,
         )
         news = NewRecords(before, base, cut_at(new, plan.as_of), touched)
-        return _incremental(job, news, cut_at(everything, plan.as_of), reason, manner)
+        return _incremental(job, news, cut_at(everything, plan.as_of), reason, end_policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +160,7 @@ class NewRecords:
     touched: AffectedWindows
 
 
-def _incremental(job: Job, news: NewRecords, records: DataFrame, reason: str, manner: EndPolicy) -> RunResult:
+def _incremental(job: Job, news: NewRecords, records: DataFrame, reason: str, end_policy: EndPolicy) -> RunResult:
     plan, spec, result, started = job.plan, job.spec, job.result, job.now()
     before, new, touched = news.before, news.records, news.touched
     result.continued_from = before.run_id
@@ -180,30 +169,49 @@ def _incremental(job: Job, news: NewRecords, records: DataFrame, reason: str, ma
     refuse_missing_event_time(job.pipeline, plan, replace(history, records=good(new)))
     with job.watched():
         reach = TimeRange(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
-        staged = Staged(news.base, reach, replaces=False, recent=touched.recent, older=touched.older)
         earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
         with Replay(history, spec, **earlier) as replay, reading(plan.pipeline):
             make_timeline(job, replay, lambda: begin(job, reason, started), lambda: job.published)
-            job.folder.write(STAGED, staged.to_dict())
             parts = _parts(spec, touched)
             with job.stage("windows", f"in {len(parts)} parts, and late records"):
                 windows = [(Part.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in parts]
                 late = [(Part.LATE, partial(replay.late, chunk, plan.span, good(new))) for chunk in plan.chunks]
                 pairs = [(Part.TOUCHED, lambda: touched.pairs)] if touched.older else []
-                stage_parallel(job, [*pairs, *windows, *late])
+                numbered = [*pairs, *windows, *late]
+                staged = StagedRange(
+                    base=news.base,
+                    reach=reach,
+                    replaces=False,
+                    recent=touched.recent,
+                    older=touched.older,
+                    attempt=job.attempt,
+                    expected=_expected(numbered, has_quarantine=bool(plan.quarantined)),
+                )
+                staged.write(job.folder)
+                stage_parallel(job, numbered)
             stage_quarantine(job, new)
-            end_run(job, staged, history.records, replay.timeline, manner)
+            end_run(job, staged, history.records, replay.timeline, end_policy)
     return result
 
 
+def _expected(
+    numbered: Sequence[tuple[Part, Callable[[], DataFrame]]], *, has_quarantine: bool
+) -> dict[str, tuple[int, ...]]:
+    """The chunks that `stage_parallel` stages, by part, and that of the quarantine."""
+    expected: dict[str, tuple[int, ...]] = {Part.QUARANTINE.value: (0,)} if has_quarantine else {}
+    for number, (part, _) in enumerate(numbered, 1):
+        expected[part.value] = (*expected.get(part.value, ()), number)
+    return expected
+
+
 def _newer_run(ledger: Ledger, until: int | None) -> str | None:
-    """A published run that has seen arrivals at `until` or later."""
+    """A published run that has read arrivals at `until` or later."""
     if until is None:
         return None
     limit = datetime.fromtimestamp(until / 1000, UTC)
     seen = ledger.runs().where(F.col("status") == "published").where(F.col("processing_time_end") >= F.lit(limit))
     row = seen.orderBy(F.desc("processing_time_end"), "run_id").select("run_id").first()
-    return row and row[0]
+    return None if row is None else row[0]
 
 
 def _nothing_new(
@@ -212,8 +220,9 @@ def _nothing_new(
     result = RunResult(run_id or before.run_id, Tables.of(pipeline))
     result.note = f"nothing has arrived since run {before.run_id}"
     if run_id is not None:
-        outcome = {"run_id": run_id, "status": "unchanged", "message": result.note, "finished_at": now().isoformat()}
-        (store or RunStore.configured()).folder(run_id).write(OUTCOME, outcome)
+        folder = (store or RunStore.configured()).folder(run_id)
+        outcome = Outcome(run_id=run_id, status=RunStatus.UNCHANGED, message=result.note, finished_at=now().isoformat())
+        outcome.write(folder)
     return result
 
 
@@ -227,7 +236,14 @@ def _parts(spec: ReplaySpec, touched: AffectedWindows) -> list[tuple[TimeRange, 
 
 
 def _full(
-    spark: SparkSession, pipeline: Pipeline, progress: Progress, until: int | None, why: str, *, reason: str, **options
+    spark: SparkSession,
+    pipeline: Pipeline,
+    progress: Progress,
+    until: int | None,
+    why: str,
+    *,
+    reason: str,
+    **options: Any,
 ) -> RunResult:
     """A run over the whole history; `options` are those of `execute`."""
     as_of = None
@@ -239,7 +255,7 @@ def _full(
         as_of = {p.partition: p.end_offset for p in seen.partitions}
     with progress.stage("plan", why):
         plan = make_plan(spark, pipeline, as_of=as_of)
-    result = execute(spark, pipeline, plan, progress, kind="reconcile", reason=reason or why, **options)
+    result = execute(spark, pipeline, plan, progress, kind=RunKind.RECONCILE, reason=reason or why, **options)
     result.note = result.note or f"a full run: {why}"
     return result
 
@@ -248,45 +264,15 @@ def _refuse_another_topic(opened: OpenHistory, before: PreviousRun) -> None:
     seen = before.state.get("topic_id")
     if opened.topic is not None and seen is not None and opened.topic.topic_id != seen:
         raise HistoryError(
-            f"the topic has been made again since run {before.run_id} (id {seen}, now {opened.topic.topic_id})",
+            f"the topic was created again after run {before.run_id} (id {seen}, now {opened.topic.topic_id})",
             opened.description,
-            "Its offsets say other records now. Stitch the old ones from an archive, or run with another output table.",
+            "Its offsets belong to other records now. Stitch the old ones from an archive, or write to another table.",
         )
 
 
 def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> DataFrame:
-    """Canonical records, of a topic only those behind the as-of vector: a broker seeks, it does not filter."""
-    topic = opened.topic
-    if topic is None or not isinstance(pipeline.history, KafkaHistory):
-        return canonical(_perhaps_new(opened.frame, pipeline, before), pipeline)
-    seen = before.as_of
-    ranges = (replace(r, start=max(r.start, min(seen.get(r.partition, r.start), r.end))) for r in topic.ranges)
-    behind = replace(topic, ranges=tuple(ranges))
-    return canonical(open_history(spark, pipeline, topic=behind).frame, pipeline)
-
-
-def _perhaps_new(frame: DataFrame, pipeline: Pipeline, before: PreviousRun) -> DataFrame:
-    """Without most of the old records: a condition on the history's own columns, by which Parquet and ORC skip them.
-
-    All that `arrived_since` lets pass is among the rest. The running maximum of arrivals needs the whole log.
-    """
-    position = pipeline.history.position
-    if isinstance(pipeline.history, StitchedHistory) or position.going_back == "running_maximum" or not before.as_of:
-        return frame
-    if position.partition is None or position.offset is None:
-        return frame
-    partition, offset = F.expr(position.partition), F.expr(position.offset)
-    if not all(isinstance(field.dataType, IntegralType) for field in frame.select(partition, offset).schema):
-        return frame
-    first, last = min(before.as_of), max(before.as_of)
-    if last - first + 1 - len(before.as_of) > _MAX_BETWEEN:
-        return frame
-    unknown = sorted(set(range(first, last)) - before.as_of.keys())
-    # Plain comparisons: of NOT IN the bounds that a file keeps of its columns say nothing.
-    is_unknown = (partition < F.lit(first)) | (partition > F.lit(last))
-    for between in unknown:
-        is_unknown = is_unknown | (partition == F.lit(between))
-    return frame.where(is_unknown | (offset >= F.lit(min(before.as_of.values()))))
+    """Canonical records, without most of those that the run before has seen."""
+    return canonical(source_of(spark, pipeline).since(opened, before.as_of), pipeline)
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:
@@ -303,4 +289,4 @@ def _state_fits(before: PreviousRun, spec: ReplaySpec, new: DataFrame) -> bool:
 def _published_starts(spark: SparkSession, tables: Tables) -> TimeRange:
     there = spark.catalog.tableExists(tables.windows)
     low, high = start_bounds(spark.table(tables.windows)) if there else (None, None)
-    return TimeRange(low, high + 1) if low is not None else TimeRange(0, 1)
+    return TimeRange(low, high + 1) if low is not None and high is not None else TimeRange(0, 1)

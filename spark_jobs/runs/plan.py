@@ -1,4 +1,4 @@
-"""Decide: everything that a run will do, as data. Making a plan reads the history and writes nothing."""
+"""A plan: everything that a run will do, as data. To make one reads the history and writes nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.windows import CalendarDayWindows, SessionWindows, WindowAssigner
-from spark_jobs.replay.assign import longest
+from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, CalendarDayWindows
 from spark_jobs.replay.from_pipeline import strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
-from spark_jobs.replay.inversion import is_invertible
 from spark_jobs.replay.spec import Mode
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
 from spark_jobs.sources import (
@@ -108,6 +106,28 @@ def plan_from_json(text: str) -> Plan:
         ) from problem
 
 
+def check_plan(plan: Plan, pipeline: Pipeline) -> None:
+    """Raises DefinitionError where the chunks do not cover exactly the windows of the plan's range.
+
+    A plan is a file that people can edit: without this, windows of a chunk that was cut out would be retracted.
+    """
+    covered = _covering(windows_of(pipeline), plan.event_times)
+    work = TimeRange(max(plan.span.start, covered.start), min(plan.span.end, covered.end))
+    edges = [edge for chunk in plan.chunks for edge in (chunk.start, chunk.end)]
+    is_tiled = (
+        bool(edges)
+        and all(chunk.start < chunk.end for chunk in plan.chunks)
+        and (edges[0], edges[-1]) == (work.start, work.end)
+        and all(a.end == b.start for a, b in itertools.pairwise(plan.chunks))
+    )
+    if not is_tiled:
+        raise DefinitionError(
+            "the chunks of the plan do not cover its range without gaps",
+            f"{plan.pipeline}, {describe_span(work)}",
+            "Make the plan again with `rewindow plan PIPELINE --json`; the number of chunks is --chunks.",
+        )
+
+
 def _topic_from(data: Mapping[str, Any]) -> PinnedTopic:
     ranges = tuple(OffsetRange(**r) for r in data["ranges"])
     return PinnedTopic(**{**data, "ranges": ranges, "notes": tuple(data["notes"])})
@@ -128,8 +148,8 @@ def make_plan(
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
 
-    `as_of` cuts the history at an end offset a partition (default: all that is there). `chunks` asks for
-    at least so many slices. `opened` and `records` are the history and its canonical records where the
+    `as_of` cuts the history at an end offset a partition (default: all that is there). `chunks` is the least number of
+    slices. `opened` and `records` are the history and its canonical records where the
     caller has them already, see `planned_records`; `seen` is what the caller knows of them without reading all.
 
     Raises EmptyRangeError where there is nothing to do, HistoryError where the history breaks a rule or a
@@ -143,10 +163,10 @@ def make_plan(
         )
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of)
-    told = fidelity(pipeline, opened.topic)
-    if told.level == "complete_only" and mode is not Mode.COMPLETE:
+    found_fidelity = fidelity(pipeline, opened.topic)
+    if found_fidelity.level == "complete_only" and mode is not Mode.COMPLETE:
         raise HistoryError(
-            "faithful results need the order of the log: " + "; ".join(told.reasons),
+            "faithful results need the order of the log: " + "; ".join(found_fidelity.reasons),
             pipeline.source_of(("history",)) or pipeline.name,
             "Name partition, offset and arrival under history.position, or run with --mode complete.",
         )
@@ -171,7 +191,6 @@ def make_plan(
     work = TimeRange(max(span.start, covered.start), min(span.end, covered.end))
     _check_registered(pipeline, seen)
     strategy = strategy_of(pipeline, [p.partition for p in partitions])
-    invertible = is_invertible(strategy)
     return Plan(
         pipeline=pipeline.name,
         definition_hash=pipeline.definition_hash,
@@ -191,11 +210,11 @@ def make_plan(
         records=seen.records,
         quarantined=seen.quarantined,
         missing_event_times=seen.missing_event_times,
-        window_ends=None if isinstance(windows, SessionWindows) else _grid_points(windows, work),
-        fidelity=told.level,
-        fidelity_reasons=told.reasons,
+        window_ends=_grid_points(windows, work) if isinstance(windows, AlignedWindows) else None,
+        fidelity=found_fidelity.level,
+        fidelity_reasons=found_fidelity.reasons,
         watermark="timeline by inversion, set by set"
-        if invertible
+        if strategy.is_invertible
         else "timeline simulated in one task, in position order",
         warnings=_warnings(pipeline, windows, seen, is_topic=opened.topic is not None),
     )
@@ -212,25 +231,25 @@ def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFra
 
 @contextmanager
 def planned_records(
-    spark: SparkSession, pipeline: Pipeline, plan: Plan | None = None, **asked: Any
+    spark: SparkSession, pipeline: Pipeline, plan: Plan | None = None, **options: Any
 ) -> Iterator[tuple[Plan, DataFrame]]:
     """A plan and the records to carry it out with, see `read_planned`. Those of a topic are read once for both.
 
-    Without `plan` one is made, as `make_plan` does with `asked`. With one, what had to be accepted since it was made
+    Without `plan` one is made, as `make_plan` does with `options`. With one, what had to be accepted since it was made
     is added to its fidelity.
     """
     if plan is None:
-        opened = open_history(spark, pipeline, as_of=asked.get("as_of"))
+        opened = open_history(spark, pipeline, as_of=options.get("as_of"))
     else:
         opened = _opened_again(spark, pipeline, plan)
         reasons = fidelity(pipeline, opened.topic).reasons if opened.topic else plan.fidelity_reasons
         plan = replace(plan, topic=opened.topic, fidelity_reasons=reasons)
     if opened.topic is None:
-        plan = plan or make_plan(spark, pipeline, opened=opened, **asked)
+        plan = plan or make_plan(spark, pipeline, opened=opened, **options)
         yield plan, _records_of(plan, pipeline, opened)
         return
     with spooled(canonical(opened.frame, pipeline), pipeline) as records:
-        yield plan or make_plan(spark, pipeline, opened=opened, records=records, **asked), records
+        yield plan or make_plan(spark, pipeline, opened=opened, records=records, **options), records
 
 
 def _opened_again(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHistory:
@@ -249,32 +268,26 @@ def _records_of(plan: Plan, pipeline: Pipeline, opened: OpenHistory) -> DataFram
     return cut_at(records, plan.as_of) if plan.cuts else records
 
 
-def _covering(windows: WindowAssigner, times: TimeRange) -> TimeRange:
-    """A range, on the windows' own grid where they have one, that holds every window of these event times."""
-    if isinstance(windows, SessionWindows):
-        return times
-    first, last = list(windows.assign(times.start)), list(windows.assign(times.end - 1))
-    reach = longest(windows)
-    start = min((w.start for w in first), default=times.start - reach)
-    end = max((w.end for w in last), default=times.end + reach)
-    return TimeRange(start, end)
+def _covering(windows: AnyWindows, times: TimeRange) -> TimeRange:
+    """A range that holds every window of these event times. Sessions lie where their records are."""
+    return windows.covering(times) if isinstance(windows, AlignedWindows) else times
 
 
-def _grid_points(windows: WindowAssigner, span: TimeRange) -> int:
+def _grid_points(windows: AlignedWindows, span: TimeRange) -> int:
     grid = end_grid(windows)
     return grid.first_index_at_or_after(span.end) - grid.first_index_at_or_after(span.start) + 1
 
 
-def chunks_of(windows: WindowAssigner, work: TimeRange, asked: int | None = None) -> tuple[TimeRange, ...]:
-    """Slices along the windows' grid, as many as asked, and none with too many window ends to look up.
+def chunks_of(windows: AnyWindows, work: TimeRange, least: int | None = None) -> tuple[TimeRange, ...]:
+    """Slices along the windows' grid, at least `least`, and none with too many window ends to look up.
 
     Sessions have no grid: they are one slice.
     """
-    if isinstance(windows, SessionWindows):
+    if not isinstance(windows, AlignedWindows):
         return (work,)
     grid = end_grid(windows)
     points = _grid_points(windows, work)
-    count = max(asked or 1, -(-points // MAX_GRID_POINTS))
+    count = max(least or 1, -(-points // MAX_GRID_POINTS))
     count = min(count, points)
     first = grid.first_index_at_or_after(work.start)
     # Window starts lie on the grid of ends moved by the size; a cut at any instant is right, each window has one start.
@@ -297,7 +310,7 @@ def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:
         )
 
 
-def _warnings(pipeline: Pipeline, windows: WindowAssigner, seen: Inspection, *, is_topic: bool) -> tuple[str, ...]:
+def _warnings(pipeline: Pipeline, windows: AnyWindows, seen: Inspection, *, is_topic: bool) -> tuple[str, ...]:
     found = []
     registered = pipeline.watermark.partitions
     if registered is None and not is_topic:
@@ -315,7 +328,7 @@ def _warnings(pipeline: Pipeline, windows: WindowAssigner, seen: Inspection, *, 
         )
     if seen.quarantined:
         found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
-    if isinstance(windows, CalendarDayWindows) and pipeline.window.offset:
+    if isinstance(windows, CalendarDayWindows) and getattr(pipeline.window, "offset", 0):
         found.append("window.offset has no effect with a time zone")
     return tuple(found)
 

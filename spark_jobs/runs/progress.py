@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 import structlog
@@ -13,9 +13,9 @@ from rich.console import Console
 
 
 class Progress(Protocol):
-    """Where a run says how far it is."""
+    """Shows how far a run is."""
 
-    def stage(self, name: str, detail: str = "") -> contextmanager: ...
+    def stage(self, name: str, detail: str = "") -> AbstractContextManager[None]: ...
 
 
 class TerminalProgress:
@@ -55,7 +55,7 @@ class LogProgress:
 
 
 class NoProgress:
-    """Nobody looks on."""
+    """Shows nothing."""
 
     @contextmanager
     def stage(self, name: str, detail: str = "") -> Iterator[None]:
@@ -63,5 +63,5 @@ class NoProgress:
 
 
 def progress_for(console: Console) -> Progress:
-    """The live display where a person looks on, structured lines elsewhere."""
+    """The live display on a terminal, structured lines elsewhere."""
     return TerminalProgress(console) if console.is_terminal else LogProgress()

@@ -10,6 +10,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.status import RunKind
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class StagedRun:
     pipeline: Pipeline
     plan: Plan
     spec: ReplaySpec
-    kind: str
+    kind: RunKind
     run_id: str
     identity: tuple[str, ...]
     staged: DataFrame

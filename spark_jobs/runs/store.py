@@ -4,7 +4,7 @@ The folder `<store>/<run id>/` holds, as the run goes on:
 
 | document | written by | what it says |
 | --- | --- | --- |
-| `request.json` | the start | pipeline, kind, what was asked, by whom, why |
+| `request.json` | the start | pipeline, kind, what was requested, by whom, why |
 | `pipeline.yaml` | the start | the definition as written |
 | `plan.json` | plan | `Plan.to_json` |
 | `staged.json` | plan | which published windows the staged ones stand for |
@@ -18,6 +18,8 @@ The folder `<store>/<run id>/` holds, as the run goes on:
 | `outcome.json` | publish, or the stage that ended the run | status, counts, timings |
 | `report.json`, `report.html` | report | for machines, for people |
 
+The models of the JSON documents are in `spark_jobs.runs.documents`.
+
 The store is a folder on disk or in an object store, any that fsspec knows: `REWINDOW_RUNS` (`s3://lake/runs`), by
 default `$REWINDOW_HOME/runs`. Data stays in tables; nothing here grows with the history. No Spark in this module.
 """
@@ -27,6 +29,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,36 +37,25 @@ from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
 from spark_jobs.errors import DefinitionError, EnvironmentSetupError
-
-STORE_VARIABLE = "REWINDOW_RUNS"
+from spark_jobs.settings import Variable, settings
 
 REQUEST = "request.json"
 DEFINITION = "pipeline.yaml"
 PLAN = "plan.json"
-STAGED = "staged.json"
-TIMELINE = "timeline.json"
 STEPS = "timeline.arrow"
 CHANGES = "changes.json"
 GATE = "gate.json"
 FACTS = "facts.json"
 APPROVAL = "approval.json"
 OUTCOME = "outcome.json"
-APPLICATION = "application-"
 REPORT = "report.json"
 PAGE = "report.html"
 
-ENDED = ("published", "unchanged", "discarded", "rejected")
-"""Outcomes after which the stages of a run have nothing more to do."""
-
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
 _DOCUMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,60}\.(json|html|arrow|xml|yaml)")
-
-
-def application_document(stage: str, chunk: int | None = None) -> str:
-    """What the application says of a stage that it has carried out; its `seconds` are null until the stage is done."""
-    return f"{APPLICATION}{stage}{f'-{chunk:04}' if chunk else ''}.json"
 
 
 def checked_run_id(run_id: str) -> str:
@@ -88,10 +80,6 @@ class RunFolder:
         """Write a JSON document, whole or not at all."""
         self.write_bytes(document, json.dumps(content, indent=2, sort_keys=True, default=str).encode())
 
-    def status(self) -> str | None:
-        """Where the run stands, by its outcome; None where it has none yet."""
-        return (self.read(OUTCOME) or {}).get("status")
-
     def write_text(self, document: str, text: str) -> None:
         self.write_bytes(document, text.encode())
 
@@ -99,13 +87,15 @@ class RunFolder:
         path = self._of(document)
         try:
             self._files.makedirs(self._path, exist_ok=True)
-            with self._files.transaction, self._files.open(path, "wb") as file:
-                file.write(data)
+            if isinstance(self._files, LocalFileSystem):
+                _replace_file(Path(path), data)
+            else:  # an object store shows an object once it is complete
+                self._files.pipe_file(path, data)
         except OSError as problem:
             raise EnvironmentSetupError(
                 f"the run store cannot be written: {problem.strerror or problem}",
                 path,
-                f"Check free space and permissions, or set {STORE_VARIABLE} to another folder.",
+                f"Check free space and permissions, or set {Variable.RUNS} to another folder.",
             ) from problem
 
     def read(self, document: str) -> dict[str, Any] | None:
@@ -119,7 +109,8 @@ class RunFolder:
 
     def read_bytes(self, document: str) -> bytes | None:
         try:
-            return self._files.cat_file(self._of(document))
+            data = self._files.cat_file(self._of(document))
+            return data.encode() if isinstance(data, str) else data
         except FileNotFoundError:
             return None
 
@@ -149,6 +140,20 @@ class RunFolder:
         return f"{self._path}/{document}"
 
 
+def _replace_file(path: Path, data: bytes) -> None:
+    """Write a file so that readers, and a machine that loses power, see the old content or the new one."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 class RunStore:
     """The folders of all runs."""
 
@@ -157,16 +162,15 @@ class RunStore:
             self._files, root = fsspec.core.url_to_fs(url)
         except (ValueError, ImportError) as problem:
             raise EnvironmentSetupError(
-                f"no file system for this address: {problem}", url, f"Correct {STORE_VARIABLE}, or install its package."
+                f"no file system for this address: {problem}", url, f"Correct {Variable.RUNS}, or install its package."
             ) from problem
         self._root = root.rstrip("/")
         self.url = url
 
     @classmethod
-    def configured(cls, environ: Mapping[str, str] = os.environ) -> RunStore:
+    def configured(cls) -> RunStore:
         """The store that the environment names."""
-        home = Path(environ.get("REWINDOW_HOME") or ".rewindow").expanduser().absolute()
-        return cls(environ.get(STORE_VARIABLE) or str(home / "runs"))
+        return cls(settings().run_store)
 
     def folder(self, run_id: str) -> RunFolder:
         """The folder of a run, there or not. Raises DefinitionError for what is no run id."""
@@ -177,7 +181,7 @@ class RunStore:
         yield from sorted(self.folders(), reverse=True)
 
     def folders(self) -> dict[str, float | None]:
-        """The runs that are there, each with when its folder changed last (epoch seconds); None where nothing tells.
+        """The runs that are there, each with when its folder changed last (epoch seconds); None where that is unknown.
 
         A document that is written, replaced or removed changes its folder. Object stores tell no such time.
         """

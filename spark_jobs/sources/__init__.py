@@ -1,9 +1,13 @@
-"""Histories: files, Hive tables and Kafka topics, opened, checked and made into canonical records."""
+"""Histories: files, Hive tables, Kafka topics and both stitched are opened, checked and read as canonical records.
+
+It may import replay (whose columns the records have), spark, definition and eventtime. Begin with `history.py` (the
+kinds of history) and `records.py` (the canonical records).
+"""
 
 from spark_jobs.sources.check import check_expressions
 from spark_jobs.sources.fidelity import Fidelity, fidelity
 from spark_jobs.sources.files import PinnedFile
-from spark_jobs.sources.history import OpenHistory, open_history, partition_columns, reachable
+from spark_jobs.sources.history import OpenHistory, Source, open_history, partition_columns, source_of
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
@@ -19,6 +23,7 @@ __all__ = [
     "PartitionRange",
     "PinnedFile",
     "PinnedTopic",
+    "Source",
     "arrived_since",
     "canonical",
     "check_expressions",
@@ -29,7 +34,7 @@ __all__ = [
     "open_history",
     "partition_columns",
     "quarantined",
-    "reachable",
     "reading",
+    "source_of",
     "spooled",
 ]

@@ -1,7 +1,7 @@
-"""A Hive table that keeps a topic's records with their positions: what `rewindow archive` writes and a stitch reads.
+"""The Hive table into which `rewindow archive` writes a topic's records, and which a stitched history reads.
 
-Each run of the archive adds one partition, `batch`, whose parameters in the metastore say which offsets it holds.
-Readers see a batch when the metastore has its partition, all of it at once or nothing.
+Each archive run adds one partition of the table, `batch`. Its parameters in the metastore are the offsets that it has.
+Readers see a batch once the metastore has its partition, so they see all of it or nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import CatalogError, SourceError
 from spark_jobs.spark.failures import reading, short
+from spark_jobs.spark.gateway import JavaObject, hadoop_conf, hadoop_path, jvm, session_state
 from spark_jobs.spark.java import java_reason
 
 COLUMNS = (
@@ -33,7 +32,14 @@ _FOLDER = re.compile(r"batch=(\d+)-[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The offsets `[start, end)` by partition that one run of the archive has added."""
+    """What one archive run added: the offsets `[start, end)` of each partition of the topic.
+
+    Attributes:
+        number: Counts the batches from 0.
+        starts, ends: Offsets by partition; the ends are exclusive.
+        topic_id: Kafka's id of the topic from which the records came.
+        location: The folder with the batch's files, as a URI.
+    """
 
     number: int
     starts: Mapping[int, int]
@@ -43,22 +49,22 @@ class Batch:
 
 
 class ArchiveTable:
-    """An archive as the metastore has it at one moment."""
+    """An archive table with the batches that the metastore had when this object was created."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
         self.name = name
-        state = spark._jsparkSession.sessionState()
+        state = session_state(spark)
         self._catalog: JavaObject = state.catalog()
         self._identifier: JavaObject = state.sqlParser().parseTableIdentifier(name)
         self.batches = self._read_batches()
 
     @classmethod
     def find(cls, spark: SparkSession, name: str) -> ArchiveTable | None:
-        """The archive of this name; None where the table is none (a view, another layout)."""
+        """The archive of this name; None where there is no such table, or it is not an archive."""
         try:
             with reading(name):
-                state = spark._jsparkSession.sessionState()
+                state = session_state(spark)
                 identifier = state.sqlParser().parseTableIdentifier(name)
                 metadata = state.catalog().getTableMetadata(identifier)
                 if not metadata.properties().contains(_MARK):
@@ -68,8 +74,11 @@ class ArchiveTable:
             return None
 
     @classmethod
-    def make(cls, spark: SparkSession, name: str) -> ArchiveTable:
-        """The archive of this name, made where it is missing. Raises SourceError for a table of another layout."""
+    def create(cls, spark: SparkSession, name: str) -> ArchiveTable:
+        """The archive of this name, created where it is missing.
+
+        Raises SourceError where a table of this name is not an archive, CatalogError where it cannot be created.
+        """
         try:
             with reading(name):
                 database, _, _ = name.rpartition(".")
@@ -80,13 +89,15 @@ class ArchiveTable:
                     f"TBLPROPERTIES ('{_MARK}' = '1')"
                 )
         except (Py4JJavaError, PySparkException) as error:
-            raise CatalogError(f"cannot make the table: {short(java_reason(error))}", name) from error
+            what = f"cannot create the archive table: {short(java_reason(error))}"
+            hint = "Check history.past.table, and that the session may create tables in its database."
+            raise CatalogError(what, name, hint) from error
         found = cls.find(spark, name)
         if found is None:
             raise SourceError(
-                "the table is there already and is no archive of Rewindow's",
+                "the table exists and was not created by `rewindow archive`",
                 name,
-                "Name another table under history.past.table; a stitch can read only one of the two.",
+                "Name a table that does not exist yet under history.past.table.",
             )
         return found
 
@@ -101,61 +112,64 @@ class ArchiveTable:
 
     @property
     def topic_id(self) -> str | None:
-        """The topic that the last batch came from; None before the first."""
+        """Kafka's id of the topic from which the last batch came; None where there is no batch yet."""
         return self.batches[-1].topic_id if self.batches else None
 
     def new_location(self) -> tuple[int, str]:
-        """Number and folder of the next batch; the folder is nobody else's."""
+        """The next batch's number, and a new folder for it that no other run uses."""
         number = self.batches[-1].number + 1 if self.batches else 0
         return number, f"{self._root()}/batch={number:06}-{secrets.token_hex(4)}"
 
     def add(self, batch: Batch) -> None:
-        """Make the files in the batch's folder part of the table, in one step of the metastore.
+        """Add the batch's folder to the table as a partition, in one step of the metastore.
 
-        Raises CatalogError where another run has added a batch of this number meanwhile.
+        Raises CatalogError where another run has added a batch with this number in the meantime.
         """
-        jvm = self._spark._jvm
+        packages = jvm(self._spark)
         metadata = self._catalog.getTableMetadata(self._identifier)
         storage = metadata.storage()
-        uri = jvm.java.net.URI(batch.location)
+        uri = packages.java.net.URI(batch.location)
         own = storage.copy(
-            jvm.scala.Option.apply(uri),
+            packages.scala.Option.apply(uri),
             storage.inputFormat(),
             storage.outputFormat(),
             storage.serde(),
             storage.compressed(),
             storage.properties(),
         )
-        parameters = {_STARTS: _packed(batch.starts), _ENDS: _packed(batch.ends), _TOPIC_ID: batch.topic_id}
-        package = jvm.org.apache.spark.sql.catalyst.catalog
-        now = jvm.java.lang.System.currentTimeMillis()
+        parameters = {
+            _STARTS: _offsets_to_json(batch.starts),
+            _ENDS: _offsets_to_json(batch.ends),
+            _TOPIC_ID: batch.topic_id,
+        }
+        package = packages.org.apache.spark.sql.catalyst.catalog
+        now = packages.java.lang.System.currentTimeMillis()
         partition = package.CatalogTablePartition(
             self._scala_map({"batch": f"{batch.number:06}"}),
             own,
             self._scala_map(parameters),
             now,
             -1,
-            jvm.scala.Option.empty(),
+            packages.scala.Option.empty(),
         )
-        many = jvm.PythonUtils.toSeq(jvm.java.util.List.of(partition))
+        many = packages.PythonUtils.toSeq(packages.java.util.List.of(partition))
         try:
             self._catalog.createPartitions(self._identifier, many, False)
         except (Py4JJavaError, PySparkException) as error:
             raise CatalogError(
                 f"the batch cannot be added: {short(java_reason(error))}",
                 self.name,
-                "Another archive run may have been faster. Run again: what is archived is not archived twice.",
+                "Another archive run may have been faster. Run again: no record is archived twice.",
             ) from error
         self._spark.catalog.refreshTable(self.name)
         self.batches = self._read_batches()
 
     def remove_abandoned(self) -> None:
-        """Delete the folders of killed runs: those whose number has been given to another one."""
+        """Delete the folders of killed runs: those whose number another batch of the table has."""
         used = {batch.location.rstrip("/").rpartition("/")[2] for batch in self.batches}
         last = self.batches[-1].number if self.batches else -1
-        jvm = self._spark._jvm
-        root = jvm.org.apache.hadoop.fs.Path(self._root())
-        system = root.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+        root = hadoop_path(self._spark, self._root())
+        system = root.getFileSystem(hadoop_conf(self._spark))
         for status in system.listStatus(root):
             name = status.getPath().getName()
             found = _FOLDER.fullmatch(name)
@@ -171,31 +185,31 @@ class ArchiveTable:
         return location.toString().rstrip("/")
 
     def _read_batches(self) -> tuple[Batch, ...]:
-        listed = self._catalog.listPartitions(self._identifier, self._spark._jvm.scala.Option.empty())
+        listed = self._catalog.listPartitions(self._identifier, jvm(self._spark).scala.Option.empty())
         found = [_batch(listed.apply(index)) for index in range(listed.size())]
         return tuple(sorted(found, key=lambda batch: batch.number))
 
-    def _scala_map(self, content: Mapping[str, str]) -> Any:
-        java_map = self._spark._jvm.java.util.HashMap()
+    def _scala_map(self, content: Mapping[str, str]) -> JavaObject:
+        java_map = jvm(self._spark).java.util.HashMap()
         for key, value in content.items():
             java_map.put(key, value)
-        return self._spark._jvm.PythonUtils.toScalaMap(java_map)
+        return jvm(self._spark).PythonUtils.toScalaMap(java_map)
 
 
 def _batch(partition: JavaObject) -> Batch:
     parameters = partition.parameters()
     return Batch(
         number=int(partition.spec().apply("batch")),
-        starts=_unpacked(parameters.apply(_STARTS)),
-        ends=_unpacked(parameters.apply(_ENDS)),
+        starts=_offsets_from_json(parameters.apply(_STARTS)),
+        ends=_offsets_from_json(parameters.apply(_ENDS)),
         topic_id=parameters.apply(_TOPIC_ID),
         location=partition.storage().locationUri().get().toString(),
     )
 
 
-def _packed(offsets: Mapping[int, int]) -> str:
+def _offsets_to_json(offsets: Mapping[int, int]) -> str:
     return json.dumps({str(partition): offset for partition, offset in sorted(offsets.items())})
 
 
-def _unpacked(text: str) -> dict[int, int]:
+def _offsets_from_json(text: str) -> dict[int, int]:
     return {int(partition): offset for partition, offset in json.loads(text).items()}

@@ -1,7 +1,7 @@
-"""Text to columns, by a schema: JSON objects and CSV lines. What does not fit is told, never lost and never a null.
+"""Decode JSON objects and CSV lines by a schema. Text that does not fit gets a reason; it is never lost or made null.
 
-A record that does not parse, or has a field of another type than the schema says, gets a reason. It does not depend on
-which columns a query reads, because the whole text is always decoded.
+That is text that cannot be parsed, or a field of another type than the schema says. The reason does not depend on which
+columns a query reads, because the whole text is always decoded.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_jobs.spark.gateway import jvm
 
 REASON = "rw_reason"
 RAW = "rw_raw"
@@ -30,14 +32,14 @@ def parse_schema(spark: SparkSession, ddl: str) -> StructType:
     except PySparkException as error:
         raise ValueError(str(error).split("SQLSTATE")[0].strip().splitlines()[0]) from error
     names = [field.name.lower() for field in found]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"field {', '.join(twice)} is named twice")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"field {', '.join(repeated)} is named twice")
     return found
 
 
 def _json_of(spark: SparkSession, ddl: str) -> Any:
-    return json.loads(spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl).json())
+    return json.loads(jvm(spark).org.apache.spark.sql.types.StructType.fromDDL(ddl).json())
 
 
 def decode(
@@ -49,17 +51,24 @@ def decode(
     *,
     only: StructType | None = None,
 ) -> DataFrame:
-    """`frame` with the fields of `schema` (or of `only`, a part of it) and REASON: null where the text was decoded.
+    """Add the decoded fields to `frame`, and REASON: why the text cannot be decoded; null where it can.
 
-    A field hides a column of the same name. Reasons: `no value`, `not valid JSON`, `not a JSON object`,
-    `not valid CSV: N columns are expected`, `wrong type for field X`. `options` are those of Spark's reader.
+    A field hides a column of the same name. The reasons are `no value`, `not valid JSON`, `not a JSON object`,
+    `not valid CSV: N columns are expected` and `wrong type for field X`.
+
+    Args:
+        text: The column to decode.
+        text_format: `json` or `csv`.
+        schema: The fields of the text.
+        options: Options of Spark's reader.
+        only: The part of the schema whose fields are added; None: all of it.
     """
     chosen = {key: value for key, value in (options or {}).items() if key.lower() not in ("mode", "header")}
     chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     read_as = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
     decoder = F.from_json if text_format == "json" else _from_csv
-    # A generator of one row: Spark never copies it into the filters and columns that use the fields, where the text
-    # would be decoded again for each of them.
+    # A generator of one row: Spark does not copy it into the filters and columns that use the fields. Otherwise the
+    # text would be decoded again for each of them.
     parsed = frame.select("*", F.explode_outer(F.array(decoder(text, read_as, chosen))).alias(_DECODED))
     reason = _json_reason(text, schema) if text_format == "json" else _csv_reason(text, schema, chosen)
     columns = {field.name: F.col(_DECODED)[field.name] for field in only or schema}
@@ -96,11 +105,11 @@ def _is_json(text: Column) -> Column:
 
 
 def _has_more(text: Column) -> Column:
-    """Whether something follows the object: Spark's parser stops at its end, and a second record would be lost.
+    """Whether something follows the object. Spark's parser stops at its end, and a second object would be lost.
 
-    The end of a flat object is its first brace; only what looks odd otherwise is parsed once more, in brackets.
+    A flat object ends at its first closing brace. Only other text is parsed once more, in brackets.
     """
-    # By bytes: Spark counts the characters of a text one by one.
+    # In bytes, because Spark counts the characters of a text one by one.
     before_last = F.substring(text.cast("binary"), F.lit(1), F.octet_length(text) - 1)
     is_flat = text.endswith("}") & ~F.contains(before_last, F.lit(b"}"))
     is_odd = ~F.rtrim(text).endswith("}") | text.rlike(r"\}\s*([^\s,}\]]|,\s*[^\s\"])")
@@ -112,14 +121,14 @@ def _csv_reason(text: Column, schema: StructType, options: Mapping[str, Any]) ->
     parsed = F.col(_DECODED)
     plain = StructType([StructField(field.name, StringType()) for field in schema])
     plain = plain.add(_CORRUPT, StringType())
-    words = _from_csv(text, plain, options)
+    as_text = _from_csv(text, plain, options)
     wrong = [
-        F.when(parsed[field.name].isNull() & words[field.name].isNotNull(), f"wrong type for field {field.name}")
+        F.when(parsed[field.name].isNull() & as_text[field.name].isNotNull(), f"wrong type for field {field.name}")
         for field in schema
     ]
     count = f"not valid CSV: {len(schema)} columns are expected"
     return (
         F.when(parsed[_CORRUPT].isNull(), F.lit(None).cast("string"))
-        .when(words[_CORRUPT].isNotNull(), count)
+        .when(as_text[_CORRUPT].isNotNull(), count)
         .otherwise(F.coalesce(*wrong, F.lit("wrong type in a field")))
     )

@@ -1,4 +1,4 @@
-"""Avro bytes to columns, by the writer's schema. What does not fit is told, never lost and never a null."""
+"""Decode Avro bytes by the writer's schema. Bytes that do not fit get a reason; they are never lost or made null."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StructType
 
 from spark_jobs.sources.decode import NO_VALUE, REASON
+from spark_jobs.spark.gateway import jvm
 from spark_jobs.spark.java import java_reason
 
 NOT_AVRO = "not valid Avro for this schema"
@@ -20,30 +21,36 @@ NOT_FRAMED = "not in Confluent's framing: the first byte is not 0"
 _DECODED = "rw_decoded"
 _BODY = "rw_body"
 _FRAME = 5
-"""Bytes of Confluent's framing: a zero, and a schema's id."""
+"""The bytes of Confluent's framing: a zero, and the four of a schema's id."""
 
 
 def avro_fields(spark: SparkSession, schema: str) -> StructType:
     """The Spark fields of an Avro record's schema (JSON). Raises ValueError with Avro's reason."""
-    jvm = spark._jvm
+    packages = jvm(spark)
     try:
-        parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
-        kind = jvm.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed).dataType()
+        parsed = packages.org.apache.avro.Schema.Parser().parse(schema)
+        kind = packages.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed).dataType()
     except Py4JJavaError as error:
         raise ValueError(java_reason(error).partition(": ")[2] or java_reason(error)) from error
     return StructType.fromJson(json.loads(kind.json()))
 
 
 def decode_avro(frame: DataFrame, value: Column, schema: str, fields: StructType, *, framed: bool) -> DataFrame:
-    """`frame` with the fields of the schema, and REASON: null where the bytes were decoded.
+    """Add the schema's fields to `frame`, and REASON: why the bytes cannot be decoded; null where they can.
 
-    Avro cannot tell where a record ends: bytes that are left over show when the record is encoded again. That is not
-    done for schemas with arrays or maps, which have more than one encoding.
+    Avro does not notice bytes behind the end of a record. So each record is encoded again and the lengths are compared,
+    except for schemas with arrays or maps, which have more than one encoding.
+
+    Args:
+        value: The column of bytes.
+        schema: The writer's schema, as Avro JSON.
+        fields: The schema's Spark fields, see `avro_fields`.
+        framed: Whether each value begins with Confluent's framing.
     """
     body = F.substring(value, _FRAME + 1, 2**31 - 1) if framed else value
     bodied = frame.withColumn(_BODY, body)
     decoder = F.array(from_avro(F.col(_BODY), schema, {"mode": "PERMISSIVE"}))
-    # A generator of one row: Spark never copies it into the filters and columns that use the fields.
+    # A generator of one row: Spark does not copy it into the filters and columns that use the fields.
     decoded = bodied.select("*", F.explode_outer(decoder).alias(_DECODED))
     names = [field.name for field in fields]
     # A malformed record becomes a struct of nulls, or null.
@@ -60,7 +67,7 @@ def decode_avro(frame: DataFrame, value: Column, schema: str, fields: StructType
 
 
 def _all_null(names: list[str], schema: str) -> Column:
-    """Whether all fields are null though the schema does not let them."""
+    """Whether all fields that the schema does not let be null are null."""
     needed = [field["name"] for field in json.loads(schema)["fields"] if not _may_be_null(field["type"])]
     missing = F.lit(False)
     for name in (name for name in names if name in needed):

@@ -1,11 +1,10 @@
-"""A definition's SQL expressions, asked about at Spark's analyzer: type, or what is wrong and what to write instead."""
+"""Check a definition's SQL expressions with Spark's analyzer: their type, or why they are refused and a hint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
@@ -17,6 +16,7 @@ from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import DefinitionError, Problem, RewindowError, SourceError
 from spark_jobs.spark.failures import short
+from spark_jobs.spark.gateway import JavaObject, analyzed_plan, session_state
 
 _CLOCK = ("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentTimestampLike")
 _SHOWN_COLUMNS = 30
@@ -24,7 +24,7 @@ _SHOWN_COLUMNS = 30
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What is wrong with an expression. `is_missing`: it names a column that is not there."""
+    """Why an expression is refused, and a hint. `is_missing`: it names a column that does not exist."""
 
     what: str
     hint: str = ""
@@ -32,15 +32,15 @@ class Refused:
 
 
 def analyse(frame: DataFrame, text: str) -> DataType | Refused:
-    """The type of a scalar expression over the columns of `frame`.
+    """The type of a scalar expression over the columns of `frame`, or why it is refused.
 
-    Refused: not SQL, an unknown column or function, wrong types, an aggregate, a window function, a generator, and
-    what gives another value at each run.
+    Refused are text that is not SQL, unknown columns and functions, wrong types, aggregates, window functions,
+    generators, and expressions that give another value at each run.
     """
     try:
         kind = frame.select(F.expr(text).alias("rw_value")).schema[0].dataType
         # WHERE is where aggregates, window functions and generators are refused.
-        condition = frame.where(F.expr(text).isNotNull())._jdf.queryExecution().analyzed()
+        condition = analyzed_plan(frame.where(F.expr(text).isNotNull()))
     except ParseException as error:
         return Refused(f"not a Spark SQL expression: {_syntax(error)}", "check brackets, quotes and commas")
     except AnalysisException as error:
@@ -51,16 +51,19 @@ def analyse(frame: DataFrame, text: str) -> DataType | Refused:
 
 
 def references(frame: DataFrame, texts: Iterable[str]) -> set[str]:
-    """The columns of `frame` that the expressions use; aggregates are fine. Raises what Spark raises for bad ones."""
+    """The columns of `frame` that the expressions use; they may be aggregates. Raises AnalysisException."""
     used: set[str] = set()
     for text in texts:
-        attributes = frame.select(F.expr(text))._jdf.queryExecution().analyzed().references().toSeq()
+        attributes = analyzed_plan(frame.select(F.expr(text))).references().toSeq()
         used |= {attributes.apply(index).name() for index in range(attributes.size())}
     return used
 
 
 def expression_type(frame: DataFrame, text: str, pipeline: Pipeline, path: FieldPath) -> DataType:
-    """The type of an expression. Raises SourceError for a column that is not there, DefinitionError for the rest."""
+    """The type of the expression at `path` of the definition.
+
+    Raises SourceError where it names a column that does not exist, DefinitionError where it is wrong otherwise.
+    """
     found = analyse(frame, text)
     if isinstance(found, Refused):
         raise refuse(pipeline, path, found)
@@ -68,7 +71,7 @@ def expression_type(frame: DataFrame, text: str, pipeline: Pipeline, path: Field
 
 
 def refuse(pipeline: Pipeline, path: FieldPath, refused: Refused) -> RewindowError:
-    """The error for one field of the definition."""
+    """The error for a refused expression, with the definition's file and line: see `expression_type`."""
     if not refused.is_missing:
         return DefinitionError.listing([problem(pipeline, path, refused)])
     where = pipeline.source_of(path)
@@ -82,18 +85,19 @@ def refuse_schema(pipeline: Pipeline, error: ValueError) -> DefinitionError:
 
 
 def schema_refused(error: ValueError) -> Refused:
+    """The same as a refusal, where the caller knows the field."""
     return Refused(f"not a schema: {short(str(error))}", "write fields as `name TYPE, name TYPE`")
 
 
 def problem(pipeline: Pipeline, path: FieldPath, refused: Refused) -> Problem:
-    """The same as a problem of the definition's file."""
+    """A refused expression as a problem of the definition's file."""
     file, _, line = pipeline.source_of(path).rpartition(":")
     return Problem(file or pipeline.name, int(line or 1), dotted(path), refused.what, refused.hint)
 
 
 def conjuncts(frame: DataFrame, text: str) -> list[str]:
-    """The parts of a condition that are joined by AND, each as it is written; the whole where that cannot be told."""
-    parser = frame.sparkSession._jsparkSession.sessionState().sqlParser()
+    """The parts of a condition that are joined by AND, as they are written; the whole text where it cannot be split."""
+    parser = session_state(frame.sparkSession).sqlParser()
 
     def parts(node: JavaObject) -> Iterator[JavaObject]:
         if node.getClass().getSimpleName() == "And":
@@ -131,7 +135,7 @@ def _refusal(frame: DataFrame, error: AnalysisException) -> Refused:
         name = parameters.get("routineName", "").replace("`", "")
         return Refused(f"there is no function `{name}`", "use one of Spark SQL's functions")
     if "GENERATOR" in condition:
-        return Refused("must give one value for each record", "leave out explode(...) and its like")
+        return Refused("must give one value for each record", "leave out explode(...) and similar functions")
     return Refused(short(str(error)))
 
 

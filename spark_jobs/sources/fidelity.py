@@ -1,4 +1,4 @@
-"""How far a history can tell what the live job decided."""
+"""How exactly a history allows a replay to repeat what the live job decided."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ Level = Literal["log_order", "approximate", "complete_only"]
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """The level, and why it is no better.
+    """The level, and why it is not higher.
 
-    `log_order`: partition, offset and the broker's append time. `approximate`: the sender's time instead, so that
-    only the order within a partition is sure. `complete_only`: no order, faithful results are refused.
+    `log_order`: partition, offset and the broker's append time are known. `approximate`: the producer's time is known
+    instead, so only the order within a partition is certain. `complete_only`: the order is not known, and faithful
+    results are refused.
     """
 
     level: Level
@@ -24,7 +25,7 @@ class Fidelity:
 
 
 def fidelity(pipeline: Pipeline, topic: PinnedTopic | None = None) -> Fidelity:
-    """The fidelity that the columns under `history.position` allow, and a topic's timestamps and accepted gaps."""
+    """The fidelity of a history, from `history.position`, the topic's timestamps, and the gaps that were accepted."""
     position = pipeline.history.position
     missing = [name for name in ("partition", "offset", "arrival") if getattr(position, name) is None]
     if missing:
@@ -37,9 +38,9 @@ def fidelity(pipeline: Pipeline, topic: PinnedTopic | None = None) -> Fidelity:
     if topic is not None:
         reasons += topic.notes
     if position.arrival_kind == "producer_time":
-        reasons.insert(0, "the arrival is the sender's time, not the broker's (arrival_kind: producer_time)")
+        reasons.insert(0, "the arrival is the producer's time, not the broker's (arrival_kind: producer_time)")
         return Fidelity("approximate", tuple(reasons))
     if topic is not None and topic.arrival_kind == "producer_time":
-        reasons.insert(0, f"topic {topic.topic} keeps the sender's time (message.timestamp.type is CreateTime)")
+        reasons.insert(0, f"topic {topic.topic} has the producer's time (message.timestamp.type is CreateTime)")
         return Fidelity("approximate", tuple(reasons))
     return Fidelity("log_order", tuple(reasons))

@@ -1,4 +1,4 @@
-"""Files as a history: which ones, whether they fit together, and how to read exactly those again."""
+"""Files as a history: find them, check that their schemas agree, and read exactly the files of a plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -20,6 +19,7 @@ from spark_jobs.definition.history import FilesHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.decode import RAW, decode
 from spark_jobs.spark.failures import plain_path, reading, short
+from spark_jobs.spark.gateway import JavaObject, analyzed_plan, hadoop_conf, hadoop_path, jvm, session_state
 from spark_jobs.spark.java import java_reason
 
 _LISTING_OPTIONS = ("basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter")
@@ -27,6 +27,8 @@ _LINE_OPTIONS = ("linesep", "encoding", "charset")
 _GLOB = "*?[{"
 _GLOB_CHARACTER = re.compile(r"[\\*?\[\]{}]")
 _FOOTER_THREADS = 8
+
+OptionValue = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,7 +40,7 @@ class PinnedFile:
 
 
 def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, ...]:
-    """The files that the definition's paths match, by path. Raises SourceError where there is none."""
+    """The files that match the definition's paths, sorted by path. Raises SourceError where there is none."""
     patterns = ", ".join(plain_path(path) for path in history.path)
     try:
         with reading(patterns):
@@ -56,23 +58,23 @@ def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, 
     return found
 
 
-def check_pinned(spark: SparkSession, history: FilesHistory, pinned: Sequence[PinnedFile]) -> None:
-    """Raises SourceError if a file of the plan has gone or has another size now."""
-    now: dict[str, int] = {}
-    jvm = spark._jvm
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
+def check_pinned(spark: SparkSession, pinned: Sequence[PinnedFile]) -> None:
+    """Check the files of a plan. Raises SourceError where one is gone, has another size or cannot be read."""
+    conf = hadoop_conf(spark)
     for file in pinned:
-        path = jvm.org.apache.hadoop.fs.Path(file.path)
+        path = hadoop_path(spark, file.path)
         try:
-            now[file.path] = path.getFileSystem(conf).getFileStatus(path).getLen()
+            size = path.getFileSystem(conf).getFileStatus(path).getLen()
         except Py4JJavaError as error:
             if "FileNotFound" in java_reason(error):
                 hint = "Put it back, or plan again."
                 raise SourceError("a file of the plan is gone", plain_path(file.path), hint) from error
-            raise SourceError(f"cannot be read: {java_reason(error)}", plain_path(file.path)) from error
-        if now[file.path] != file.size:
+            hint = "Check the file's permissions and its file system."
+            what = f"a file of the plan cannot be read: {java_reason(error)}"
+            raise SourceError(what, plain_path(file.path), hint) from error
+        if size != file.size:
             raise SourceError(
-                f"a file of the plan has changed: it had {file.size} bytes and has {now[file.path]} now",
+                f"a file of the plan has changed: it had {file.size} bytes and has {size} now",
                 plain_path(file.path),
                 "Plan again.",
             )
@@ -86,9 +88,16 @@ def read_files(
     *,
     infer_from: int | None = None,
 ) -> DataFrame:
-    """Exactly these files. JSON and CSV get, besides their columns, RAW (the line) and REASON (null = decoded).
+    """Open exactly these files, lazily.
 
-    `schema` is that of JSON or CSV lines; without one it is inferred, from the first `infer_from` files if given.
+    JSON and CSV files get two more columns: RAW (the line) and REASON (why it cannot be decoded; null: it can).
+
+    Args:
+        schema: The fields of JSON or CSV lines; None: they are inferred.
+        infer_from: Infer them from so many files only.
+
+    Raises:
+        SourceError: A file cannot be read, or the headers of CSV files differ.
     """
     paths = [_GLOB_CHARACTER.sub(r"\\\g<0>", file.path) for file in files]
     with reading(plain_path(paths[0]) if len(paths) == 1 else f"{len(paths)} files"):
@@ -104,10 +113,12 @@ def read_files(
 
 
 def check_same_schema(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> None:
-    """Raises SourceError where a Parquet file has no readable footer, or columns of other names or types than the rest.
+    """Check that Parquet files have the same columns.
 
     With the option `mergeSchema` a column may be missing in some files; its types must still agree. Nullability and the
     order of columns may differ.
+
+    Raises SourceError where a footer cannot be read, or where names or types of columns differ.
     """
     if history.format != "parquet":
         return
@@ -138,7 +149,7 @@ def _mixed(what: str, first: str, second: PinnedFile) -> SourceError:
     return SourceError(
         f"the files have different schemas: {what}",
         f"{plain_path(first)} and {plain_path(second.path)}",
-        "Rewrite one, or leave it out; a column that came later is read with `options: {mergeSchema: true}`.",
+        "Rewrite one of them or leave it out. Where a column was added later, write `options: {mergeSchema: true}`.",
     )
 
 
@@ -146,9 +157,9 @@ class _Footers:
     """Schemas of Parquet files from their footers alone; equal footers give the very same object."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm = spark._jvm
-        state = spark._jsparkSession.sessionState()
-        self._conf = state.newHadoopConf()
+        self._jvm = jvm(spark)
+        state = session_state(spark)
+        self._conf = hadoop_conf(spark)
         package = self._jvm.org.apache.spark.sql.execution.datasources.parquet
         self._converter = package.ParquetToSparkSchemaConverter(state.conf())
         self._known: dict[str, StructType] = {}
@@ -183,17 +194,15 @@ def _csv(
     infer_from: int | None,
 ) -> DataFrame:
     """CSV lines, their columns named by the header if there is one, else by the schema in its order."""
-    comment = _option(history, "comment", "")
+    comment = str(_option(history, "comment", ""))
     if comment:
         lines = lines.where(~F.col(RAW).startswith(comment))
     has_header = str(_option(history, "header", "false")).lower() == "true"
-    inferred = None
-    if schema is None:
-        inferred = _inferred(spark.read.options(**history.options).csv(paths[:infer_from]).schema)
+    fields = schema or _inferred(spark.read.options(**history.options).csv(paths[:infer_from]).schema)
     if not has_header:
-        return decode(lines, F.col(RAW), "csv", schema or inferred, history.options)
+        return decode(lines, F.col(RAW), "csv", fields, history.options)
     header, names = _header(spark, history, paths)
-    known = {field.name.lower(): field for field in schema or inferred or ()}
+    known = {field.name.lower(): field for field in fields}
     missing = [field.name for field in known.values() if field.name.lower() not in {name.lower() for name in names}]
     if missing:
         raise SourceError(
@@ -218,11 +227,12 @@ def _header(spark: SparkSession, history: FilesHistory, paths: Iterable[str]) ->
             raise SourceError(
                 f"the files have different headers: `{found[1]}` and `{line}`",
                 f"{plain_path(found[0])} and {plain_path(path)}",
-                "Give each form a pipeline of its own, or rewrite one.",
+                "Give the files of each header a pipeline of their own, or rewrite them.",
             )
         found = found or (path, line)
     if found is None:
-        raise SourceError("all files are empty", ", ".join(map(plain_path, history.path)), "Put records there.")
+        where = ", ".join(map(plain_path, history.path))
+        raise SourceError("all files are empty, so there is no CSV header", where, "Put files with records there.")
     separator = str(_option(history, "sep", _option(history, "delimiter", ",")))
     quote = str(_option(history, "quote", '"')) or None
     names = next(csv.reader([found[1]], delimiter=separator, quotechar=quote))
@@ -235,14 +245,16 @@ def _inferred(schema: StructType) -> StructType:
 
 def _refuse_multiline(history: FilesHistory) -> None:
     if str(_option(history, "multiline", "false")).lower() == "true":
-        raise SourceError("records over several lines cannot be read", plain_path(history.path[0]), "Write one a line.")
+        hint = "Leave the option `multiLine` out and write one record on each line."
+        raise SourceError("records over several lines cannot be read", plain_path(history.path[0]), hint)
 
 
-def _option(history: FilesHistory, name: str, default: object) -> object:
+def _option(history: FilesHistory, name: str, default: OptionValue = "") -> OptionValue:
+    """One of Spark's reader options, by its name in lower case."""
     return next((value for key, value in history.options.items() if key.lower() == name), default)
 
 
-def _chosen(history: FilesHistory, names: Sequence[str]) -> dict[str, object]:
+def _chosen(history: FilesHistory, names: Sequence[str]) -> dict[str, OptionValue]:
     return {key: value for key, value in history.options.items() if key.lower() in names}
 
 
@@ -254,13 +266,13 @@ def _reader(spark: SparkSession, history: FilesHistory, options: Sequence[str]) 
 
 def _exactly(reader: DataFrameReader, history: FilesHistory, spark: SparkSession) -> DataFrameReader:
     """Files are named one by one; folders `k=v` above them still give columns."""
-    base = _option(history, "basepath", None) or _base_path(spark, history)
-    return reader.option("basePath", base) if base else reader
+    base = _option(history, "basepath") or _base_path(spark, history)
+    return reader.option("basePath", str(base)) if base else reader
 
 
 def _base_path(spark: SparkSession, history: FilesHistory) -> str | None:
     """The folder below which folders named `k=v` are partition columns: what comes before the first wildcard."""
-    if _option(history, "basepath", None):
+    if _option(history, "basepath"):
         return None
     folders = [_literal_folder(spark, path) for path in history.path]
     common = folders[0].split("/")
@@ -276,9 +288,9 @@ def _literal_folder(spark: SparkSession, path: str) -> str:
     wild = next((index for index, character in enumerate(path) if character in _GLOB), None)
     if wild is not None:
         return path[:wild].rpartition("/")[0] or "/"
-    location = spark._jvm.org.apache.hadoop.fs.Path(path)
+    location = hadoop_path(spark, path)
     try:
-        system = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        system = location.getFileSystem(hadoop_conf(spark))
         if system.getFileStatus(location).isDirectory():
             return path.rstrip("/") or "/"
     except Py4JJavaError:
@@ -295,7 +307,7 @@ def file_partitions(spark: SparkSession, history: FilesHistory) -> tuple[str, ..
 def _relation(spark: SparkSession, history: FilesHistory) -> JavaObject:
     """What Spark would read below the paths: it leaves out names that begin with `_` or `.`. No file is opened."""
     frame = _reader(spark, history, _LISTING_OPTIONS).text(list(history.path))
-    return frame._jdf.queryExecution().analyzed().relation()
+    return analyzed_plan(frame).relation()
 
 
 def _pinned(relation: JavaObject) -> tuple[PinnedFile, ...]:

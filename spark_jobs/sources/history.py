@@ -1,18 +1,24 @@
-"""Open a pipeline's history: find it, refuse what cannot be read, and give one lazy DataFrame."""
+"""The histories that a pipeline can replay, one class for each kind, behind one protocol: `Source`.
+
+This is the only module outside the definition that distinguishes the kinds. `open_history` is where most callers begin.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType, StringType, StructType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.history import FilesHistory
-from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
-from spark_jobs.errors import SourceError
-from spark_jobs.sources.decode import parse_schema
+from spark_jobs.definition.history import FilesHistory, HiveHistory
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Topic
+from spark_jobs.definition.position import Position
+from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.sources.decode import RAW, REASON, parse_schema
 from spark_jobs.sources.expressions import expression_type, refuse_schema
 from spark_jobs.sources.files import (
     PinnedFile,
@@ -23,25 +29,76 @@ from spark_jobs.sources.files import (
     read_files,
 )
 from spark_jobs.sources.hive import read_table, table_partitions
-from spark_jobs.sources.kafka import pin_topic, read_topic
+from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
-from spark_jobs.sources.stitched import open_stitched
+from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.spark.failures import plain_path
+
+_MAX_UNKNOWN_PARTITIONS = 16
+"""The most unknown partition numbers between known ones that a filter lists one by one."""
 
 
 @dataclass(frozen=True)
 class OpenHistory:
     """A history that can be read.
 
-    `frame` has all its columns, partition columns too; of JSON and CSV files also `rw_raw` (the line) and `rw_reason`
-    (why it could not be decoded). `pinned` are the files that `frame` reads, by path; empty for a table. `topic` are
-    the offsets that `frame` reads of a topic; None where there is none.
+    Attributes:
+        frame: All its columns, partition columns too. JSON and CSV files add `rw_raw` (the line) and `rw_reason` (why
+            the line could not be decoded). A stitched history has its position and payload columns already.
+        pinned: The files that `frame` reads, by path; empty for a table or a topic.
+        description: What was opened, for messages.
+        topic: The offsets that `frame` reads of a topic; None where there is none.
+        has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
     """
 
     frame: DataFrame
     pinned: tuple[PinnedFile, ...]
     description: str
     topic: PinnedTopic | None = None
+    has_unique_offsets: bool = False
+
+
+class Source(Protocol):
+    """One pipeline's history. Each method raises SourceError where it cannot be found or reached."""
+
+    def open(
+        self,
+        *,
+        pinned: Sequence[PinnedFile] | None = None,
+        topic: PinnedTopic | None = None,
+        as_of: Mapping[int, int] | None = None,
+    ) -> OpenHistory:
+        """Open it, see `open_history`. No record is read."""
+        ...
+
+    def empty(self) -> DataFrame:
+        """The columns of `open` without any record."""
+        ...
+
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns by which it is partitioned; a filter on them prunes the read."""
+        ...
+
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+        """The frame of `opened` without many of the records below the end offsets `as_of`.
+
+        A source leaves out what it can skip cheaply; `records.arrived_since` leaves out the rest. All records at or
+        above their partition's end offset, and all of partitions that `as_of` lacks, are in the frame.
+        """
+        ...
+
+
+def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
+    """The source for the pipeline's kind of history."""
+    match pipeline.history:
+        case FilesHistory() as history:
+            return FilesSource(spark, pipeline, history)
+        case HiveHistory() as history:
+            return HiveSource(spark, pipeline, history)
+        case KafkaHistory() as history:
+            return KafkaSource(spark, pipeline, history)
+        case StitchedHistory() as history:
+            return StitchedSource(spark, pipeline, history)
 
 
 def open_history(
@@ -52,77 +109,227 @@ def open_history(
     topic: PinnedTopic | None = None,
     as_of: Mapping[int, int] | None = None,
 ) -> OpenHistory:
-    """The history that the definition names, or exactly the `pinned` files or the `topic`'s offsets of a plan.
+    """Open the pipeline's history. Reads file footers and the metadata of topics, but no record.
 
-    Reads footers and asks brokers, but reads no data. `as_of` (end offsets by partition) counts for a topic only:
-    other histories are cut by `cut_at`.
+    Args:
+        pinned: Exactly these files of a plan, in place of those that match now.
+        topic: Exactly these offsets of a plan, in place of those that the topic has now.
+        as_of: End offsets by partition. They are used for a topic only: other histories are cut by `cut_at`.
 
-    Raises SourceError: no file matches, a truncated Parquet file, mixed schemas, a pinned file that is gone or has
-    another size, a missing table, column or topic, an unreachable metastore or broker. Raises HistoryError where
-    records of a topic would silently be missing.
+    Raises:
+        SourceError: No file matches, a Parquet file is truncated, schemas differ, a pinned file is gone or has another
+            size, a table, column or topic is missing, or a metastore or broker does not answer.
+        HistoryError: Records of a topic would be missing.
     """
-    history = pipeline.history
-    if isinstance(history, KafkaHistory):
-        chosen = pin_topic(spark, history, pinned=topic, registered=pipeline.watermark.partitions, as_of=as_of)
-        frame = read_topic(spark, history, chosen, headers=uses_headers(pipeline))
-        return OpenHistory(frame, (), f"Kafka topic {history.topic} at {history.servers}", chosen)
-    if isinstance(history, StitchedHistory):
-        frame, chosen = open_stitched(spark, pipeline, headers=uses_headers(pipeline), pinned=topic, as_of=as_of)
-        recent = f"Kafka topic {history.recent.topic} at {history.recent.servers}"
-        return OpenHistory(frame, (), f"Hive table {history.past.table}, then {recent}", chosen)
-    if isinstance(history, FilesHistory):
-        files = _files(spark, history, pinned)
-        frame = read_files(spark, history, files, _line_schema(spark, pipeline))
-        opened = OpenHistory(frame, files, _describe(history, files))
-    else:
-        opened = OpenHistory(read_table(spark, history), (), f"Hive table {history.table}")
-    _check_columns(opened, pipeline)
-    return opened
-
-
-def uses_headers(pipeline: Pipeline) -> bool:
-    """Whether any expression of the definition names `headers`: reading them costs."""
-    return "headers" in pipeline.model_dump_json(exclude={"history", "description"})
-
-
-def reachable(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Raises SourceError if the history cannot be opened."""
-    open_history(spark, pipeline)
+    return source_of(spark, pipeline).open(pinned=pinned, topic=topic, as_of=as_of)
 
 
 def partition_columns(spark: SparkSession, pipeline: Pipeline) -> tuple[str, ...]:
-    """The columns by which the history is partitioned; a filter on them spares reading the rest."""
-    history = pipeline.history
-    if isinstance(history, KafkaHistory):
+    """The columns by which the history is partitioned; a filter on them prunes the read."""
+    return source_of(spark, pipeline).partition_columns()
+
+
+def stitched_history(pipeline: Pipeline) -> StitchedHistory:
+    """The pipeline's history where it is stitched. Raises DefinitionError where it is of another kind."""
+    if isinstance(pipeline.history, StitchedHistory):
+        return pipeline.history
+    raise DefinitionError(
+        "there is no table to archive into",
+        pipeline.source_of(("history",)) or pipeline.name,
+        "Write `kind: stitched` with the table under `past` and the topic under `recent`.",
+    )
+
+
+@dataclass(frozen=True)
+class FilesSource:
+    """Parquet, JSON or CSV files."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    history: FilesHistory
+
+    def open(
+        self,
+        *,
+        pinned: Sequence[PinnedFile] | None = None,
+        topic: PinnedTopic | None = None,
+        as_of: Mapping[int, int] | None = None,
+    ) -> OpenHistory:
+        files = self._files(pinned)
+        frame = read_files(self.spark, self.history, files, self._line_schema())
+        opened = OpenHistory(frame, files, _describe_files(self.history, files))
+        _check_columns(opened, self.pipeline)
+        return opened
+
+    def empty(self) -> DataFrame:
+        """Columns come from the first file, or from `value.schema` where no file is there."""
+        schema = self._line_schema()
+        try:
+            files = find_files(self.spark, self.history)[:1]
+            found = read_files(self.spark, self.history, files, schema, infer_from=1).schema
+        except SourceError:
+            if schema is None:
+                raise
+            found = schema.add(REASON, StringType()).add(RAW, StringType())
+        return self.spark.createDataFrame([], StructType(found.fields))
+
+    def partition_columns(self) -> tuple[str, ...]:
+        return file_partitions(self.spark, self.history)
+
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+        return _without_old_records(opened.frame, self.history.position, as_of)
+
+    def _files(self, pinned: Sequence[PinnedFile] | None) -> tuple[PinnedFile, ...]:
+        if pinned:
+            check_pinned(self.spark, pinned)
+            return tuple(sorted(pinned))
+        files = find_files(self.spark, self.history)
+        check_same_schema(self.spark, self.history, files)
+        return files
+
+    def _line_schema(self) -> StructType | None:
+        """The schema of JSON or CSV lines, if the definition gives it: `value.schema`, for the format `columns`."""
+        value = self.pipeline.value
+        if value.format != "columns" or value.ddl is None or self.history.format == "parquet":
+            return None
+        try:
+            return parse_schema(self.spark, value.ddl)
+        except ValueError as error:
+            raise refuse_schema(self.pipeline, error) from error
+
+
+@dataclass(frozen=True)
+class HiveSource:
+    """A Hive table or view."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    history: HiveHistory
+
+    def open(
+        self,
+        *,
+        pinned: Sequence[PinnedFile] | None = None,
+        topic: PinnedTopic | None = None,
+        as_of: Mapping[int, int] | None = None,
+    ) -> OpenHistory:
+        opened = OpenHistory(self._table(), (), f"Hive table {self.history.table}")
+        _check_columns(opened, self.pipeline)
+        return opened
+
+    def empty(self) -> DataFrame:
+        return self.spark.createDataFrame([], self._table().schema)
+
+    def partition_columns(self) -> tuple[str, ...]:
+        return table_partitions(self.spark, self.history.table)
+
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+        return _without_old_records(opened.frame, self.history.position, as_of)
+
+    def _table(self) -> DataFrame:
+        return read_table(self.spark, self.history.table, self.history.metastore)
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """A Kafka topic alone."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    history: KafkaHistory
+
+    def open(
+        self,
+        *,
+        pinned: Sequence[PinnedFile] | None = None,
+        topic: PinnedTopic | None = None,
+        as_of: Mapping[int, int] | None = None,
+    ) -> OpenHistory:
+        registered = self.pipeline.watermark.partitions
+        chosen = pin_topic(self.spark, self.history, pinned=topic, registered=registered, as_of=as_of)
+        frame = read_topic(self.spark, self.history, chosen, headers=_uses_headers(self.pipeline))
+        return OpenHistory(frame, (), _describe_topic(self.history), chosen, has_unique_offsets=True)
+
+    def empty(self) -> DataFrame:
+        return empty_topic(self.spark, self.history)
+
+    def partition_columns(self) -> tuple[str, ...]:
         return ()
-    if isinstance(history, StitchedHistory):
-        return table_partitions(spark, history.past)
-    if not isinstance(history, FilesHistory):
-        return table_partitions(spark, history)
-    return file_partitions(spark, history)
+
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+        """Read from the end offsets on: a broker seeks, it does not filter."""
+        topic = opened.topic
+        if topic is None:
+            return opened.frame
+        ranges = tuple(
+            replace(r, start=max(r.start, min(as_of.get(r.partition, r.start), r.end))) for r in topic.ranges
+        )
+        return self.open(topic=replace(topic, ranges=ranges)).frame
 
 
-def _files(spark: SparkSession, history: FilesHistory, pinned: Sequence[PinnedFile] | None) -> tuple[PinnedFile, ...]:
-    if pinned:
-        check_pinned(spark, history, pinned)
-        return tuple(sorted(pinned))
-    files = find_files(spark, history)
-    check_same_schema(spark, history, files)
-    return files
+@dataclass(frozen=True)
+class StitchedSource:
+    """A Hive table for the older part of a log, and a Kafka topic for the rest."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    history: StitchedHistory
+
+    def open(
+        self,
+        *,
+        pinned: Sequence[PinnedFile] | None = None,
+        topic: PinnedTopic | None = None,
+        as_of: Mapping[int, int] | None = None,
+    ) -> OpenHistory:
+        headers = _uses_headers(self.pipeline)
+        frame, chosen = open_stitched(
+            self.spark, self.history, self.pipeline, headers=headers, pinned=topic, as_of=as_of
+        )
+        parts = f"Hive table {self.history.past.table}, then {_describe_topic(self.history.recent)}"
+        return OpenHistory(frame, (), parts, chosen)
+
+    def empty(self) -> DataFrame:
+        return empty_stitched(self.spark, self.history, self.pipeline)
+
+    def partition_columns(self) -> tuple[str, ...]:
+        return table_partitions(self.spark, self.history.past.table)
+
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+        """All records: the topic's part cannot be read anew without moving the cut between the parts."""
+        return opened.frame
 
 
-def _line_schema(spark: SparkSession, pipeline: Pipeline) -> StructType | None:
-    """The schema of JSON or CSV lines, if the definition gives it: `value.schema`, for the format `columns`."""
-    if pipeline.value.format != "columns" or pipeline.value.ddl is None or pipeline.history.format == "parquet":
-        return None
-    try:
-        return parse_schema(spark, pipeline.value.ddl)
-    except ValueError as error:
-        raise refuse_schema(pipeline, error) from error
+def _without_old_records(frame: DataFrame, position: Position, as_of: Mapping[int, int]) -> DataFrame:
+    """Filter on the history's own columns, so that Parquet and ORC skip files and row groups by their statistics.
+
+    The filter is one offset for all partitions. It is left out where it would be wrong or useless: the running maximum
+    of arrivals needs the whole log, and expressions of other types than integers have no statistics to compare.
+    """
+    if position.going_back == "running_maximum" or not as_of:
+        return frame
+    if position.partition is None or position.offset is None:
+        return frame
+    partition, offset = F.expr(position.partition), F.expr(position.offset)
+    if not all(isinstance(field.dataType, IntegralType) for field in frame.select(partition, offset).schema):
+        return frame
+    first, last = min(as_of), max(as_of)
+    if last - first + 1 - len(as_of) > _MAX_UNKNOWN_PARTITIONS:
+        return frame
+    # Comparisons one by one: Parquet's statistics cannot be used for NOT IN.
+    is_unknown = (partition < F.lit(first)) | (partition > F.lit(last))
+    for number in sorted(set(range(first, last)) - as_of.keys()):
+        is_unknown = is_unknown | (partition == F.lit(number))
+    return frame.where(is_unknown | (offset >= F.lit(min(as_of.values()))))
+
+
+def _uses_headers(pipeline: Pipeline) -> bool:
+    """Whether any expression of the definition names `headers`: reading them costs time."""
+    return "headers" in pipeline.model_dump_json(exclude={"history", "description"})
 
 
 def _check_columns(opened: OpenHistory, pipeline: Pipeline) -> None:
-    """The columns that the definition names must be there, with the types it says."""
+    """Raises SourceError where a column that the definition names is missing or has another type."""
     for name in ("partition", "offset", "arrival", "sequence"):
         if (text := getattr(pipeline.history.position, name)) is not None:
             expression_type(opened.frame, text, pipeline, ("history", "position", name))
@@ -130,15 +337,15 @@ def _check_columns(opened: OpenHistory, pipeline: Pipeline) -> None:
     if value.column is not None:
         expression_type(opened.frame, f"`{value.column}`", pipeline, ("value", "column"))
     elif value.ddl is not None:
-        _check_types(opened, pipeline)
+        _check_types(opened, pipeline, value.ddl)
 
 
-def _check_types(opened: OpenHistory, pipeline: Pipeline) -> None:
+def _check_types(opened: OpenHistory, pipeline: Pipeline, ddl: str) -> None:
     try:
-        said = parse_schema(opened.frame.sparkSession, pipeline.value.ddl)
+        schema = parse_schema(opened.frame.sparkSession, ddl)
     except ValueError as error:
         raise refuse_schema(pipeline, error) from error
-    for field in said:
+    for field in schema:
         found = expression_type(opened.frame, f"`{field.name}`", pipeline, ("value", "schema"))
         if found.simpleString() != field.dataType.simpleString():
             raise SourceError(
@@ -149,7 +356,11 @@ def _check_types(opened: OpenHistory, pipeline: Pipeline) -> None:
             )
 
 
-def _describe(history: FilesHistory, files: Sequence[PinnedFile]) -> str:
+def _describe_topic(topic: Topic) -> str:
+    return f"Kafka topic {topic.topic} at {topic.servers}"
+
+
+def _describe_files(history: FilesHistory, files: Sequence[PinnedFile]) -> str:
     size, unit = float(sum(file.size for file in files)), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
         if size < 1000:

@@ -6,7 +6,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.definition.history import HiveHistory
+from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import SourceError
 from spark_jobs.spark.failures import reading, short
 from spark_jobs.spark.session import check_metastore
@@ -14,56 +14,61 @@ from spark_jobs.spark.session import check_metastore
 _URIS = "spark.hadoop.hive.metastore.uris"
 
 
-def read_table(spark: SparkSession, history: HiveHistory) -> DataFrame:
-    """The table as it is now, lazily: filters on its partition columns prune what is read.
+def read_table(spark: SparkSession, table: str, metastore: str | None) -> DataFrame:
+    """Open a Hive table or view as it is now. Nothing is read yet; filters on its partition columns prune the read.
 
-    Raises SourceError for an unreachable metastore, another one than the session's, and a missing table.
+    Args:
+        table: The name, with its database.
+        metastore: The URI that the definition gives; None: the session's own.
+
+    Raises:
+        SourceError: The metastore does not answer or is not the session's, or there is no such table.
     """
-    uri = _metastore(spark, history)
+    uri = _session_metastore(spark, table, metastore)
     if uri:
         check_metastore(uri)
     try:
-        with reading(uri or history.table):
-            # Another application may have added partitions or files since this session last looked.
-            spark.catalog.refreshTable(history.table)
-            return spark.table(history.table)
+        with reading(uri or table):
+            # Another application may have added partitions or files since this session read the table's metadata.
+            spark.catalog.refreshTable(table)
+            return spark.table(table)
     except (AnalysisException, Py4JJavaError, PySparkException) as error:
-        raise _missing(spark, history, error, uri) from error
+        raise _read_failure(spark, table, error, uri) from error
 
 
-def table_partitions(spark: SparkSession, history: HiveHistory) -> tuple[str, ...]:
+def table_partitions(spark: SparkSession, table: str) -> tuple[str, ...]:
     """The table's partition columns; none for a view."""
-    with reading(history.table):
-        return tuple(column.name for column in spark.catalog.listColumns(history.table) if column.isPartition)
+    with reading(table):
+        return tuple(column.name for column in spark.catalog.listColumns(table) if column.isPartition)
 
 
-def _metastore(spark: SparkSession, history: HiveHistory) -> str | None:
+def _session_metastore(spark: SparkSession, table: str, metastore: str | None) -> str | None:
+    """The URI of the session's metastore. Raises SourceError where the definition names another one."""
     own = spark.sparkContext.getConf().get(_URIS)
-    if history.metastore and own != history.metastore:
+    if metastore and own != metastore:
         uses = f"the metastore {own}" if own else "no Hive metastore"
         raise SourceError(
-            f"this Spark session uses {uses}, not {history.metastore}",
-            history.table,
+            f"this Spark session uses {uses}, not {metastore}",
+            table,
             "Start it with the pipeline's own metastore: set REWINDOW_METASTORE to it, or leave `metastore` out.",
         )
     return own
 
 
-def _missing(spark: SparkSession, history: HiveHistory, error: Exception, uri: str | None) -> SourceError:
+def _read_failure(spark: SparkSession, table: str, error: Exception, uri: str | None) -> SourceError:
     condition = getattr(error, "getCondition", lambda: "")() or ""
     where = uri or "no metastore is set"
     hint = "" if uri else " Set `metastore` in the pipeline's history, or REWINDOW_METASTORE."
     if "TABLE_OR_VIEW_NOT_FOUND" in condition:
-        database, _, name = history.table.rpartition(".")
-        return SourceError(f"there is no table `{history.table}`", where, _tables(spark, database, name) + hint)
+        database, _, name = table.rpartition(".")
+        return SourceError(f"there is no table `{table}`", where, _similar_tables(spark, database, name) + hint)
     if "SCHEMA_NOT_FOUND" in condition or "NoSuchNamespace" in str(error):
-        return SourceError(f"there is no database of table `{history.table}`", where, "Correct history.table." + hint)
-    return SourceError(f"the table cannot be read: {short(str(error))}", history.table, "Correct history.table." + hint)
+        return SourceError(f"there is no database of table `{table}`", where, "Correct history.table." + hint)
+    return SourceError(f"the table cannot be read: {short(str(error))}", table, "Correct history.table." + hint)
 
 
-def _tables(spark: SparkSession, database: str, name: str) -> str:
-    from spark_jobs.definition.fields import nearest
-
+def _similar_tables(spark: SparkSession, database: str, name: str) -> str:
+    """A hint with the table that was probably meant, else the tables of the database."""
     # Names alone, not catalog.listTables: that looks up every table, and fails of one that Spark cannot read.
     query = "SHOW TABLES IN IDENTIFIER(:database)" if database else "SHOW TABLES"
     try:

@@ -1,8 +1,8 @@
-"""What a history holds, and whether its log keeps its order: one narrow pass over the records.
+"""Count the records of a history and check the order of its log, in one pass over the records.
 
-The pass reads four numbers a record. Each task returns, for each partition, runs of records in which the offset grows
-and the arrival does not go back; where the tasks' runs cannot simply be put one behind the other, that partition alone
-is sorted by Spark. What comes to the driver grows with tasks and partitions, never with records.
+The pass reads four numbers of each record. Each task returns, for each partition, runs of records in which the offset
+grows and the arrival does not go back. Where the runs of all tasks do not follow one another, Spark sorts that
+partition. What comes to the driver grows with tasks and partitions, never with records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
@@ -24,13 +23,11 @@ from spark_jobs.sources.history import OpenHistory
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import canonical, cut_at
 from spark_jobs.sources.scan import (
-    DISORDER,
     FIELDS,
+    NO_NUMBER,
     OUTPUT,
-    RANGE,
-    RUN,
-    TOTALS,
     WHOLE_LOG,
+    Kind,
     Range,
     Row,
     scan_task,
@@ -56,10 +53,14 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was counted. `records` are all canonical records, the `quarantined` among them.
+    """The counts of a history.
 
-    `missing_event_times` are good records without event time (`event_time.missing: fail`); `event_times` spans those of
-    the good records, None if there is none.
+    Attributes:
+        partitions: Offsets and arrivals of each partition, by its number.
+        records: All canonical records, with the quarantined ones.
+        quarantined: Records that go to quarantine.
+        missing_event_times: Good records without event time (`event_time.missing: fail`).
+        event_times: The range of the good records' event times; None where there is none.
     """
 
     partitions: tuple[PartitionRange, ...]
@@ -77,17 +78,22 @@ def inspect_history(
     as_of: Mapping[int, int] | None = None,
     records: DataFrame | None = None,
 ) -> Inspection:
-    """Count the records of a history, below the end offsets `as_of` if given, and check the order of its log.
+    """Count the records of a history and check the order of its log.
 
-    `records` are its canonical records where the caller has them already, cut as they should be.
+    Without partition, offset and arrival no order is checked.
 
-    Raises HistoryError where an offset is there twice, or an arrival goes back while the offset (or the sequence)
-    grows; SourceError where a file turns out damaged. Without partition, offset and arrival no order is checked.
+    Args:
+        as_of: End offsets by partition: only records below them count.
+        records: The canonical records where the caller has them already, with nothing above `as_of`.
+
+    Raises:
+        HistoryError: An offset is there twice, or an arrival goes back while the offset (or the sequence) grows.
+        SourceError: A file is damaged.
     """
     if records is None:
         records = canonical(opened.frame, pipeline)
         records = cut_at(records, as_of or {}) if opened.topic is None else records
-    if opened.topic is not None and isinstance(pipeline.history, KafkaHistory):
+    if opened.topic is not None and opened.has_unique_offsets:
         with reading(opened.description):
             return _inspect_topic(records, pipeline, opened, opened.topic)
     position = pipeline.history.position
@@ -95,8 +101,8 @@ def inspect_history(
     has_sequence = position.sequence is not None
     with reading(opened.description):
         chosen = scanned(records, has_arrival, has_sequence)
-        told = chosen.mapInArrow(scan_task(has_arrival, has_sequence), OUTPUT).toArrow()
-        rows = [Row(*values) for values in zip(*(told.column(name).to_pylist() for name in FIELDS), strict=True)]
+        answer = chosen.mapInArrow(scan_task(has_arrival, has_sequence), OUTPUT).toArrow()
+        rows = [Row(*values) for values in zip(*(answer.column(name).to_pylist() for name in FIELDS), strict=True)]
         suspects = _suspects(rows)
         for partition in sorted(suspects):
             _refuse_disorder(records, pipeline, opened, partition)
@@ -104,10 +110,10 @@ def inspect_history(
 
 
 def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, topic: PinnedTopic) -> Inspection:
-    """The same of a topic alone, in one aggregation: its offsets cannot be there twice.
+    """The same for a topic alone, in one aggregation: no offset can be in a topic twice.
 
-    The arrival goes back with no offset exactly if the offsets of each arrival all lie behind those of the arrivals
-    before it. A broker stamps a whole batch with one time, so there are far fewer arrivals than records.
+    The arrival never goes back exactly if all offsets of each arrival are above those of earlier arrivals. A broker
+    gives a whole batch one time, so there are far fewer arrivals than records.
     """
     good, time = F.col(REASON).isNull(), F.col(EVENT_TIME)
     good_time = F.when(good, time)
@@ -155,19 +161,19 @@ def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, 
 
 
 def _suspects(rows: Iterable[Row]) -> set[int]:
-    """Partitions whose runs do not simply follow one another: those must be looked at record by record."""
+    """Partitions whose runs do not follow one another, so that their records have to be sorted."""
     suspects: set[int] = set()
     last: dict[int, Row] = {}
-    for row in sorted((row for row in rows if row.kind == RUN), key=lambda row: (row.partition, row.first)):
+    for row in sorted((row for row in rows if row.kind == Kind.RUN), key=lambda row: (row.partition, row.first)):
         before = last.get(row.partition)
         if before is not None and (before.last >= row.first or before.last_arrival > row.first_arrival):
             suspects.add(row.partition)
         last[row.partition] = row
-    return suspects | {row.partition for row in rows if row.kind == DISORDER}
+    return suspects | {row.partition for row in rows if row.kind == Kind.DISORDER}
 
 
 def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, partition: int) -> None:
-    """Raises HistoryError for the first record of the partition, by offset, that breaks the order; none may."""
+    """Sort the partition; raise HistoryError for its first record, by offset, that is out of order, if there is one."""
     whole = partition == WHOLE_LOG
     by = SEQUENCE if whole else OFFSET
     has_arrival = pipeline.history.position.arrival is not None
@@ -194,7 +200,7 @@ def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory
         raise HistoryError(
             f"{name} {pair['offset']} is there twice",
             f"{place}{opened.description}",
-            "Remove the duplicates (a file that was loaded twice?), or correct history.position.",
+            "Remove the duplicates (perhaps a file was loaded twice), or correct history.position.",
         )
     at, then = format_instant(pair["arrival"]), format_instant(pair["next_arrival"])
     hint = "Correct the arrivals or history.position"
@@ -208,11 +214,11 @@ def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory
 
 def _inspection(rows: list[Row], has_arrival: bool, topic: PinnedTopic | None) -> Inspection:
     ranges: dict[int, Range] = {}
-    for row in (row for row in rows if row.kind == RANGE):
+    for row in (row for row in rows if row.kind == Kind.RANGE):
         seen = Range(row.first, row.last, row.first_arrival, row.last_arrival, row.records)
         ranges[row.partition] = ranges[row.partition].widened(seen) if row.partition in ranges else seen
-    totals = [row for row in rows if row.kind == TOTALS]
-    times = [(row.first, row.last) for row in totals if row.first is not None]
+    totals = [row for row in rows if row.kind == Kind.TOTALS]
+    times = [(row.first, row.last) for row in totals if row.first != NO_NUMBER]
     return Inspection(
         partitions=_partition_ranges(ranges, has_arrival, topic),
         records=sum(row.records for row in totals),
@@ -225,13 +231,14 @@ def _inspection(rows: list[Row], has_arrival: bool, topic: PinnedTopic | None) -
 def _partition_ranges(
     ranges: Mapping[int, Range], has_arrival: bool, topic: PinnedTopic | None
 ) -> tuple[PartitionRange, ...]:
-    """By partition. Of a topic also those without a record, and the pinned ends: what lies there may be no records."""
+    """The ranges by partition. A topic's pinned ends count, and its partitions without a record are there too."""
     ends = {} if topic is None else {pinned.partition: pinned for pinned in topic.ranges}
     found = []
     for partition in sorted(ranges.keys() | ends.keys()):
         pinned, seen = ends.get(partition), ranges.get(partition)
         if seen is None:
-            found.append(PartitionRange(partition, pinned.start, pinned.end, None, None, 0))
+            if pinned is not None:
+                found.append(PartitionRange(partition, pinned.start, pinned.end, None, None, 0))
             continue
         end = seen.last + 1 if pinned is None else pinned.end
         arrivals = (seen.first_arrival, seen.last_arrival) if has_arrival else (None, None)

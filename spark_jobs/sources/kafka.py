@@ -1,7 +1,7 @@
-"""A Kafka topic as a history: Spark's connector in batch, between offsets that are pinned beforehand.
+"""A Kafka topic as a history: Spark's connector reads a batch between offsets that are pinned before.
 
-The frame's columns: `key` (text or bytes), `value` (bytes), `headers` (a map of text, the last one of a name counts),
-`topic`, `partition`, `offset`, `timestamp`.
+The frame's columns are `key` (text or bytes), `value` (bytes), `headers` (a map of text; the last header of a name
+counts), `topic`, `partition`, `offset` and `timestamp`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from pyspark.sql.types import (
 from spark_jobs.definition.kafka import Topic, TopicAccess
 from spark_jobs.sources.kafka_admin import topic_admin
 from spark_jobs.sources.kafka_config import client_config
-from spark_jobs.sources.kafka_offsets import PinnedTopic, confirm, resolve
+from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic, confirm, resolve
 
 NO_APPEND_TIME = "rw_no_append_time"
-"""Marks the error for a record without the broker's time, see `failures.read_error`."""
+"""Begins the error for a record without the broker's time; `failures.read_error` looks for it."""
 
 _APPEND_TIME = 1
 """Kafka's TimestampType.LOG_APPEND_TIME, as the connector's `timestampType` shows it."""
 
-# Fewer, larger answers than a live consumer wants: a third less time on a topic of small records.
+# Larger batches than a consumer's defaults: a topic of small records takes a third less time.
 _BULK = {"max.poll.records": "5000", "max.partition.fetch.bytes": str(8 << 20), "receive.buffer.bytes": str(1 << 20)}
 
 _HEADERS = MapType(StringType(), StringType())
@@ -64,9 +64,11 @@ def pin_topic(
     past: Mapping[int, int] | None = None,
     past_topic_id: str | None = None,
 ) -> PinnedTopic:
-    """The offsets to read: those of a plan (`pinned`) if the topic still has exactly them, else resolved now.
+    """The offsets to read: those of a plan (`pinned`), confirmed, or new ones, see `kafka_offsets.resolve`.
 
-    Raises SourceError (brokers, topic, rights) and HistoryError (something would be missing), see `kafka_offsets`.
+    Raises:
+        SourceError: The brokers do not answer, there is no such topic, or it may not be read.
+        HistoryError: Records would be missing.
     """
     with topic_admin(spark, topic) as admin:
         state = admin.state()
@@ -84,23 +86,31 @@ def pin_topic(
 
 
 def read_topic(spark: SparkSession, topic: Topic, pinned: PinnedTopic, *, headers: bool = True) -> DataFrame:
-    """Exactly the pinned records, lazily, with the columns above; `headers` null unless they are asked for.
+    """Exactly the pinned records, with the columns above. Nothing is read yet.
 
-    Where the timestamps are taken for the broker's, a record with the sender's makes the read fail.
+    Where the topic is said to have the broker's time, a record with the producer's time makes the read fail.
+
+    Args:
+        headers: Whether headers are read; they are null where not.
     """
-    return topic_columns(read_log(spark, topic, pinned, headers=headers), topic, pinned.arrival_kind)
+    return topic_columns(read_log(spark, topic, pinned.ranges, headers=headers), topic, pinned.arrival_kind)
 
 
-def read_log(spark: SparkSession, topic: TopicAccess, pinned: PinnedTopic, *, headers: bool = True) -> DataFrame:
-    """Exactly the pinned records with the connector's own columns: bytes, `timestampType`, repeated headers."""
-    ranges = [chosen for chosen in pinned.ranges if chosen.end > chosen.start]
+def read_log(
+    spark: SparkSession, topic: TopicAccess, offsets: Iterable[OffsetRange], *, headers: bool = True
+) -> DataFrame:
+    """Exactly the records at these offsets, with the connector's own columns: bytes, `timestampType`, repeated headers.
+
+    Nothing is read yet. `headers` says whether the column `headers` is read: it costs time.
+    """
+    ranges = [chosen for chosen in offsets if chosen.end > chosen.start]
     if not ranges:
         return spark.createDataFrame([], _CONNECTOR)
-    patience = {
+    timeouts = {
         "default.api.timeout.ms": str(topic.read_timeout),
         "request.timeout.ms": str(min(30_000, max(1_000, topic.read_timeout // 2))),
     }
-    config = {**_BULK, **patience, **client_config(topic), "isolation.level": topic.isolation}
+    config = {**_BULK, **timeouts, **client_config(topic), "isolation.level": topic.isolation}
     splits = topic.min_partitions or spark.sparkContext.defaultParallelism
     reader = spark.read.format("kafka").options(**{f"kafka.{name}": value for name, value in config.items()})
     return reader.options(
@@ -110,7 +120,7 @@ def read_log(spark: SparkSession, topic: TopicAccess, pinned: PinnedTopic, *, he
         failOnDataLoss="true",
         includeHeaders=str(headers).lower(),
         minPartitions=str(splits),
-        # Kafka's client itself tries again until its time is over; more tries would multiply that time.
+        # Kafka's client retries until its timeout; retries of Spark's connector would multiply that time.
         **{"kafkaConsumer.pollTimeoutMs": str(topic.read_timeout), "fetchOffset.numRetries": "1"},
     ).load()
 
@@ -121,7 +131,7 @@ def empty_topic(spark: SparkSession, topic: Topic) -> DataFrame:
 
 
 def topic_columns(log: DataFrame, topic: Topic, arrival_kind: str) -> DataFrame:
-    """The connector's columns as expressions see them."""
+    """The connector's columns in the form that expressions use."""
     is_append_time = arrival_kind == "append_time"
     timestamp = append_time(F.col("timestampType")) if is_append_time else F.col("timestamp")
     headers = header_map(F.col("headers")) if "headers" in log.columns else F.lit(None).cast(_HEADERS)
@@ -138,13 +148,13 @@ def topic_columns(log: DataFrame, topic: Topic, arrival_kind: str) -> DataFrame:
 
 
 def append_time(kind: Column) -> Column:
-    """The column `timestamp`; a record whose timestamp is not of that kind makes the read fail, with its place."""
-    place = F.concat_ws(" ", F.lit(NO_APPEND_TIME), F.col("partition"), F.col("offset"))
-    return F.when(kind == _APPEND_TIME, F.col("timestamp")).otherwise(F.raise_error(place).cast("timestamp"))
+    """The column `timestamp`; a record with the producer's time makes the read fail, with its partition and offset."""
+    position = F.concat_ws(" ", F.lit(NO_APPEND_TIME), F.col("partition"), F.col("offset"))
+    return F.when(kind == _APPEND_TIME, F.col("timestamp")).otherwise(F.raise_error(position).cast("timestamp"))
 
 
 def header_map(headers: Column) -> Column:
-    """Headers as a map of text. Kafka lets a header's name repeat: the last one counts."""
+    """Headers as a map of text. Kafka allows a name to repeat: the last header of a name counts."""
     names = F.array_distinct(F.transform(headers, lambda header: header["key"]))
     values = F.transform(
         names,

@@ -1,4 +1,4 @@
-"""What a topic is right now, asked of the brokers: partitions, offsets, settings. Kafka's own client in Spark's JVM."""
+"""Ask the brokers about a topic: partitions, offsets and settings. Uses Kafka's own client in Spark's JVM."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition.kafka import TopicAccess
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.kafka_config import client_config
+from spark_jobs.spark.gateway import JavaObject, jvm
 from spark_jobs.spark.java import java_reason
 
 _SECONDS = 20
-"""How long a question to the brokers may take."""
+"""How long a request to the brokers may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The records that a partition holds: offsets `[earliest, latest)`; with `read_committed` none of an open
-    transaction.
-    """
+    """The offsets `[earliest, latest)` of a partition; with `read_committed` it ends before an open transaction."""
 
     earliest: int
     latest: int
@@ -31,7 +29,15 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as it is. `partitions` lacks those in `unreachable`, which have no leader."""
+    """A topic as it is now.
+
+    Attributes:
+        topic_id: Kafka's id of the topic. A topic that is deleted and created again has another id.
+        partitions: The bounds of each partition that has a leader.
+        unreachable: The partitions without a leader.
+        has_append_time: Whether new records get the broker's time (`message.timestamp.type`).
+        is_compacted: Whether compaction removes records (`cleanup.policy`).
+    """
 
     topic_id: str
     partitions: Mapping[int, LogBounds]
@@ -41,10 +47,10 @@ class TopicState:
 
 
 class TopicAdmin:
-    """Asks about one topic. Every method raises SourceError where the brokers do not answer, or refuse."""
+    """Requests about one topic. Each method raises SourceError where the brokers do not answer or refuse."""
 
     def __init__(self, spark: SparkSession, topic: TopicAccess, client: JavaObject) -> None:
-        self._jvm = spark._jvm
+        self._jvm = jvm(spark)
         self._spark = spark
         self._topic = topic
         self._client = client
@@ -52,7 +58,7 @@ class TopicAdmin:
     def state(self) -> TopicState:
         """The topic's identity, settings and bounds. Raises SourceError where there is no such topic."""
         name = self._topic.topic
-        with _asking(self._topic):
+        with _requests_to(self._topic):
             description = self._get(self._client.describeTopics(self._jvm.java.util.List.of(name)).allTopicNames())
             found = description.get(name)
             partitions, unreachable = [], []
@@ -70,9 +76,9 @@ class TopicAdmin:
         )
 
     def offsets_at(self, partitions: Iterable[int], instant: int) -> dict[int, int | None]:
-        """By partition, the first offset with a timestamp at or after `instant` (epoch ms); None: there is none."""
+        """By partition, the first offset with a timestamp at or after `instant` (epoch ms); None: no record has one."""
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(instant)
-        with _asking(self._topic):
+        with _requests_to(self._topic):
             found = self._offsets(sorted(partitions), spec)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
@@ -99,11 +105,11 @@ class TopicAdmin:
         isolation = self._jvm.java.lang.Enum.valueOf(
             self._class("org.apache.kafka.common.IsolationLevel"), self._topic.isolation.upper()
         )
-        asked = self._jvm.java.util.HashMap()
+        requested = self._jvm.java.util.HashMap()
         for partition in partitions:
-            asked.put(common.TopicPartition(self._topic.topic, partition), spec)
+            requested.put(common.TopicPartition(self._topic.topic, partition), spec)
         options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(isolation)
-        answer = self._get(self._client.listOffsets(asked, options).all())
+        answer = self._get(self._client.listOffsets(requested, options).all())
         return {entry.getKey().partition(): entry.getValue().offset() for entry in answer.entrySet()}
 
     def _get(self, future: JavaObject) -> JavaObject:
@@ -116,45 +122,46 @@ class TopicAdmin:
 
 @contextmanager
 def topic_admin(spark: SparkSession, topic: TopicAccess) -> Iterator[TopicAdmin]:
-    """A client for questions about `topic`, closed in the end."""
-    jvm = spark._jvm
-    properties = jvm.java.util.Properties()
+    """A client for requests about `topic`, closed at the end of the context."""
+    packages = jvm(spark)
+    properties = packages.java.util.Properties()
     limits = {"default.api.timeout.ms": _SECONDS * 1000, "request.timeout.ms": _SECONDS * 500}
     for name, value in {**client_config(topic), **limits}.items():
         properties.put(name, str(value))
-    with _asking(topic):
-        client = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+    with _requests_to(topic):
+        client = packages.org.apache.kafka.clients.admin.Admin.create(properties)
     try:
         yield TopicAdmin(spark, topic, client)
     finally:
-        client.close(jvm.java.time.Duration.ZERO)
+        client.close(packages.java.time.Duration.ZERO)
 
 
 @contextmanager
-def _asking(topic: TopicAccess) -> Iterator[None]:
+def _requests_to(topic: TopicAccess) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
         raise kafka_problem(java_reason(error), topic.topic, topic.servers) from error
     except Py4JError as error:
-        raise SourceError(f"Spark's JVM is gone: {java_reason(error)}", topic.topic, "Start again.") from error
+        hint = "Run the command again."
+        raise SourceError(f"Spark's JVM has ended: {java_reason(error)}", f"topic {topic.topic}", hint) from error
 
 
 def kafka_problem(reason: str, topic: str, servers: str) -> SourceError:
-    """What Kafka's client said, told by what to do about it."""
+    """The error for a message of Kafka's client, with what to do."""
     where = f"topic {topic} at {servers}"
-    said = reason.rpartition("Exception: ")[2].strip() or reason.rpartition(".")[2]
+    message = reason.rpartition("Exception: ")[2].strip() or reason.rpartition(".")[2]
     if "UnknownTopicOrPartition" in reason or "InvalidTopic" in reason:
         return SourceError(f"there is no topic `{topic}`", where, "Correct `topic` or `servers`.")
     if "Authentication" in reason or "SslException" in reason or "SSLHandshake" in reason:
         hint = "Check security.protocol, sasl.mechanism and the variables named under `secrets`."
-        return SourceError(f"the brokers do not let us in: {said}", where, hint)
+        return SourceError(f"the brokers refuse access: {message}", where, hint)
     if "Authorization" in reason:
-        return SourceError(f"no permission: {said}", where, "Ask for the rights to read and describe the topic.")
+        return SourceError(f"no permission: {message}", where, "Ask for the rights to read and describe the topic.")
     if "ConfigException" in reason or "Failed create new" in reason or "JAAS" in reason.upper():
         # The message of a configuration error can hold the value.
         return SourceError("Kafka's client refuses its configuration", where, "Check `options` and `secrets`.")
     if "Timeout" in reason or "Disconnect" in reason or "Network" in reason or "timed out" in reason.lower():
         hint = "Start them, or correct `servers`; a listener that needs TLS or SASL answers like this too."
         return SourceError("the brokers do not answer", where, hint)
-    return SourceError(f"Kafka refuses: {said}", where, "Check the topic with `rewindow doctor PIPELINE`.")
+    return SourceError(f"Kafka refuses: {message}", where, "Check the topic with `rewindow doctor PIPELINE`.")

@@ -1,6 +1,6 @@
-"""What a Kafka client is configured with: the definition's options, and secrets from the environment.
+"""The configuration of Kafka's client: the definition's options, and secrets from the environment.
 
-Secrets exist in the client's configuration only. They are never part of a definition, a plan, a table, a message or a
+Secrets are in the client's configuration only. They are never part of a definition, a plan, a table, a message or a
 process's arguments.
 """
 
@@ -18,18 +18,18 @@ _CONNECTION = "AIRFLOW_CONN_"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _LIBRDKAFKA = {"sasl.mechanisms": "sasl.mechanism"}
-_NOT_A_CLIENTS = ("group.id", "enable.auto.commit", "auto.offset.reset", "isolation.level", "bootstrap.servers")
+_NOT_FROM_CONNECTIONS = ("group.id", "enable.auto.commit", "auto.offset.reset", "isolation.level", "bootstrap.servers")
 
 
 def client_config(topic: TopicAccess, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Kafka's client configuration by Kafka's own names, secrets included: it must not be shown.
+    """Kafka's client configuration by Kafka's own names. It has the secrets, so it must not be printed.
 
-    Raises EnvironmentSetupError for a secret's variable or a connection that is not set.
+    Raises EnvironmentSetupError where the variable of a secret or a connection is not set.
     """
     config = {"bootstrap.servers": topic.servers}
     if topic.connection is not None:
-        config |= _of_connection(topic.connection, environ)
-    config |= {name: _plain(value) for name, value in topic.options.items()}
+        config |= _from_connection(topic.connection, environ)
+    config |= {name: _as_text(value) for name, value in topic.options.items()}
     for name, variable in topic.secrets.items():
         if not environ.get(variable):
             raise EnvironmentSetupError(
@@ -41,11 +41,11 @@ def client_config(topic: TopicAccess, environ: Mapping[str, str] = os.environ) -
     return config
 
 
-def _plain(value: str | int | float | bool) -> str:
+def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _of_connection(name: str, environ: Mapping[str, str]) -> dict[str, str]:
+def _from_connection(name: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The configuration in an Airflow connection, JSON or URI, in the environment as Airflow itself reads it.
 
     Its extra holds Kafka's own names (the `sasl.username` and `sasl.password` of other clients are understood). Login
@@ -64,7 +64,9 @@ def _of_connection(name: str, environ: Mapping[str, str]) -> dict[str, str]:
     except ValueError:
         # The text holds the password: neither it nor the parser's own words are shown.
         raise EnvironmentSetupError(f"connection `{name}` cannot be read", variable, "Write JSON or a URI.") from None
-    config = {_LIBRDKAFKA.get(key, key): _plain(value) for key, value in extra.items() if key not in _NOT_A_CLIENTS}
+    config = {
+        _LIBRDKAFKA.get(key, key): _as_text(value) for key, value in extra.items() if key not in _NOT_FROM_CONNECTIONS
+    }
     login, password = config.pop("sasl.username", login), config.pop("sasl.password", password)
     if login and "sasl.jaas.config" not in config:
         mechanism = config.setdefault("sasl.mechanism", "PLAIN")
@@ -74,8 +76,8 @@ def _of_connection(name: str, environ: Mapping[str, str]) -> dict[str, str]:
     return config
 
 
-def _parsed(text: str) -> tuple[str | None, str | None, dict[str, object]]:
-    """Login, password and extra."""
+def _parsed(text: str) -> tuple[str | None, str | None, Mapping[str, object]]:
+    """Login, password and extra of a connection. Raises ValueError where it is neither JSON nor a URI."""
     if text.startswith("{"):
         content = json.loads(text)
         extra = content.get("extra") or {}

@@ -1,4 +1,4 @@
-"""Which offsets a replay reads, decided once: from then on they are explicit, and what is not as they say is refused.
+"""The offsets that a replay reads. They are resolved once, when the plan is made, and confirmed by each later run.
 
 Nothing here talks to a broker: `resolve` and `confirm` are functions of the definition and of the topic's state.
 """
@@ -15,12 +15,18 @@ from spark_jobs.errors import HistoryError
 from spark_jobs.sources.kafka_admin import TopicState
 
 OffsetsAt = Callable[[Iterable[int], int], Mapping[int, int | None]]
-"""Per partition, the first offset that arrived at an instant or later; None where there is none."""
+"""From partitions and an instant (epoch ms) to the first offset that arrived at the instant or later, by partition.
+
+None: no such record is there.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """The offsets `[start, end)` of one partition, to be read from the topic; those before are a stitched past's."""
+    """The offsets `[start, end)` of one partition that are read from the topic.
+
+    In a stitched history, the Hive table has the offsets before `start`.
+    """
 
     partition: int
     start: int
@@ -29,7 +35,14 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class PinnedTopic:
-    """A topic as a plan pins it. `notes` say what is missing with the user's consent, for the run's fidelity."""
+    """A topic as a plan pins it.
+
+    Attributes:
+        topic_id: Kafka's id of the topic. A topic that is deleted and created again has another id.
+        arrival_kind: Whether the records' timestamps are the broker's or the producer's.
+        ranges: The offsets to read, by partition.
+        notes: What is missing and was accepted by the definition. It becomes part of the run's fidelity.
+    """
 
     topic: str
     topic_id: str
@@ -40,13 +53,13 @@ class PinnedTopic:
 
 @dataclass(slots=True)
 class _Consent:
-    """What the definition accepts, and what of it has come up."""
+    """The options under `history.accept`, and a note for each one that was needed."""
 
     topic: Topic
     notes: list[str] = field(default_factory=list)
 
-    def needed(self, option: str, what: str, hint: str) -> None:
-        """Raises HistoryError for `what` unless the definition accepts it, then notes it."""
+    def require(self, option: str, what: str, hint: str) -> None:
+        """Note `what` where the definition accepts `option`; raise HistoryError where it does not."""
         if option not in self.topic.accept:
             consent = f"or write `accept: [{option}]`, which the run's fidelity records."
             raise HistoryError(what, f"topic {self.topic.topic} at {self.topic.servers}", f"{hint}, {consent}")
@@ -63,36 +76,44 @@ def resolve(
     past: Mapping[int, int] | None = None,
     past_topic_id: str | None = None,
 ) -> PinnedTopic:
-    """The offsets to read. `as_of` gives end offsets in place of the definition's `end`.
+    """Decide which offsets are read.
 
-    `registered` are the partitions that the live job reads, if the definition names them. `past` (partition to end
-    offset) is what a Hive table holds already: the topic is read from there on, and a hole between the two is refused.
-    Raises HistoryError for whatever would silently be missing.
+    Args:
+        topic: The topic as the definition has it.
+        state: The topic as it is now.
+        offsets_at: Looks up offsets by arrival time.
+        registered: The partitions that the live job reads, if the definition names them.
+        as_of: End offsets by partition, in place of the definition's `end`.
+        past: End offsets by partition of the Hive table of a stitched history. The topic is read from there on.
+        past_topic_id: The topic from which that table was archived, if it is known.
+
+    Raises:
+        HistoryError: Records would be missing, or an offset does not exist.
     """
     consent = _Consent(topic)
     if state.unreachable:
-        consent.needed(
+        consent.require(
             "unreachable_partitions",
-            f"{_named(state.unreachable)} {_has(state.unreachable)} no leader: what it holds cannot be read",
+            f"{_partitions(state.unreachable)} {_has(state.unreachable)} no leader: its records cannot be read",
             "Wait for its brokers",
         )
     if state.is_compacted:
-        consent.needed(
+        consent.require(
             "compacted",
             "the topic is compacted: records that the live job saw are gone",
             "Replay a copy that keeps all records",
         )
     if past_topic_id not in (None, state.topic_id):
-        consent.needed(
+        consent.require(
             "recreated_topic",
-            "the topic was deleted and made again since its past was archived: its offsets began anew",
+            "the topic was deleted and created again since it was archived: its offsets start at 0 again",
             "Archive the new topic into another table",
         )
     if registered is not None and (added := sorted(state.partitions.keys() - set(registered))):
-        consent.needed(
+        consent.require(
             "new_partitions",
-            f"the topic has {_named(added)}, which watermark.partitions does not register: nothing of it would be read",
-            "Register it (a live job that saw it only later decided otherwise near its beginning)",
+            f"the topic has {_partitions(added)}, which watermark.partitions does not name, so it would not be read",
+            "Add it there (if the live job noticed it late, results near its first records can differ)",
         )
         state = replace(state, partitions={p: bounds for p, bounds in state.partitions.items() if p not in added})
     starts = _starts(topic, state, offsets_at, consent) if past is None else _after(past, state, consent)
@@ -107,19 +128,25 @@ def resolve(
 
 
 def confirm(topic: Topic, state: TopicState, pinned: PinnedTopic) -> PinnedTopic:
-    """The same offsets again, for a run that comes later than its plan; with what had to be accepted since.
+    """Check that the topic still has the offsets of a plan, and return them.
 
-    Raises HistoryError where the topic no longer has exactly what the plan says.
+    Returns:
+        The same offsets, with notes for what was accepted since the plan was made.
+
+    Raises:
+        HistoryError: The topic no longer has exactly these offsets.
     """
     consent = _Consent(topic, list(pinned.notes))
     again = "Plan again"
     if state.topic_id != pinned.topic_id:
-        consent.needed("recreated_topic", "the topic was deleted and made again since the plan was made", again)
+        consent.require("recreated_topic", "the topic was deleted and created again since the plan was made", again)
     added = sorted(state.partitions.keys() - {known.partition for known in pinned.ranges})
     if added and "new_partitions" not in topic.accept:
-        consent.needed("new_partitions", f"{_named(added)} {_was(added)} added since the plan was made", again)
+        consent.require("new_partitions", f"{_partitions(added)} {_was(added)} added since the plan was made", again)
     elif added:
-        consent.notes.append(f"{_named(added)} {_was(added)} not in the plan and not read (accept: new_partitions)")
+        consent.notes.append(
+            f"{_partitions(added)} {_was(added)} not in the plan and not read (accept: new_partitions)"
+        )
     for known in pinned.ranges:
         if known.start == known.end:
             continue
@@ -131,9 +158,8 @@ def confirm(topic: Topic, state: TopicState, pinned: PinnedTopic) -> PinnedTopic
             raise _wrong(topic, f"{lost} are gone since the plan was made: retention has removed them", "plan")
         if bounds.latest < known.end:
             ends = f"partition {known.partition} ends at offset {bounds.latest}, and the plan reads to {known.end}"
-            raise _wrong(topic, f"{ends}: the topic was made again or truncated", "plan")
-    kept = tuple(dict.fromkeys(consent.notes))
-    return PinnedTopic(pinned.topic, pinned.topic_id, pinned.arrival_kind, pinned.ranges, kept)
+            raise _wrong(topic, f"{ends}: the topic was created again or truncated", "plan")
+    return replace(pinned, notes=tuple(dict.fromkeys(consent.notes)))
 
 
 def _arrival_kind(topic: Topic, state: TopicState) -> Literal["append_time", "producer_time"]:
@@ -143,26 +169,24 @@ def _arrival_kind(topic: Topic, state: TopicState) -> Literal["append_time", "pr
 
 
 def _starts(topic: Topic, state: TopicState, offsets_at: OffsetsAt, consent: _Consent) -> dict[int, int]:
+    """Start offsets by partition, as `history.start` says."""
     starts: dict[int, int] = {}
-    asked = _asked(topic.start, "start", topic, state, offsets_at, consent)
+    since = topic.start if isinstance(topic.start, int) else None
+    requested = _requested(topic.start, "start", topic, state, offsets_at, consent)
     for partition, bounds in state.partitions.items():
-        if partition not in asked:
+        if partition not in requested:
             continue
-        start = asked[partition]
+        start = requested[partition]
         if start is None:
             start = bounds.latest
-        elif start == "earliest":
-            start = 0
         if start > bounds.latest:
             what = f"offset {start} does not exist in partition {partition}, which ends at {bounds.latest}"
             raise _wrong(topic, what, "start")
-        is_by_time = isinstance(topic.start, int)
-        if start < bounds.earliest or (is_by_time and 0 < start == bounds.earliest):
-            since = f" since {format_instant(topic.start)}" if is_by_time else ""
-            consent.needed(
+        if start < bounds.earliest or (since is not None and 0 < start == bounds.earliest):
+            consent.require(
                 "lost_start",
-                f"partition {partition} begins at offset {bounds.earliest}: retention has removed what was before"
-                + (f", perhaps records{since} too" if is_by_time else ""),
+                f"partition {partition} begins at offset {bounds.earliest}: retention has removed the records before"
+                + (f", perhaps some since {format_instant(since)} too" if since is not None else ""),
                 "Stitch it to an archive (history.kind: stitched), begin later (history.start)",
             )
         elif start > 0:
@@ -172,13 +196,14 @@ def _starts(topic: Topic, state: TopicState, offsets_at: OffsetsAt, consent: _Co
 
 
 def _ends(topic: Topic, state: TopicState, offsets_at: OffsetsAt, consent: _Consent) -> dict[int, int]:
+    """End offsets by partition, as `history.end` says."""
     ends: dict[int, int] = {}
-    asked = _asked(topic.end, "end", topic, state, offsets_at, consent)
+    requested = _requested(topic.end, "end", topic, state, offsets_at, consent)
     for partition, bounds in state.partitions.items():
-        if partition not in asked:
+        if partition not in requested:
             continue
-        end = asked[partition]
-        if end is None or end == "latest":
+        end = requested[partition]
+        if end is None:
             end = bounds.latest
         if end > bounds.latest:
             what = f"offset {end - 1} does not exist in partition {partition}, which ends at {bounds.latest}"
@@ -190,17 +215,18 @@ def _ends(topic: Topic, state: TopicState, offsets_at: OffsetsAt, consent: _Cons
 def _as_of_ends(
     as_of: Mapping[int, int], state: TopicState, starts: Mapping[int, int], consent: _Consent
 ) -> dict[int, int]:
+    """End offsets by partition, as the as-of vector says. A partition that it lacks ends where it starts."""
     topic = consent.topic
     unknown = sorted(as_of.keys() - starts.keys())
     if unknown:
-        raise _wrong(topic, f"the as-of vector names {_named(unknown)}, which the topic does not have", "as-of")
+        raise _wrong(topic, f"the as-of vector names {_partitions(unknown)}, which the topic does not have", "as-of")
     ends = {}
     for partition, start in starts.items():
         latest = max(start, state.partitions[partition].latest if partition in state.partitions else start)
         end = as_of.get(partition)
         if end is None:
             end = start
-            consent.notes.append(f"partition {partition} is not in the as-of vector: nothing new of it is read")
+            consent.notes.append(f"partition {partition} is not in the as-of vector: none of its new records are read")
         elif end > latest:
             what = f"the as-of vector ends partition {partition} at offset {end}, and it ends at {latest}"
             raise _wrong(topic, what, "as-of")
@@ -208,41 +234,44 @@ def _as_of_ends(
     return ends
 
 
-def _asked(
+def _requested(
     bound: LogBound, name: str, topic: Topic, state: TopicState, offsets_at: OffsetsAt, consent: _Consent
-) -> Mapping[int, int | str | None]:
-    """What the definition asks of each partition; one that explicit offsets do not name is left out, with consent."""
+) -> Mapping[int, int | None]:
+    """The offset that `history.start` or `history.end` gives for each partition; None: the end of the partition.
+
+    A partition that explicit offsets do not name is left out where the definition accepts that.
+    """
     if isinstance(bound, str):
-        return dict.fromkeys(state.partitions, bound)
+        return dict.fromkeys(state.partitions, 0 if bound == "earliest" else None)
     if isinstance(bound, int):
         return offsets_at(state.partitions, bound)
     unknown = sorted(bound.keys() - state.partitions.keys() - set(state.unreachable))
     if unknown:
-        raise _wrong(topic, f"the topic has no {_named(unknown)}", name)
+        raise _wrong(topic, f"the topic has no {_partitions(unknown)}", name)
     left = sorted(state.partitions.keys() - bound.keys())
     if left:
-        consent.needed(
+        consent.require(
             "new_partitions",
-            f"history.{name} does not name {_named(left)}: nothing of it would be read",
+            f"history.{name} does not name {_partitions(left)}: its records would not be read",
             "Name it (a partition that was added later begins at 0)",
         )
     return bound
 
 
 def _after(past: Mapping[int, int], state: TopicState, consent: _Consent) -> dict[int, int]:
-    """Where the topic begins behind the past."""
+    """Start offsets by partition where the Hive table ends at the offsets `past`."""
     starts: dict[int, int] = {}
     for partition, bounds in state.partitions.items():
         end = past.get(partition, 0)
         if end > bounds.latest:
-            consent.needed(
+            consent.require(
                 "recreated_topic",
                 f"the table holds partition {partition} up to offset {end - 1}, and the topic ends at {bounds.latest}: "
-                "it was deleted and made again, or truncated",
+                "it was deleted and created again, or truncated",
                 "Correct history.recent.topic or history.past.table",
             )
         elif end < bounds.earliest:
-            consent.needed(
+            consent.require(
                 "holes",
                 f"offsets {end} to {bounds.earliest - 1} of partition {partition} are missing: the table ends before "
                 f"offset {end}, the topic begins at {bounds.earliest}",
@@ -251,7 +280,7 @@ def _after(past: Mapping[int, int], state: TopicState, consent: _Consent) -> dic
             end = bounds.earliest
         starts[partition] = end
     for partition in past.keys() - state.partitions.keys() - set(state.unreachable):
-        consent.needed(
+        consent.require(
             "recreated_topic",
             f"the table holds partition {partition}, which the topic does not have",
             "Correct history.recent.topic or history.past.table",
@@ -263,12 +292,13 @@ def _after(past: Mapping[int, int], state: TopicState, consent: _Consent) -> dic
 
 
 def _wrong(topic: Topic, what: str, where: str) -> HistoryError:
-    mends = {"plan": "Plan again.", "as-of": "Correct --as-of, or leave it out to read what is there."}
-    hint = mends.get(where, f"Correct history.{where}.")
+    """The error for an offset that a plan, an as-of vector or the definition's field `where` names wrongly."""
+    hints = {"plan": "Plan again.", "as-of": "Correct --as-of, or leave it out to read to the end of the topic."}
+    hint = hints.get(where, f"Correct history.{where}.")
     return HistoryError(what, f"topic {topic.topic} at {topic.servers}", hint)
 
 
-def _named(partitions: Iterable[int]) -> str:
+def _partitions(partitions: Iterable[int]) -> str:
     listed = [str(partition) for partition in partitions]
     return f"partition{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 

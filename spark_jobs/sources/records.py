@@ -1,23 +1,25 @@
-"""Canonical records: the history's columns, the decoded fields, the keys, and Rewindow's own columns beside them.
+"""Canonical records: the history's columns, the decoded fields, the keys, and Rewindow's own columns.
 
 | column | type | meaning |
 | --- | --- | --- |
-| `rw_partition`, `rw_offset` | INT, BIGINT | place in the log; null where the definition names no such column |
+| `rw_partition`, `rw_offset` | INT, BIGINT | position in the log; null where the definition names no such column |
 | `rw_arrival` | BIGINT | epoch ms; null likewise |
 | `rw_event_time` | BIGINT | epoch ms; null if missing |
 | `rw_sequence` | BIGINT | only with `position.sequence` |
 | `rw_marker`, `rw_stream` | BOOLEAN, STRING | only for `punctuated`, `interleaved` |
 | `rw_reason` | STRING | null for a good record, else why it goes to quarantine |
-| `rw_raw` | STRING | the text that held the record, else all its columns as JSON |
-| `rw_raw_bytes` | BINARY | only where the value is bytes: exactly those |
+| `rw_raw` | STRING | the undecoded text of the record, else all its columns as JSON |
+| `rw_raw_bytes` | BINARY | only where the value is bytes: the undecoded value |
 
-Of columns with the same name, a decoded field hides the history's column, and a key hides both. The position sees the
-history's columns; keys see the decoded fields too; the event time, filters, marker and stream see all of them.
-Everything is evaluated in the JVM, and lazily.
+Where columns have the same name, a decoded field hides the history's column, and a key hides both. Expressions of the
+position can use the history's columns; keys can use the decoded fields too; the event time, filters, marker and stream
+can use all of them. Everything is evaluated lazily, and in the JVM.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, Window
@@ -27,47 +29,54 @@ from pyspark.sql.types import BinaryType, DataType, DecimalType, IntegralType, N
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.payload import EventTime
+from spark_jobs.definition.position import Position
+from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, OFFSET, PARTITION, SEQUENCE, STREAM, end_offset
 from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON, decode, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro
 from spark_jobs.sources.expressions import Refused, analyse, conjuncts, expression_type, refuse, refuse_schema
-from spark_jobs.sources.times import instants, unit_refused
+from spark_jobs.sources.times import Unit, instants, unit_refused
 
 NO_POSITION = "no position"
 MISSING_EVENT_TIME = "missing event time"
 NOT_UTF8 = "not valid UTF-8"
 TEXT_FIELD = "value"
-"""The one field of values that are plain text."""
-_PENDING = "rw_pending"
+"""The field of values that are plain text."""
+PENDING = "rw_pending"
 _LINE_REASON = "rw_line_reason"
 _LINE_RAW = "rw_line_raw"
 
 
 def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The records of an opened history, good ones and those for quarantine.
+    """The canonical records of an opened history: the good ones, and those that go to quarantine.
 
-    `filter.before_watermark` and `event_time.missing: drop` leave records out, as SQL's WHERE does; a record that could
-    not be decoded stays, unless a part of the filter that reads only the history's own columns rejects it.
-    Where `event_time.missing` is `fail`, a record without event time is good and its `rw_event_time` null.
+    `filter.before_watermark` and `event_time.missing: drop` leave records out, as SQL's WHERE does. A record that
+    cannot be decoded stays, unless a part of the filter that uses only the history's own columns rejects it.
+    With `event_time.missing: fail`, a record without event time is good and its `rw_event_time` is null.
 
-    Raises SourceError for a column that is not there, DefinitionError for an expression that Spark refuses.
+    Raises:
+        SourceError: A column does not exist.
+        DefinitionError: Spark refuses an expression.
     """
-    # A stitched history comes with position and payload, which its two parts have in different ways.
-    is_ready = ARRIVAL in history_frame.columns
-    placed = history_frame if is_ready else with_positions(history_frame, pipeline)
+    # A stitched history comes with positions and payload: its two parts have them in different columns.
+    is_prepared = has_positions(history_frame)
+    placed = history_frame if is_prepared else _with_log_positions(history_frame, pipeline)
     before, after = _split_filter(placed, pipeline)
     for condition in before:
         placed = _accepted(placed, condition)
-    keyed = with_keys(placed if is_ready else with_payload(placed, pipeline), pipeline)
+    keyed = with_keys(placed if is_prepared else with_payload(placed, pipeline), pipeline.keys, pipeline)
     if (text := pipeline.filter.before_watermark) is not None:
-        _boolean(keyed, text, pipeline, ("filter", "before_watermark"))
+        _require_boolean(keyed, text, pipeline, ("filter", "before_watermark"))
     for condition in after:
         keyed = _accepted(keyed, condition)
-    return _with_reason(with_event_time(keyed, pipeline), pipeline)
+    watermark = pipeline.watermark
+    timed = with_event_time(keyed, pipeline.event_time, pipeline, marker=watermark.marker, stream=watermark.stream)
+    return _with_reason(timed, pipeline)
 
 
 def good(records: DataFrame) -> DataFrame:
-    """The canonical records that can be used, without `rw_reason` and `rw_raw`."""
+    """The good canonical records, without `rw_reason`, `rw_raw` and `rw_raw_bytes`."""
     return records.where(F.col(REASON).isNull()).drop(REASON, RAW, RAW_BYTES)
 
 
@@ -85,7 +94,7 @@ QUARANTINE_SCHEMA = t.StructType(
 
 
 def quarantined(records: DataFrame) -> DataFrame:
-    """The rest, in the columns of `QUARANTINE_SCHEMA`."""
+    """The canonical records that go to quarantine, with the columns of `QUARANTINE_SCHEMA`."""
     raw_bytes = F.col(RAW_BYTES) if RAW_BYTES in records.columns else F.lit(None).cast("binary")
     return records.where(F.col(REASON).isNotNull()).select(
         F.col(PARTITION).alias("partition"),
@@ -98,9 +107,9 @@ def quarantined(records: DataFrame) -> DataFrame:
 
 
 def cut_at(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
-    """Records below the end offset (exclusive) of their partition; a partition that `as_of` lacks is left out.
+    """The records below the end offset (exclusive) of their partition; a partition that `as_of` lacks is left out.
 
-    Records without a position stay, to be quarantined. An empty `as_of` cuts nothing.
+    Records without a position stay, because they go to quarantine. An empty `as_of` leaves nothing out.
     """
     if not as_of:
         return records
@@ -109,44 +118,60 @@ def cut_at(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
 
 
 def arrived_since(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
-    """Records at or above the end offset of their partition, and those of partitions that are not in the vector."""
+    """The records at or above the end offset of their partition, and all records of partitions that `as_of` lacks."""
     end = end_offset(as_of)
     return records.where((F.col(PARTITION).isNotNull() & end.isNull()) | (F.col(OFFSET) >= end))
 
 
-def with_positions(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """`frame` with its position columns; with `going_back: running_maximum` the arrival is already that.
+def has_positions(frame: DataFrame) -> bool:
+    """Whether the frame has its position columns already: a stitched history is opened with them."""
+    return ARRIVAL in frame.columns
 
-    The running maximum is over the whole log of the partition in offset order, before any filter, so it needs a sort
-    of all of it and reads all of it.
-    """
+
+def _with_log_positions(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     position = pipeline.history.position
-    columns: dict[str, Column] = {
-        PARTITION: _whole_number(frame, pipeline, "partition", "int"),
-        OFFSET: _whole_number(frame, pipeline, "offset", "bigint"),
-        ARRIVAL: F.lit(None).cast("bigint"),
-    }
-    if position.arrival is not None:
-        path = ("history", "position", "arrival")
-        kind = _of_unit(frame, position.arrival, position.arrival_unit, pipeline, path)
-        columns[ARRIVAL] = instants(F.expr(position.arrival), kind, position.arrival_unit).milliseconds
-    if position.sequence is not None:
-        columns[SEQUENCE] = _whole_number(frame, pipeline, "sequence", "bigint")
-    placed = frame.withColumns(columns)
+    placed = with_positions(frame, position, pipeline)
     if position.going_back == "running_maximum" and None not in (position.offset, position.arrival):
         return running_maximum(placed)
     return placed
 
 
+def with_positions(
+    frame: DataFrame, position: Position, pipeline: Pipeline, path: FieldPath = ("history", "position")
+) -> DataFrame:
+    """Add the position columns: PARTITION, OFFSET, ARRIVAL and, where it is defined, SEQUENCE.
+
+    Args:
+        position: The expressions over the columns of `frame`. Its `going_back` is not applied: see `running_maximum`.
+        pipeline: Used in errors only, for the file and line of a field.
+        path: Where the definition has `position`, for errors.
+    """
+    columns: dict[str, Column] = {
+        PARTITION: _whole_number(frame, position.partition, "int", pipeline, (*path, "partition")),
+        OFFSET: _whole_number(frame, position.offset, "bigint", pipeline, (*path, "offset")),
+        ARRIVAL: F.lit(None).cast("bigint"),
+    }
+    columns[PARTITION] = F.when(columns[PARTITION] >= 0, columns[PARTITION])
+    if position.arrival is not None:
+        kind = _of_unit(frame, position.arrival, position.arrival_unit, pipeline, (*path, "arrival"))
+        columns[ARRIVAL] = instants(F.expr(position.arrival), kind, position.arrival_unit).milliseconds
+    if position.sequence is not None:
+        columns[SEQUENCE] = _whole_number(frame, position.sequence, "bigint", pipeline, (*path, "sequence"))
+    return frame.withColumns(columns)
+
+
 def running_maximum(placed: DataFrame) -> DataFrame:
-    """Each record's arrival as the latest one so far in its partition, in offset order."""
+    """Replace each record's arrival by the latest arrival so far in its partition, in offset order.
+
+    It is taken over the whole log, before any filter, so all of the log is read and sorted.
+    """
     log = Window.partitionBy(PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     known = F.col(ARRIVAL).isNotNull() & F.col(PARTITION).isNotNull() & F.col(OFFSET).isNotNull()
     return placed.withColumn(ARRIVAL, F.when(known, F.max(F.when(known, F.col(ARRIVAL))).over(log)))
 
 
 def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """`frame` with the decoded fields, RAW and REASON (null where all could be decoded)."""
+    """Add the decoded fields, RAW and REASON (null where the value can be decoded)."""
     from_lines = RAW in frame.columns and REASON in frame.columns
     value = pipeline.value
     if value.format == "columns":
@@ -168,22 +193,22 @@ def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         raise refuse(pipeline, ("value", "column"), Refused(what, "name a BINARY column"))
     if not from_lines:
         return _decoded(frame.withColumn(RAW, text), pipeline, schema)
-    kept = frame.withColumnsRenamed({REASON: _LINE_REASON, RAW: _LINE_RAW}).withColumn(RAW, text)
-    decoded = _decoded(kept, pipeline, schema)
+    line = frame.withColumnsRenamed({REASON: _LINE_REASON, RAW: _LINE_RAW}).withColumn(RAW, text)
+    decoded = _decoded(line, pipeline, schema)
     both = {REASON: F.coalesce(_LINE_REASON, REASON), RAW: F.col(_LINE_RAW)}
     return decoded.withColumns(both).drop(_LINE_REASON, _LINE_RAW)
 
 
 def _decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType) -> DataFrame:
-    """`frame`, whose RAW holds the text, with the decoded fields and REASON."""
+    """Add the decoded fields and REASON to a frame whose RAW is the text."""
     if pipeline.value.format == "text":
         return frame.withColumns({REASON: F.when(F.col(RAW).isNull(), NO_VALUE), TEXT_FIELD: F.col(RAW)})
     return decode(frame, F.col(RAW), pipeline.value.format, schema)
 
 
 def _with_bytes_decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType) -> DataFrame:
-    """`frame`, whose RAW_BYTES hold the value, with the decoded fields, REASON and RAW; tombstones by policy."""
-    tombstones = getattr(pipeline.history, "tombstones", "quarantine")
+    """Add the decoded fields, REASON and RAW to a frame whose RAW_BYTES are the value. Null values: by `tombstones`."""
+    tombstones = pipeline.history.tombstones
     if tombstones == "drop":
         frame = frame.where(F.col(RAW_BYTES).isNotNull())
     value = pipeline.value
@@ -200,16 +225,21 @@ def _with_bytes_decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType
     return decoded
 
 
-def with_keys(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """`frame` with the key columns."""
-    for name, text in pipeline.keys.items():
+def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline) -> DataFrame:
+    """Add the key columns, by name and expression. `pipeline` gives the file and line of a key in errors."""
+    for name, text in keys.items():
         expression_type(frame, text, pipeline, ("keys", name))
-    return frame.withColumns({name: F.expr(text) for name, text in pipeline.keys.items()}) if pipeline.keys else frame
+    return frame.withColumns({name: F.expr(text) for name, text in keys.items()}) if keys else frame
 
 
-def with_event_time(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """`frame` with the event time, marker and stream, and its reasons added to REASON."""
-    event_time, watermark = pipeline.event_time, pipeline.watermark
+def with_event_time(
+    frame: DataFrame, event_time: EventTime, pipeline: Pipeline, *, marker: str | None = None, stream: str | None = None
+) -> DataFrame:
+    """Add EVENT_TIME, and MARKER and STREAM where their expressions are given.
+
+    A column PENDING says why a record's event time cannot be used; `canonical` makes it part of REASON. With
+    `missing: drop`, records without an event time are left out. `pipeline` gives the file and line in errors.
+    """
     kind = _of_unit(frame, event_time.expression, event_time.unit, pipeline, ("event_time", "expression"))
     times = instants(F.expr(event_time.expression), kind, event_time.unit)
     earliest, latest = (format_instant(instant) for instant in (event_time.earliest, event_time.latest))
@@ -217,31 +247,31 @@ def with_event_time(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     reason = F.coalesce(times.reason, F.when(is_absurd, f"event time out of [{earliest}, {latest})"))
     if event_time.missing == "quarantine":
         reason = F.when(times.missing, MISSING_EVENT_TIME).otherwise(reason)
-    columns = {EVENT_TIME: times.milliseconds, _PENDING: reason}
-    if watermark.marker is not None:
-        _boolean(frame, watermark.marker, pipeline, ("watermark", "marker"))
-        columns[MARKER] = F.coalesce(F.expr(watermark.marker), F.lit(False))
-    if watermark.stream is not None:
-        expression_type(frame, watermark.stream, pipeline, ("watermark", "stream"))
-        columns[STREAM] = F.expr(watermark.stream).cast("string")
+    columns = {EVENT_TIME: times.milliseconds, PENDING: reason}
+    if marker is not None:
+        _require_boolean(frame, marker, pipeline, ("watermark", "marker"))
+        columns[MARKER] = F.coalesce(F.expr(marker), F.lit(False))
+    if stream is not None:
+        expression_type(frame, stream, pipeline, ("watermark", "stream"))
+        columns[STREAM] = F.expr(stream).cast("string")
     if event_time.missing == "drop":
         frame = frame.where(F.col(REASON).isNotNull() | ~times.missing)
     return frame.withColumns(columns)
 
 
 def _with_reason(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Complete REASON: the value cannot be decoded, the position is missing, or the event time cannot be used."""
     position = pipeline.history.position
     needed = {"partition": PARTITION, "offset": OFFSET, "arrival": ARRIVAL, "sequence": SEQUENCE}
-    absent = [F.col(column).isNull() for name, column in needed.items() if getattr(position, name) is not None]
-    nowhere = F.lit(False)
-    for condition in absent:
-        nowhere = nowhere | condition
-    reason = F.coalesce(REASON, F.when(nowhere, NO_POSITION), _PENDING) if absent else F.coalesce(REASON, _PENDING)
-    return frame.withColumn(REASON, reason).drop(_PENDING)
+    nulls = [F.col(column).isNull() for name, column in needed.items() if getattr(position, name) is not None]
+    reason = F.coalesce(REASON, PENDING)
+    if nulls:
+        reason = F.coalesce(REASON, F.when(functools.reduce(operator.or_, nulls), NO_POSITION), PENDING)
+    return frame.withColumn(REASON, reason).drop(PENDING)
 
 
 def _accepted(frame: DataFrame, condition: str) -> DataFrame:
-    """The rows for which the condition is true, and those of which it cannot be said because they are malformed."""
+    """The rows for which the condition is true, and malformed ones, for which it cannot be evaluated."""
     if REASON not in frame.columns:
         return frame.where(F.expr(condition))
     malformed = F.col(REASON).isNotNull() & (F.col(REASON) != NO_VALUE)
@@ -249,9 +279,9 @@ def _accepted(frame: DataFrame, condition: str) -> DataFrame:
 
 
 def _split_filter(placed: DataFrame, pipeline: Pipeline) -> tuple[list[str], list[str]]:
-    """The filter's parts that read only the history's own columns, and the others.
+    """Split the filter into the parts that use only the history's own columns, and the others.
 
-    The former come before the decoding: so Spark prunes partitions by them and decodes only what they let pass.
+    The first are applied before the values are decoded: Spark prunes partitions by them and decodes fewer records.
     """
     text = pipeline.filter.before_watermark
     if text is None:
@@ -277,29 +307,27 @@ def payload_schema(frame: DataFrame, pipeline: Pipeline) -> StructType:
         raise refuse_schema(pipeline, error) from error
 
 
-def _whole_number(frame: DataFrame, pipeline: Pipeline, name: str, target: str) -> Column:
-    """A position column; null where it is no whole number, and for a negative partition."""
-    text = getattr(pipeline.history.position, name)
+def _whole_number(frame: DataFrame, text: str | None, target: str, pipeline: Pipeline, path: FieldPath) -> Column:
+    """A position column of type `target`; null where there is no expression, and where it gives no whole number."""
     if text is None:
         return F.lit(None).cast(target)
-    path = ("history", "position", name)
     kind = expression_type(frame, text, pipeline, path)
     is_whole = isinstance(kind, (IntegralType, StringType, NullType))
     if not is_whole and not (isinstance(kind, DecimalType) and kind.scale == 0):
         what = f"is {kind.simpleString().upper()}, not a whole number"
         raise refuse(pipeline, path, Refused(what, "name an integer column, or write CAST(... AS BIGINT)"))
-    number = F.expr(text).try_cast(target)
-    return F.when(number >= 0, number) if name == "partition" else number
+    return F.expr(text).try_cast(target)
 
 
-def _of_unit(frame: DataFrame, text: str, unit: str, pipeline: Pipeline, path: tuple[str, ...]) -> DataType:
+def _of_unit(frame: DataFrame, text: str, unit: Unit, pipeline: Pipeline, path: FieldPath) -> DataType:
+    """The type of an expression that gives an instant in this unit. Raises what `refuse` gives for another type."""
     kind = expression_type(frame, text, pipeline, path)
     if (refused := unit_refused(kind, unit)) is not None:
         raise refuse(pipeline, path, refused)
     return kind
 
 
-def _boolean(frame: DataFrame, text: str, pipeline: Pipeline, path: tuple[str, ...]) -> None:
+def _require_boolean(frame: DataFrame, text: str, pipeline: Pipeline, path: FieldPath) -> None:
     kind = expression_type(frame, text, pipeline, path)
     if kind.simpleString() not in ("boolean", "void"):
         what = f"is {kind.simpleString().upper()}, not a condition"

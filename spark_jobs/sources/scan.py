@@ -1,10 +1,14 @@
-"""One task's pass over its part of a log, in Arrow batches: counts, bounds, and runs of records that are in order."""
+"""What one Spark task finds in its part of a log: counts, bounds, and runs of records that are in order.
+
+A task reads Arrow batches and returns a few rows; `inspection` combines the rows of all tasks.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import numpy as np
 import pyarrow as pa
@@ -15,17 +19,32 @@ from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SE
 from spark_jobs.sources.decode import REASON
 
 TIME = "time"
-NOWHERE = QUARANTINED = -(1 << 63)
+NO_NUMBER = QUARANTINED = -(1 << 63)
+"""Stands for null in a column of numbers; in TIME: the record goes to quarantine."""
+
 MISSING = QUARANTINED + 1
-"""In TIME: a record that cannot be used, and a good one without event time. No good event time is as early."""
+"""In TIME: a good record without event time. No real event time is as early."""
 
 _MAX_RUNS = 64
-"""Runs that a task tells of one partition; with more of them the partition is sorted instead."""
+"""The most runs that a task returns for one partition; a partition with more of them is sorted instead."""
 
 WHOLE_LOG = -1
 """Stands for the partition where the sequence is checked: it orders all partitions together."""
 
-TOTALS, RANGE, RUN, DISORDER = range(4)
+
+class Kind(IntEnum):
+    """What a row of a task's answer is about."""
+
+    TOTALS = 0
+    """The task's records; `first` and `last` are the bounds of their event times, or NO_NUMBER."""
+    RANGE = 1
+    """The bounds of one partition's offsets and arrivals, and its records."""
+    RUN = 2
+    """A run of records of one partition in which nothing goes back."""
+    DISORDER = 3
+    """The partition is not in order in this task, or has too many runs: it has to be sorted."""
+
+
 FIELDS = ("kind", "partition", "first", "last", "first_arrival", "last_arrival", "records", "quarantined", "missing")
 OUTPUT = ", ".join(f"{name} BIGINT" for name in FIELDS)
 _SCHEMA = pa.schema([(name, pa.int64()) for name in FIELDS])
@@ -33,25 +52,25 @@ _SCHEMA = pa.schema([(name, pa.int64()) for name in FIELDS])
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a task's answer. TOTALS: `first`, `last` are the event times. The others: offsets or sequences."""
+    """One row of a task's answer. `first` and `last` are offsets or sequences, both included, but see Kind.TOTALS."""
 
     kind: int
-    partition: int | None
-    first: int | None
-    last: int | None
-    first_arrival: int | None
-    last_arrival: int | None
-    records: int
-    quarantined: int
-    missing: int
+    partition: int = WHOLE_LOG
+    first: int = 0
+    last: int = 0
+    first_arrival: int = 0
+    last_arrival: int = 0
+    records: int = 0
+    quarantined: int = 0
+    missing: int = 0
 
 
 @dataclass(slots=True)
 class _Log:
     """One partition as a task sees it: runs of records in which the offset grows and the arrival does not go back.
 
-    A run ends where offsets are left out, since another task may have them (it reads other files), unless there are too
-    many such holes: then only the largest count.
+    A run ends at a hole in the offsets, because another task may have the records of the hole (it reads other files).
+    Where there are too many holes, a run ends only at the largest ones.
     """
 
     runs: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -85,7 +104,7 @@ class _Log:
         self.runs.append((first, last, first_arrival, last_arrival))
 
     def _join(self) -> None:
-        """Join runs over the smallest holes until there are no more than may be told."""
+        """Join runs over the smallest holes until there are at most _MAX_RUNS."""
         steps = np.array([later[0] - run[1] for run, later in itertools.pairwise(self.runs)], dtype=np.int64)
         cuts = _largest_cuts(steps)
         if cuts is None:
@@ -100,18 +119,20 @@ class _Log:
         self.disorder, self.runs = True, []
 
     def rows(self, partition: int) -> Iterator[Row]:
+        """The partition's rows of the task's answer."""
         if len(self.runs) > _MAX_RUNS:
             self._join()
         if self.disorder:
-            yield Row(DISORDER, partition, None, None, None, None, 0, 0, 0)
+            yield Row(Kind.DISORDER, partition)
         for run in self.runs:
-            yield Row(RUN, partition, *run, 0, 0, 0)
+            yield Row(Kind.RUN, partition, *run)
 
 
 def _largest_cuts(steps: np.ndarray) -> np.ndarray | None:
-    """Where runs end, by the steps from one offset to the next: where one goes back, and in the largest holes.
+    """The indexes after which a run ends: where the offset goes back, and at the largest holes.
 
-    None: it goes back more often than there may be runs.
+    `steps` are the differences from one offset to the next. None: there would be more than _MAX_RUNS runs because
+    offsets go back.
     """
     cuts = np.flatnonzero(steps != 1)
     if len(cuts) < _MAX_RUNS:
@@ -157,10 +178,10 @@ class _Scan:
     def add(self, batch: pa.RecordBatch) -> None:
         columns = dict(zip(batch.schema.names, (column.to_numpy() for column in batch.columns), strict=True))
         self._count(columns.pop(TIME))
-        nowhere = [values == NOWHERE for values in columns.values() if len(values) and values.min() == NOWHERE]
-        if nowhere:
-            placed = ~np.logical_or.reduce(nowhere)
-            columns = {name: values[placed] for name, values in columns.items()}
+        nulls = [values == NO_NUMBER for values in columns.values() if len(values) and values.min() == NO_NUMBER]
+        if nulls:
+            has_position = ~np.logical_or.reduce(nulls)
+            columns = {name: values[has_position] for name, values in columns.items()}
         partitions, offsets = columns[PARTITION], columns[OFFSET]
         if not len(partitions):
             return
@@ -194,29 +215,30 @@ class _Scan:
         return self._logs.setdefault(partition, _Log())
 
     def rows(self) -> Iterator[Row]:
-        first, last = self._event_times or (None, None)
-        yield Row(TOTALS, None, first, last, None, None, self._records, self._quarantined, self._missing)
+        """The task's answer."""
+        first, last = self._event_times or (NO_NUMBER, NO_NUMBER)
+        counts = {"records": self._records, "quarantined": self._quarantined, "missing": self._missing}
+        yield Row(Kind.TOTALS, first=first, last=last, **counts)
         for partition, seen in self._ranges.items():
-            bounds = (seen.first, seen.last, seen.first_arrival, seen.last_arrival)
-            yield Row(RANGE, partition, *bounds, seen.records, 0, 0)
+            yield Row(Kind.RANGE, partition, seen.first, seen.last, seen.first_arrival, seen.last_arrival, seen.records)
         for partition, log in self._logs.items():
             yield from log.rows(partition)
 
 
 def scanned(records: DataFrame, has_arrival: bool, has_sequence: bool) -> DataFrame:
-    """What a task looks at: BIGINT, never null, and no more columns than needed: each costs as much as the looking.
+    """The columns that a task reads: BIGINT, never null, and as few as possible, because each column costs time.
 
-    PARTITION, OFFSET, and where there are any ARRIVAL and SEQUENCE, with NOWHERE for null; TIME, the event time, or why
-    there is none.
+    They are PARTITION, OFFSET, ARRIVAL and SEQUENCE where the history has them, with NO_NUMBER for null, and TIME: the
+    event time in epoch ms, or QUARANTINED or MISSING.
     """
     time = F.when(F.col(REASON).isNotNull(), QUARANTINED).otherwise(F.coalesce(EVENT_TIME, F.lit(MISSING)))
     named = [PARTITION, OFFSET, *([ARRIVAL] if has_arrival else []), *([SEQUENCE] if has_sequence else [])]
-    places = [F.coalesce(F.col(name).cast("long"), F.lit(NOWHERE)).alias(name) for name in named]
+    places = [F.coalesce(F.col(name).cast("long"), F.lit(NO_NUMBER)).alias(name) for name in named]
     return records.select(*places, time.cast("long").alias(TIME))
 
 
 def scan_task(has_arrival: bool, has_sequence: bool) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: the columns of `scanned` to rows as in OUTPUT."""
+    """The function for `mapInArrow`: from the columns of `scanned` to rows with the columns of OUTPUT."""
 
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         seen = _Scan(has_arrival, has_sequence)
@@ -230,11 +252,11 @@ def scan_task(has_arrival: bool, has_sequence: bool) -> Callable[[Iterable[pa.Re
 
 
 def _grouped(partitions: np.ndarray) -> Iterator[tuple[int, slice | np.ndarray]]:
-    """Each partition with the places of its records, in their order."""
+    """Each partition with the indexes of its records, in their order."""
     if partitions[0] == partitions[-1] and (partitions == partitions[0]).all():
         yield int(partitions[0]), slice(None)
         return
-    # Numbers of 16 bits are sorted by radix, in a tenth of the time.
+    # NumPy sorts numbers of 16 bits by radix, in a tenth of the time.
     narrow = partitions.astype(np.int16) if partitions.min() >= 0 and partitions.max() < 1 << 15 else partitions
     order = np.argsort(narrow, kind="stable")
     ranked = partitions[order]
@@ -243,5 +265,5 @@ def _grouped(partitions: np.ndarray) -> Iterator[tuple[int, slice | np.ndarray]]
 
 
 def _between(cuts: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
-    """The parts `[start, end)` of so many places; one ends with each place that `cuts` names."""
+    """Index ranges `[start, end)` that cover `count` elements; a range ends after each index in `cuts`."""
     return itertools.pairwise([0, *(cuts + 1).tolist(), count])

@@ -1,8 +1,8 @@
-"""Records of a topic, read and decoded once: what a run asks of them several times comes from Spark's cache.
+"""Cache the records of a topic, so that a run reads and decodes them once.
 
-A topic is the slowest part of a run by far. What is kept is narrow: Rewindow's own columns, the keys, and the fields
-that the definition's expressions use; the undecoded value only of records that cannot be used. It lies in the memory
-of Spark's executors, or on their local disks where that is full; what is lost is read again from the topic.
+Reading a topic is by far the slowest part of a run. The cache has few columns: Rewindow's own, the keys, and the fields
+that the definition's expressions use; it has the undecoded value of quarantined records only. It is in the memory of
+Spark's executors, or on their local disks where that is full. What an executor loses is read from the topic again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from spark_jobs.sources.expressions import references
 
 @contextmanager
 def spooled(records: DataFrame, pipeline: Pipeline) -> Iterator[DataFrame]:
-    """The canonical records, narrowed, read from their source at most once until the end of the context."""
-    kept = narrowed(records, pipeline).persist(StorageLevel.MEMORY_AND_DISK)
+    """The canonical records with the columns of `narrowed`, cached until the end of the context."""
+    cached = narrowed(records, pipeline).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        yield kept
+        yield cached
     finally:
-        kept.unpersist()
+        cached.unpersist()
 
 
 def narrowed(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The columns that a replay uses, and the raw value of records for quarantine only."""
+    """The columns that a replay uses; the undecoded value only of records that go to quarantine."""
     texts = [*pipeline.aggregates.values(), pipeline.filter.after_watermark]
     texts.append(getattr(pipeline.window, "gap_expression", None))
     used = references(records, [text for text in texts if text is not None]) | set(pipeline.keys)

@@ -1,20 +1,19 @@
-"""A history of two parts: a Hive table up to its last offset of each partition, the topic from the next one on.
+"""A history of two parts: a Hive table up to its last offset of each partition, and the topic from the next offset on.
 
-Each part gets its position and its payload by itself, then both are one frame. The cut is by offset, so nothing is
-compared and nothing is shuffled.
+Each part gets its position and payload columns from its own columns; then the two are one frame. The cut is by offset,
+so records of the two parts are neither compared nor shuffled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, StringType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.history import HiveHistory
-from spark_jobs.definition.kafka import KafkaHistory, PastTable, StitchedHistory
+from spark_jobs.definition.kafka import PastTable, StitchedHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
 from spark_jobs.sources.archive_table import ArchiveTable
@@ -26,133 +25,147 @@ from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import cut_at, payload_schema, running_maximum, with_payload, with_positions
 from spark_jobs.spark.failures import reading
 
-_PLACE = (PARTITION, OFFSET, ARRIVAL)
+_POSITION_COLUMNS = (PARTITION, OFFSET, ARRIVAL)
+_POSITION_PATH = ("history", "past", "position")
+_COLUMNS_PATH = ("history", "past", "columns")
 
 
 def open_stitched(
     spark: SparkSession,
+    history: StitchedHistory,
     pipeline: Pipeline,
     *,
     headers: bool,
     pinned: PinnedTopic | None = None,
     as_of: Mapping[int, int] | None = None,
 ) -> tuple[DataFrame, PinnedTopic]:
-    """Both parts as one frame with position and payload, and the offsets where it is cut.
+    """Open both parts as one frame with position and payload columns.
 
-    Raises SourceError for a table or topic that cannot be read, and for a column that is missing or of another type on
-    one side; HistoryError for a hole between them.
+    Args:
+        headers: Whether the topic's headers are read.
+        pinned: The offsets of a plan; None: they are resolved now.
+        as_of: End offsets by partition, in place of the topic's own.
+
+    Returns:
+        The frame, and the offsets of the topic; each range starts where the table is cut.
+
+    Raises:
+        SourceError: A part cannot be read, or a column is missing or has another type in one of them.
+        HistoryError: Offsets between the two parts are missing.
     """
-    history = pipeline.history
-    table = read_table(spark, history.past)
-    registered = pipeline.watermark.partitions
+    table = read_table(spark, history.past.table, history.past.metastore)
     archive = ArchiveTable.find(spark, history.past.table)
-    if pinned is None:
-        known = (archive.ends, archive.topic_id) if archive else (_past_ends(pipeline, history.past, table), None)
-        ends, topic_id = known
-        chosen = pin_topic(spark, history.recent, registered=registered, as_of=as_of, past=ends, past_topic_id=topic_id)
-    else:
+    if pinned is not None:
         chosen = pin_topic(spark, history.recent, pinned=pinned)
+    else:
+        chosen = pin_topic(
+            spark,
+            history.recent,
+            registered=pipeline.watermark.partitions,
+            as_of=as_of,
+            past=archive.ends if archive else _end_offsets(table, history.past, pipeline),
+            past_topic_id=archive.topic_id if archive else None,
+        )
     if archive is not None and chosen.arrival_kind == "append_time":
         table = table.withColumn("timestamp", append_time(F.col("timestamp_type")))
-    recent = read_topic(spark, history.recent, chosen, headers=headers)
-    stitch = {part.partition: part.start for part in chosen.ranges}
-    return stitched(pipeline, table, recent, stitch), chosen
+    topic = read_topic(spark, history.recent, chosen, headers=headers)
+    cut = {part.partition: part.start for part in chosen.ranges}
+    return _stitch(table, topic, cut, history, pipeline), chosen
 
 
-def empty_stitched(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """The columns of both parts without any record; the topic's broker is not asked."""
-    history = pipeline.history
-    table = spark.createDataFrame([], read_table(spark, history.past).schema)
-    return stitched(pipeline, table, empty_topic(spark, history.recent), {})
+def empty_stitched(spark: SparkSession, history: StitchedHistory, pipeline: Pipeline) -> DataFrame:
+    """The columns of `open_stitched` without any record. The metastore is read, the brokers are not."""
+    table = spark.createDataFrame([], read_table(spark, history.past.table, history.past.metastore).schema)
+    return _stitch(table, empty_topic(spark, history.recent), {}, history, pipeline)
 
 
-def stitched(pipeline: Pipeline, table: DataFrame, topic: DataFrame, stitch: Mapping[int, int]) -> DataFrame:
-    """The table's records below the offsets of `stitch`, and those of the topic, with position and payload."""
-    history = pipeline.history
-    recent_side = pipeline.model_copy(update={"history": _as_kafka(history)})
-    recent = with_payload(with_positions(topic, recent_side), recent_side)
-    past_side = pipeline.model_copy(update={"history": _as_hive(history.past, going_back="refuse")})
-    placed = cut_at(with_positions(table, past_side), stitch)
-    past = _past_payload(placed, pipeline, past_side)
+def _stitch(
+    table: DataFrame, topic: DataFrame, cut: Mapping[int, int], history: StitchedHistory, pipeline: Pipeline
+) -> DataFrame:
+    """The table's records below the offsets of `cut` and all of `topic`, with position and payload columns."""
+    recent = with_positions(topic, history.recent.position, pipeline, ("history", "recent", "position"))
+    recent = with_payload(recent, pipeline)
+    past = cut_at(with_positions(table, history.past.position, pipeline, _POSITION_PATH), cut)
+    past = _past_payload(past, history, pipeline)
     shared = [name for name in recent.columns if name in past.columns]
     both = past.select(*shared).unionByName(recent.select(*shared))
     return running_maximum(both) if history.position.going_back == "running_maximum" else both
 
 
-def _past_ends(pipeline: Pipeline, past: PastTable, table: DataFrame) -> dict[int, int]:
-    """Where the table ends, by partition."""
-    side = pipeline.model_copy(update={"history": _as_hive(past, going_back="refuse")})
-    placed = with_positions(table, side).where(F.col(PARTITION).isNotNull())
+def _end_offsets(table: DataFrame, past: PastTable, pipeline: Pipeline) -> dict[int, int]:
+    """The end offset (exclusive) of each partition in the table."""
+    placed = with_positions(table, past.position, pipeline, _POSITION_PATH).where(F.col(PARTITION).isNotNull())
     with reading(past.table):
         rows = placed.groupBy(PARTITION).agg(F.max(OFFSET).alias("last")).where("last IS NOT NULL").collect()
     return {row[PARTITION]: row["last"] + 1 for row in rows}
 
 
-def _as_hive(past: PastTable, *, going_back: str) -> HiveHistory:
-    position = past.position.model_copy(update={"going_back": going_back})
-    return HiveHistory(kind="hive", table=past.table, metastore=past.metastore, position=position)
+def _past_payload(placed: DataFrame, history: StitchedHistory, pipeline: Pipeline) -> DataFrame:
+    """The table's columns under the topic's names.
 
-
-def _as_kafka(history: StitchedHistory) -> KafkaHistory:
-    fields = {name: getattr(history.recent, name) for name in type(history.recent).model_fields}
-    return KafkaHistory.model_construct(kind="kafka", **{**fields, "going_back": "refuse"})
-
-
-def _past_payload(placed: DataFrame, pipeline: Pipeline, past_side: Pipeline) -> DataFrame:
-    """The table's columns under the topic's names: decoded here, or by whoever wrote the table."""
-    columns, recent = pipeline.history.past.columns, pipeline.history.recent
+    Where the table has the undecoded value, it is decoded here; otherwise each field is a column of the table.
+    """
+    mapped, recent = history.past.columns, history.recent
     schema = payload_schema(placed, pipeline)
     fields = {field.name for field in schema}
     known = {name.lower() for name in placed.columns}
-    is_raw = "value" in columns or ("value" in known and not fields & columns.keys())
-    for name in sorted(columns.keys() - fields - {"value", "key", "headers"}):
+    has_raw_value = "value" in mapped or ("value" in known and not fields & mapped.keys())
+    for name in sorted(mapped.keys() - fields - {"value", "key", "headers"}):
         what = "is no field of value.schema, nor `value`, `key` or `headers`"
         wrong = Refused(what, "write the name that the definition's expressions use")
-        raise refuse(pipeline, ("history", "past", "columns", name), wrong)
-    kinds = {
-        name: expression_type(placed, text, pipeline, ("history", "past", "columns", name))
-        for name, text in columns.items()
+        raise refuse(pipeline, (*_COLUMNS_PATH, name), wrong)
+    types = {name: expression_type(placed, text, pipeline, (*_COLUMNS_PATH, name)) for name, text in mapped.items()}
+
+    def expression_of(name: str) -> tuple[str, DataType]:
+        """The SQL expression for one of the topic's columns, and its type."""
+        text = mapped.get(name, f"`{name}`")
+        return text, types.get(name) or placed.select(F.expr(text)).schema[0].dataType
+
+    topic_columns: dict[str, Column] = {
+        "topic": F.lit(recent.topic),
+        "timestamp": F.timestamp_millis(F.col(ARRIVAL)),
+        "partition": F.col(PARTITION),
+        "offset": F.col(OFFSET),
     }
-    meta = {"topic": F.lit(recent.topic), "timestamp": F.timestamp_millis(ARRIVAL)}
-    meta |= {"partition": F.col(PARTITION), "offset": F.col(OFFSET)}
-    if "key" in columns or "key" in known:
-        text = columns.get("key", "`key`")
-        kind = kinds.get("key") or placed.select(F.expr(text)).schema[0].dataType
+    if "key" in mapped or "key" in known:
+        text, kind = expression_of("key")
         wanted = StringType() if recent.key == "text" else BinaryType()
         if not isinstance(kind, StringType | BinaryType):
-            raise _mismatch(pipeline, "key", kind.simpleString(), wanted.simpleString(), text)
-        meta["key"] = F.expr(text).cast(wanted)
-    if "headers" in columns or "headers" in known:
-        text = columns.get("headers", "`headers`")
-        kind = kinds.get("headers") or placed.select(F.expr(text)).schema[0].dataType
-        meta["headers"] = header_map(F.expr(text)) if isinstance(kind, ArrayType) else F.expr(text)
-    if is_raw:
-        text = columns.get("value", "`value`")
-        kind = kinds.get("value") or placed.select(F.expr(text)).schema[0].dataType
+            raise _type_mismatch(history, pipeline, "key", kind.simpleString(), wanted.simpleString(), text)
+        topic_columns["key"] = F.expr(text).cast(wanted)
+    if "headers" in mapped or "headers" in known:
+        text, kind = expression_of("headers")
+        topic_columns["headers"] = header_map(F.expr(text)) if isinstance(kind, ArrayType) else F.expr(text)
+    if has_raw_value:
+        text, kind = expression_of("value")
         if not isinstance(kind, StringType | BinaryType):
-            raise _mismatch(pipeline, "value", kind.simpleString(), "binary or string", text)
-        raw = placed.select(*_PLACE, F.expr(text).cast("binary").alias("value"), *_named(meta))
-        decoding = pipeline.model_copy(update={"history": _as_kafka(pipeline.history)})
-        return with_payload(raw, decoding)
+            raise _type_mismatch(history, pipeline, "value", kind.simpleString(), "binary or string", text)
+        raw = F.expr(text).cast("binary").alias("value")
+        return with_payload(placed.select(*_POSITION_COLUMNS, raw, *_aliased(topic_columns)), pipeline)
+    decoded: dict[str, Column] = {}
     for field in schema:
-        text = columns.get(field.name, f"`{field.name}`")
-        kind = expression_type(placed, text, pipeline, ("history", "past", "columns"))
+        text = mapped.get(field.name, f"`{field.name}`")
+        kind = expression_type(placed, text, pipeline, _COLUMNS_PATH)
         if kind.simpleString() != field.dataType.simpleString():
-            raise _mismatch(pipeline, field.name, kind.simpleString(), field.dataType.simpleString(), text)
-    decoded = {field.name: F.expr(columns.get(field.name, f"`{field.name}`")) for field in schema}
-    meta = {name: column for name, column in meta.items() if name not in decoded}
-    payload = placed.select(*_PLACE, *_named(decoded), *_named(meta))
-    raw_text = F.to_json(F.struct(*(F.col(f"`{name}`") for name in decoded)), {"ignoreNullFields": "false"})
-    never = {REASON: F.lit(None).cast("string"), RAW: raw_text, RAW_BYTES: F.lit(None).cast("binary")}
-    return payload.withColumns(never)
+            wanted = field.dataType.simpleString()
+            raise _type_mismatch(history, pipeline, field.name, kind.simpleString(), wanted, text)
+        decoded[field.name] = F.expr(text)
+    others = {name: column for name, column in topic_columns.items() if name not in decoded}
+    payload = placed.select(*_POSITION_COLUMNS, *_aliased(decoded), *_aliased(others))
+    as_json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in decoded)), {"ignoreNullFields": "false"})
+    return payload.withColumns(
+        {REASON: F.lit(None).cast("string"), RAW: as_json, RAW_BYTES: F.lit(None).cast("binary")}
+    )
 
 
-def _named(columns: Mapping[str, object]) -> list:
+def _aliased(columns: Mapping[str, Column]) -> list[Column]:
     return [column.alias(name) for name, column in columns.items()]
 
 
-def _mismatch(pipeline: Pipeline, name: str, found: str, wanted: str, text: str) -> SourceError:
-    table = pipeline.history.past.table
+def _type_mismatch(
+    history: StitchedHistory, pipeline: Pipeline, name: str, found: str, wanted: str, text: str
+) -> SourceError:
+    table = history.past.table
     return SourceError(
         f"`{name}` is {found.upper()} in {table} and {wanted.upper()} in the topic",
         pipeline.source_of(("history", "past")) or table,

@@ -1,6 +1,6 @@
-"""Columns that hold an instant, in whatever unit, as epoch milliseconds. Nothing here raises on a record.
+"""Convert columns with instants of any unit to epoch milliseconds. No record makes these expressions fail.
 
-Finer than a millisecond is cut off towards the past, also before 1970, as Java's `Instant.toEpochMilli` does.
+Fractions of a millisecond are rounded down, also before 1970, as Java's `Instant.toEpochMilli` does.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ _SHOWN_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class Instants:
-    """`milliseconds` (BIGINT; null where there is none), `missing` (nothing was there) and `reason`.
+    """The columns for one instant.
 
-    `reason` is null unless there was something that is no instant.
+    Attributes:
+        milliseconds: BIGINT, epoch ms; null where there is no instant.
+        missing: BOOLEAN: the value is null or blank.
+        reason: STRING: why a value that is there is not an instant; null otherwise.
     """
 
     milliseconds: Column
@@ -43,7 +46,7 @@ class Instants:
 
 
 def unit_refused(kind: DataType, unit: Unit) -> Refused | None:
-    """What is wrong with reading columns of this type in this unit; None if nothing."""
+    """Why a column of this type cannot be read in this unit; None where it can."""
     name = kind.simpleString().upper()
     if unit == "iso":
         if isinstance(kind, StringType):
@@ -65,13 +68,13 @@ def unit_refused(kind: DataType, unit: Unit) -> Refused | None:
 
 
 def instants(value: Column, kind: DataType, unit: Unit) -> Instants:
-    """Epoch milliseconds of a column that `unit_refused` lets pass. Blank text counts as missing."""
+    """Convert a column for which `unit_refused` is None. Blank text counts as missing."""
     never = F.lit(None).cast("string")
     if unit == "timestamp":
         return Instants(F.unix_millis(value), value.isNull(), never)
     missing = value.isNull() | (F.trim(value) == "") if isinstance(kind, StringType) else value.isNull()
     if unit == "iso":
-        moment = F.coalesce(value.try_cast("timestamp"), _as_spark_writes(value).try_cast("timestamp"))
+        moment = F.coalesce(value.try_cast("timestamp"), _from_java_text(value).try_cast("timestamp"))
         zoned = F.endswith(value, F.lit("Z")) | value.rlike(_ZONE)
         shown = F.substring(F.trim(value), 1, _SHOWN_LENGTH)
         reason = F.when(missing | (moment.isNotNull() & zoned), never).otherwise(
@@ -87,8 +90,11 @@ def instants(value: Column, kind: DataType, unit: Unit) -> Instants:
     return Instants(milliseconds, missing, F.when(~missing & milliseconds.isNull(), unreadable))
 
 
-def _as_spark_writes(text: Column) -> Column:
-    """What `OffsetDateTime` and `ZonedDateTime` print in Java: no seconds if they are 0, a zone's name in brackets."""
+def _from_java_text(text: Column) -> Column:
+    """Java's `OffsetDateTime` and `ZonedDateTime` as text that Spark can cast.
+
+    Java leaves seconds out where they are 0, and appends the zone's name in brackets.
+    """
     without_name = F.regexp_replace(text, r"\[[^\]]+\]\s*$", "")
     return F.regexp_replace(without_name, r"([T ]\d{1,2}:\d{1,2})(\s*[A-Za-z+\-])", "$1:00$2")
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 
 class CachedFrames:
-    """Cached DataFrames of one replay, given back together: by `release`, or at the end of its context."""
+    """The cached DataFrames of one replay. `release`, or the end of the context, frees all of them together."""
 
     def __init__(self) -> None:
         self._frames: list[DataFrame] = []
@@ -20,6 +20,7 @@ class CachedFrames:
         return frame
 
     def release(self) -> None:
+        """Free all cached frames; harmless twice."""
         while self._frames:
             self._frames.pop().unpersist()
 

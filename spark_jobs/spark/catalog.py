@@ -10,7 +10,7 @@ Any other catalog is configuration only: Iceberg's catalog properties in the env
 
 from __future__ import annotations
 
-import os
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -18,20 +18,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import CatalogError, EnvironmentSetupError
+from spark_jobs.settings import Variable, settings
 from spark_jobs.spark.java import java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CATALOG = "rewindow"
-CATALOG_VARIABLE = "REWINDOW_CATALOG_CONF"
 BUSY_TIMEOUT_MS = 60_000
-"""How long one application waits while another one holds SQLite's lock; a commit holds it for milliseconds."""
+"""How long one application waits for SQLite's lock, in ms. A commit takes the lock for milliseconds."""
 
 _PREFIX = f"spark.sql.catalog.{CATALOG}"
 
-# Iceberg's own tables, in its schema version V1 (the one that can hold views). Iceberg makes them too, but in two
-# steps (CREATE, then ALTER to V1), and two applications that start on an empty home at once can trip over the second.
+_SHOWN = ("type", "catalog-impl", "io-impl", "warehouse", "cache-enabled", "jdbc.schema-version", "jdbc.busy_timeout")
+REDACTED = rf"^spark\.sql\.catalog\.{CATALOG}\.(?!(?:{'|'.join(re.escape(name) for name in _SHOWN)})$)"
+"""A regular expression (Java's) for the settings of the catalog that Spark must not show: all but a few.
+
+Any other property can hold a secret (`credential`, `header.Authorization`, `jdbc.password`, a password in `uri`), and
+catalogs have names of their own for them.
+"""
+
+# Iceberg's own tables, in its schema version V1, which supports views. Iceberg can create them itself, but in two steps
+# (CREATE, then ALTER to V1), and of two applications that start on an empty home together, one can fail at the second.
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS iceberg_tables (
         catalog_name VARCHAR(255) NOT NULL,
@@ -51,9 +59,9 @@ _TABLES = (
 
 
 def parse_catalog_conf(text: str) -> dict[str, str]:
-    """Iceberg catalog properties from `name=value,name=value`; the value may hold `=`, but no comma.
+    """Iceberg catalog properties from `name=value,name=value`. A value may contain `=`, but no comma.
 
-    Raises EnvironmentSetupError for a piece without `=`, and when neither `type` nor `catalog-impl` is given.
+    Raises EnvironmentSetupError for a part without `=`, and when neither `type` nor `catalog-impl` is given.
     """
     properties: dict[str, str] = {}
     for piece in filter(None, (part.strip() for part in text.split(","))):
@@ -61,14 +69,14 @@ def parse_catalog_conf(text: str) -> dict[str, str]:
         if not equals or not name.strip():
             raise EnvironmentSetupError(
                 f"`{piece}` is not a catalog property",
-                CATALOG_VARIABLE,
+                Variable.CATALOG_CONF,
                 "Write name=value pairs separated by commas, such as type=hive,uri=thrift://host:9083.",
             )
         properties[name.strip()] = value.strip()
     if properties.keys().isdisjoint({"type", "catalog-impl"}):
         raise EnvironmentSetupError(
             "the catalog's type is missing",
-            CATALOG_VARIABLE,
+            Variable.CATALOG_CONF,
             "Add type=hive, type=rest, type=jdbc or type=hadoop, or catalog-impl=<class>.",
         )
     return properties
@@ -86,19 +94,22 @@ def embedded_catalog(home: Path) -> dict[str, str]:
 
 
 def catalog_file(home: Path) -> Path:
+    """The SQLite file of the embedded catalog."""
     return home / "catalog.db"
 
 
-def configured_catalog(home: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The catalog that the environment asks for, else the embedded one."""
-    text = environ.get(CATALOG_VARIABLE, "").strip()
+def configured_catalog(home: Path) -> dict[str, str]:
+    """Iceberg properties of the catalog that the environment configures, else of the embedded one under `home`."""
+    text = settings().catalog_conf
     return parse_catalog_conf(text) if text else embedded_catalog(home)
 
 
 def catalog_conf(properties: Mapping[str, str]) -> dict[str, str]:
-    """Spark settings that make `properties` Spark's catalog `rewindow`; all can be set on a running session.
+    """Spark settings that configure the catalog `rewindow` with `properties`; all can be set on a running session.
 
-    Iceberg's table cache is off: it would hide for 30 s what another application has committed.
+    Iceberg's table cache is off: it would hide commits of other applications for up to 30 s. Spark's event log shows
+    settings that only a session has: `spark_session` gives them to Spark itself too, which then hides what `REDACTED`
+    matches.
     """
     return {
         _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
@@ -108,23 +119,23 @@ def catalog_conf(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def describe_catalog(properties: Mapping[str, str]) -> str:
-    """Its type and address, for people; what follows a `?` in the address is left out, as it may hold a password."""
+    """The catalog's type and address, for messages, without the part after a `?`, which may contain a password."""
     kind = properties.get("type") or properties.get("catalog-impl", "unknown catalog")
     address = properties.get("uri") or properties.get("warehouse", "no address")
     return f"{kind} at {address.partition('?')[0]}"
 
 
 def prepare_catalog(home: Path, properties: Mapping[str, str]) -> None:
-    """Make the embedded catalog's file and tables where they are missing; other catalogs are left alone.
+    """Create the embedded catalog's file and tables if they are missing; do nothing for any other catalog.
 
-    Safe when several applications do it at once. Raises CatalogError when the file cannot be made or written.
+    Several applications may do this at the same time. Raises CatalogError when the file cannot be created or written.
     """
     if properties.get("uri") != embedded_catalog(home)["uri"]:
         return
     file = catalog_file(home)
     try:
         with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)) as connection:
-            # Takes the write lock: proves that the file can be written, and lets one application at a time create.
+            # Takes the write lock: the file can be written, and one application at a time creates the tables.
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES:
                 connection.execute(statement)
@@ -139,10 +150,10 @@ def prepare_catalog(home: Path, properties: Mapping[str, str]) -> None:
 
 
 def check_catalog(spark: SparkSession) -> None:
-    """Ask the catalog `rewindow` for its namespaces. Raises CatalogError, with its address, when it does not answer."""
+    """List the namespaces of the catalog `rewindow`. Raises CatalogError with its address when it does not answer."""
     try:
         spark.sql(f"SHOW NAMESPACES IN {CATALOG}").collect()
-    except Exception as error:  # Spark wraps a catalog's failure in whatever the catalog threw
+    except Exception as error:  # each catalog raises errors of its own
         current = spark.conf.getAll
         properties = {
             key.removeprefix(f"{_PREFIX}."): value for key, value in current.items() if key.startswith(_PREFIX)
@@ -150,6 +161,6 @@ def check_catalog(spark: SparkSession) -> None:
         raise CatalogError(
             f"the catalog does not answer: {java_reason(error)}",
             describe_catalog(properties),
-            f"Check that it runs and that {CATALOG_VARIABLE} is right; without {CATALOG_VARIABLE} "
+            f"Check that it runs and that {Variable.CATALOG_CONF} is right; without {Variable.CATALOG_CONF} "
             "Rewindow keeps its tables in a SQLite catalog under REWINDOW_HOME.",
         ) from error

@@ -1,4 +1,4 @@
-"""What Spark, Hive and Hadoop say when a history cannot be read, told as one short error."""
+"""Turn what Spark, Hive, Hadoop and Kafka raise while a history is read into one short error of Rewindow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from spark_jobs.errors import HistoryError, RewindowError, SourceError
+from spark_jobs.spark.gateway import java_throwable
 from spark_jobs.spark.java import java_reason
 
 _FILE = re.compile(r"(?:file|hdfs|s3a?|gs|abfss?|wasbs?|viewfs):/[^\s,;)}\]]+")
@@ -30,29 +31,36 @@ _EXPRESSION = re.compile(
 
 
 def plain_path(uri: str) -> str:
-    """A file as people write it: local ones without `file:`."""
+    """A file's address as people write it: a local path without `file:`."""
     return re.sub(r"^file:/+", "/", uri)
 
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Tell a failing read as a SourceError that names the file, else `where`; a failing expression as a HistoryError.
+    """Translate the errors of a block that reads a history.
 
-    Rewindow's own errors, and what is no matter of the source, pass unchanged.
+    Rewindow's own errors, and errors that have nothing to do with the source, pass unchanged.
+
+    Args:
+        where: The place that the error names when the message of Spark names no file.
+
+    Raises:
+        SourceError: The history cannot be read.
+        HistoryError: An expression of the definition fails on a record, or a record breaks a rule.
     """
     try:
         yield
     except RewindowError:
         raise
     except (PySparkException, Py4JJavaError) as error:
-        told = read_error(error, where)
-        if told is None:
+        translated = read_error(error, where)
+        if translated is None:
             raise
-        raise told from error
+        raise translated from error
 
 
 def read_error(error: BaseException, where: str) -> RewindowError | None:
-    """The error to show for what Spark raised; None if it is none of the source's."""
+    """The error to show for what Spark raised; None when it does not come from reading the source."""
     text = _whole_text(error)
     reason = java_reason(error)
     found = _FILE.search(text)
@@ -63,8 +71,8 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
             where,
             "Write the tolerant form, as try_cast(...) or try_divide(...), or filter such records out.",
         )
-    if (told := _kafka_error(text, reason, where)) is not None:
-        return told
+    if (of_kafka := _kafka_error(text, reason, where)) is not None:
+        return of_kafka
     if _MISMATCH.search(text):
         what = "a column has another type in one file than in the table or the other files"
         return SourceError(f"{what}: {short(reason)}", place, "Rewrite the file, or leave it out.")
@@ -83,10 +91,10 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
 
 
 def _kafka_error(text: str, reason: str, where: str) -> RewindowError | None:
-    """What Spark's connector or Kafka's consumer raised; None if it was neither."""
+    """The error to show for what Spark's Kafka connector or Kafka's consumer raised; None for anything else."""
     if found := re.search(r"rw_no_append_time (\d+) (\d+)", text):
         return HistoryError(
-            f"offset {found[2]} of partition {found[1]} carries the sender's time, not the broker's",
+            f"offset {found[2]} of partition {found[1]} carries the producer's time, not the broker's",
             where,
             "The topic's message.timestamp.type was changed. Write `timestamps: producer_time` in the history, "
             "or begin behind those records (history.start).",
@@ -98,7 +106,7 @@ def _kafka_error(text: str, reason: str, where: str) -> RewindowError | None:
         return SourceError(f"{what} ({short(reason)})", where, "Plan again; the tables are as they were.")
     if re.search(r"AuthenticationException|AuthorizationException|SslException", text):
         hint = "Check `options` and `secrets` in the history."
-        return SourceError(f"the brokers do not let us in: {short(reason)}", where, hint)
+        return SourceError(f"the brokers refuse access: {short(reason)}", where, hint)
     if re.search(r"TimeoutException|Timeout|Disconnect|Connection to node|FETCH", text):
         hint = "Start them and run again; the tables are as they were. `read_timeout` says how long to wait."
         return SourceError("the brokers have stopped answering", where, hint)
@@ -108,21 +116,21 @@ def _kafka_error(text: str, reason: str, where: str) -> RewindowError | None:
 
 
 def short(text: str) -> str:
-    """Spark's own words in one line, without its error class, SQL state and class names."""
+    """Spark's message in one line, without its error class, SQL state and Java class names."""
     line = _first_line(text)
     line = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*:\s*", "", line))
     return line.split("SQLSTATE")[0].strip().rstrip(".")
 
 
 def _first_line(text: str) -> str:
-    text = re.sub(r"^An error occurred while calling \S+\s*:?", "", text)  # py4j's line, before Java's own words
+    text = re.sub(r"^An error occurred while calling \S+\s*:?", "", text)  # py4j's line before Java's message
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def _whole_text(error: BaseException) -> str:
     """The messages of the error and of all its causes in Java."""
     parts = [str(error)]
-    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    cause = java_throwable(error)
     for _ in range(20):
         if cause is None or not hasattr(cause, "getCause"):
             break

@@ -1,6 +1,6 @@
 """Find the Java that Spark and the Hive metastore run on.
 
-Standard library only: `make setup` asks here before anything is installed.
+It needs only the standard library, because `make setup` runs it before anything is installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """The Java that Spark's launcher takes: `$JAVA_HOME/bin/java`, else `java` on the PATH.
+    """The Java that Spark's launcher uses: `$JAVA_HOME/bin/java`, else `java` on the PATH.
 
     Raises EnvironmentSetupError when there is none, when it does not run, or when it is older than 17.
     """

@@ -1,4 +1,4 @@
-"""Spark's JVM in a local run: its jars, its heap, its log, and why it did not start."""
+"""Start Spark's JVM for a local run, and explain why it did not start."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from spark_jobs.errors import EnvironmentSetupError
+from spark_jobs.settings import Variable
 from spark_jobs.spark.java import find_java
 
 LOG_LIMIT_BYTES = 10_000_000
 
 _AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.")
-"""Settings that count only when the JVM starts; all others are given to the Spark context."""
+"""Prefixes of settings that take effect only when the JVM starts; the Spark context gets all others."""
 
 
 def log_file(home: Path) -> Path:
-    """Everything that a local run's JVM and Python workers print."""
+    """The file that receives all output of a local run's JVM and Python workers."""
     return home / "logs" / "spark.log"
 
 
 def launch_jvm(settings: Mapping[str, str], log: Path) -> JavaGateway:
-    """Start Spark's JVM with its output in `log`; it ends with this process, however this process ends.
+    """Start Spark's JVM with its output in `log`. It ends with this process, however this process ends.
 
-    It uses those `settings` that count only at the start. Raises EnvironmentSetupError.
+    Of the `settings`, those are used that take effect only at the start. Raises EnvironmentSetupError.
     """
     find_java()
     # The launcher belongs to the installed pyspark, not to another Spark that the machine may have.
@@ -63,8 +64,8 @@ def _launch_problem(output: str, settings: Mapping[str, str], log: Path) -> Envi
     if re.search(r"Invalid (initial|maximum) heap|Could not reserve enough space|Cannot allocate memory", output):
         return EnvironmentSetupError(
             f"Java could not take a heap of {settings['spark.driver.memory']}",
-            "REWINDOW_DRIVER_MEMORY",
-            f"Set REWINDOW_DRIVER_MEMORY to less than this machine's memory. {see}",
+            Variable.DRIVER_MEMORY,
+            f"Set {Variable.DRIVER_MEMORY} to less than this machine's memory. {see}",
         )
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("\tat ", "WARNING:"))]
     return EnvironmentSetupError(f"Spark's JVM did not start: {lines[-1].strip() if lines else 'no output'}", "", see)

@@ -1,4 +1,4 @@
-"""Spark jobs that do not wait for each other: what one leaves of the cores while it plans or commits, another uses."""
+"""Run independent Spark jobs side by side, so that one uses the cores while another plans or commits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 _MAX = 4
-"""Each holds memory while it works."""
+"""Steps at the same time, at most: each needs memory while it runs."""
 
 
 def run_parallel(spark: SparkSession, *steps: Callable[[], Any]) -> list[Any]:
-    """What the steps return, each called in a thread of its own; of one alone in this thread.
+    """Call each step in a thread of its own and return their results in order; a single step runs in this thread.
 
-    All of them have ended when this returns or raises; what the first in line raised is raised.
+    Local properties and job tags of the calling thread hold in the steps too. All steps have ended when this returns or
+    raises. If several raise, the error of the first in order is raised.
     """
     if len(steps) < 2:
         return [step() for step in steps]

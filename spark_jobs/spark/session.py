@@ -1,17 +1,8 @@
 """The Spark session that every command uses: pinned jars, UTC, ANSI, the catalog `rewindow`, quiet on the terminal.
 
-What the environment decides:
-
-| variable | meaning | default |
-| --- | --- | --- |
-| `REWINDOW_HOME` | folder of the embedded catalog, the tables and the logs | `./.rewindow` |
-| `REWINDOW_DRIVER_MEMORY` | heap of a local run, as `4g` or `512m` | `4g` |
-| `REWINDOW_METASTORE` | Hive metastore, `thrift://host:9083` | none |
-| `REWINDOW_CATALOG_CONF` | another Iceberg catalog, see `lakehouse/catalog.py` | SQLite under the home |
-| `REWINDOW_SPARK_UI` | `1` turns Spark's own web page on; `spark-submit` has its own setting | off |
-| `SPARK_CONF_DIR` | folder with your `spark-defaults.conf` (object stores, proxies, mirrors) | none |
-
-A process started by `spark-submit` keeps the master, memory and jars that `spark-submit` gave it.
+`spark_jobs.settings` says what the environment decides. Spark itself also reads `spark-defaults.conf` in the folder
+`SPARK_CONF_DIR` (object stores, proxies, mirrors). A process started by `spark-submit` keeps the master, memory, jars
+and web page that `spark-submit` gave it.
 """
 
 from __future__ import annotations
@@ -32,7 +23,16 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import EnvironmentSetupError, SourceError
-from spark_jobs.spark.catalog import catalog_conf, configured_catalog, prepare_catalog
+from spark_jobs.settings import settings
+from spark_jobs.spark.catalog import REDACTED, catalog_conf, configured_catalog, prepare_catalog
+from spark_jobs.spark.gateway import (
+    cache_java_names,
+    connect_to_jvm,
+    context_conf,
+    has_jvm,
+    is_spark_running,
+    system_property,
+)
 from spark_jobs.spark.java import java_reason
 from spark_jobs.spark.jvm import jvm_settings
 from spark_jobs.spark.launch import launch_jvm, log_file
@@ -40,14 +40,17 @@ from spark_jobs.spark.launch import launch_jvm, log_file
 _EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _METASTORE_KEY = "spark.hadoop.hive.metastore.uris"
 _PYTHON_FILES = "spark.submit.pyFiles"
+_REDACTION_KEY = "spark.redaction.regex"
+_SPARKS_REDACTION = "(?i)secret|password|token|access[.]?key"
+"""Spark's default; a setting of our own takes its place, so it is repeated there."""
 
 
 def rewindow_home(home: Path | None = None) -> Path:
     """The absolute folder of Rewindow's own data: `home`, else `$REWINDOW_HOME`, else `./.rewindow`.
 
-    It is made where it is missing. Raises EnvironmentSetupError when it cannot be made or written.
+    The folder is created if it is missing. Raises EnvironmentSetupError when it cannot be created or written.
     """
-    folder = (home or Path(os.environ.get("REWINDOW_HOME") or ".rewindow")).expanduser().absolute()
+    folder = settings().home if home is None else home.expanduser().absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -72,32 +75,32 @@ def spark_session(
 ) -> SparkSession:
     """A Spark session with the catalog `rewindow`.
 
-    `catalog` holds Iceberg catalog properties (default: `REWINDOW_CATALOG_CONF`, else SQLite under `home`);
+    `catalog` gives Iceberg's catalog properties (default: `REWINDOW_CATALOG_CONF`, else SQLite under `home`);
     `metastore` is the Hive metastore behind `spark_catalog` (default: `REWINDOW_METASTORE`, else none: an empty,
-    temporary `spark_catalog`); `master` defaults to all local cores; `conf` adds Spark settings and wins.
+    temporary `spark_catalog`); `master` defaults to all local cores; `conf` adds Spark settings and overrides the rest.
 
-    A process has one Spark. Where it already runs, another home, catalog or SQL setting gives a new session of it;
-    another master, metastore or start-up setting is refused.
+    A process has one Spark. When it already runs, another home, catalog or SQL setting gives a new session of the same
+    Spark; another master, metastore or start-up setting is refused.
 
     Raises EnvironmentSetupError (Java, jars, memory, folders, a Spark that runs with other settings), CatalogError
     (the embedded catalog cannot be written) and SourceError (no metastore answers).
     """
     folder = rewindow_home(home)
     properties = configured_catalog(folder) if catalog is None else dict(catalog)
-    thrift = metastore or os.environ.get("REWINDOW_METASTORE") or None
+    thrift = metastore or settings().metastore
     extra = dict(conf or {})
-
+    catalog_settings = catalog_conf(properties)
     prepare_catalog(folder, properties)
     if thrift:
         check_metastore(thrift)
-    if SparkContext._active_spark_context is None:
+    if not is_spark_running():
         _silence_query_context()
-        _start(app_name, folder, thrift, master, extra)
+        _start(app_name, folder, thrift, master, {**catalog_settings, **extra})
         session = SparkSession.builder.getOrCreate()
     else:
         session = SparkSession.builder.getOrCreate()
         _refuse_other_start(session, thrift, master, extra)
-    return _with_conf(session, catalog_conf(properties), extra)
+    return _with_conf(session, catalog_settings, extra)
 
 
 def check_metastore(uris: str) -> None:
@@ -123,76 +126,76 @@ def check_metastore(uris: str) -> None:
 
 
 def _start(app_name: str, home: Path, metastore: str | None, master: str | None, extra: Mapping[str, str]) -> None:
-    """Start Spark in this process: the JVM, where none runs yet, then the context."""
+    """Start Spark in this process: first the JVM, unless one runs already, then the context."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = {
+    conf = {
         "spark.app.name": app_name,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
-        # The Python line of each column would be our code, not the user's, and costs most of the calls to the JVM.
+        # Spark would record the Python line of each column: our code, not the user's, and most of the calls to the JVM.
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         "spark.ui.showConsoleProgress": "false",
-        # A run asks more than the hundred queries of which Spark would keep the compiled code.
+        # A run has more queries than the hundred whose compiled code Spark caches by default.
         "spark.sql.codegen.cache.maxEntries": "1000",
-        # A close position is looked up in an array for each record; put together with others in a struct, it would be
-        # taken out of that for each record first.
+        # The rule would merge the arrays of close positions into one struct, from which each record would have to
+        # extract its array before the look-up.
         "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.MergeScalarSubqueries",
-        # What is kept is narrow and read a few times; to compress it takes longer than to decode it.
+        # Cached frames are narrow and read a few times; compressing them takes longer than it saves.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
     }
     if metastore:
-        settings |= {
+        conf |= {
             "spark.sql.catalogImplementation": "hive",
             _METASTORE_KEY: metastore,
-            # Hive would leave a folder in /tmp for every session.
+            # By default Hive leaves a folder in /tmp for every session.
             "spark.hadoop.hive.downloaded.resources.dir": str(home / "tmp" / "hive"),
         }
     if master or not submitted:
-        settings |= _placement(master or "local[*]")
+        conf |= _placement(master or "local[*]")
     if not submitted:
-        settings |= jvm_settings()
-        settings["spark.ui.enabled"] = "true" if os.environ.get("REWINDOW_SPARK_UI") == "1" else "false"
-    settings |= extra
+        conf |= jvm_settings()
+        conf["spark.ui.enabled"] = "true" if settings().spark_ui else "false"
+    conf |= extra
 
     gateway = None
-    if not submitted and SparkContext._gateway is None:
-        gateway = launch_jvm(settings, log_file(home))
+    if not submitted and not has_jvm():
+        gateway = launch_jvm(conf, log_file(home))
     if submitted:
-        SparkContext._ensure_initialized()
+        connect_to_jvm()
+    conf[_REDACTION_KEY] = _redaction(conf.get(_REDACTION_KEY), system_property(_REDACTION_KEY, gateway))
     context_conf = SparkConf(loadDefaults=submitted)
     if submitted:
-        # With the jars of its packages among the files for Python, PySpark would copy each, and every module would be
-        # looked for in them.
+        # spark-submit lists the jars of its packages among the Python files; PySpark would copy each jar and search it
+        # for every module.
         files = context_conf.get(_PYTHON_FILES, "").split(",")
-        settings[_PYTHON_FILES] = ",".join(file for file in files if not file.endswith(".jar"))
-    context_conf.setAll(list(settings.items()))
+        conf[_PYTHON_FILES] = ",".join(file for file in files if not file.endswith(".jar"))
+    context_conf.setAll(list(conf.items()))
     try:
         context = SparkContext(conf=context_conf, gateway=gateway)
     except (Py4JError, PySparkException, ValueError) as error:
         raise EnvironmentSetupError(
             f"Spark did not start: {java_reason(error)}",
-            settings.get("spark.master", "spark-submit"),
+            conf.get("spark.master", "spark-submit"),
             f"The whole output is in {log_file(home)}." if not submitted else "",
         ) from error
-    _remember_names(context)
+    cache_java_names(context)
     if submitted:
         context.setLogLevel("ERROR")
-        cores = _local_cores(context.master)
+        cores = _local_cores(context.master or "")
         if cores:
             SparkSession.builder.getOrCreate().conf.set("spark.sql.shuffle.partitions", str(2 * cores))
 
 
-def _remember_names(context: SparkContext) -> None:
-    """Keep what PySpark asks the JVM for at every column and every query: Java looks through all jars each time."""
-    for name in ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils", "py4j"):
-        setattr(context._jvm, name, getattr(context._jvm, name))
+def _redaction(own: str | None, configured: str | None) -> str:
+    """What Spark hides of its settings: the user's choice (here or in spark-defaults.conf), and the catalog's."""
+    return f"(?:{own or configured or _SPARKS_REDACTION})|{REDACTED}"
 
 
 def _placement(master: str) -> dict[str, str]:
-    """Where Spark runs. Local: on the loopback interface, with this Python, and two shuffle partitions a core."""
+    """Settings for where Spark runs. Locally: loopback interface, this Python, two shuffle partitions for each core."""
     cores = _local_cores(master)
     if cores is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -217,9 +220,11 @@ def _local_cores(master: str) -> int | None:
 def _refuse_other_start(
     session: SparkSession, metastore: str | None, master: str | None, extra: Mapping[str, str]
 ) -> None:
-    """Raises EnvironmentSetupError when the running Spark lacks what only a start can give it."""
+    """Raises EnvironmentSetupError when the running Spark lacks a setting that only a start can give it."""
     running = dict(session.sparkContext.getConf().getAll())
     wanted = {key: value for key, value in extra.items() if not session.conf.isModifiable(key)}
+    if _REDACTION_KEY in wanted:
+        wanted[_REDACTION_KEY] = _redaction(wanted[_REDACTION_KEY], None)
     wanted["spark.sql.extensions"] = _EXTENSION
     if metastore:
         wanted[_METASTORE_KEY] = metastore
@@ -230,8 +235,8 @@ def _refuse_other_start(
         if has == value or (key == "spark.sql.extensions" and value in (has or "").split(",")):
             continue
         raise EnvironmentSetupError(
-            f"this process already runs Spark with {key} = {has or 'nothing'}, and {value} was asked for",
-            session.sparkContext.appName,
+            f"this process already runs Spark with {key} = {has or 'nothing'}, and {value} was requested",
+            session.sparkContext.appName or "",
             "Use another process, or call stop() on the running session first.",
         )
 
@@ -239,7 +244,9 @@ def _refuse_other_start(
 def _with_conf(session: SparkSession, catalog: Mapping[str, str], extra: Mapping[str, str]) -> SparkSession:
     """`session` itself, or a new session of the same Spark where a catalog or an SQL setting differs.
 
-    A session keeps the catalog that it has once used, so another catalog needs another session.
+    A session caches the catalog after its first use, so another catalog needs another session. Of the settings that a
+    session's jobs run with, Spark's event log redacts only those that Spark itself has too: so each of the catalog's is
+    made known to it, without a value.
     """
     current = session.conf.getAll
     prefix = min(catalog, key=len)
@@ -249,6 +256,11 @@ def _with_conf(session: SparkSession, catalog: Mapping[str, str], extra: Mapping
         return session
     if present:
         session = session.newSession()
+        for key in (key for key in session.conf.getAll if key.startswith(prefix + ".") and key not in catalog):
+            session.conf.unset(key)  # of the catalog that Spark was started with
+    running = context_conf(session)
+    for key in (key for key in catalog if not running.contains(key)):
+        running.set(key, "")
     for key, value in {**catalog, **sql}.items():
         session.conf.set(key, value)
     return session

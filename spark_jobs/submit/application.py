@@ -1,142 +1,92 @@
 """One stage of a run as a Spark application: `spark-submit application.py --run RUN --stage replay --chunk 3`.
 
-All that a stage needs is in the catalog and in the run's folder, and all that it says goes there: no working directory
-is shared. The exit code is the error's own; `outcome.json` says what went wrong.
+All that a stage needs is in the catalog and in the run's folder, and all its results go there: no working directory is
+shared. The exit code is the error's own; `outcome.json` says what went wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
-from spark_jobs.definition.policy import Policy
-from spark_jobs.errors import DefinitionError, HistoryError, RewindowError
+from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
+from spark_jobs.eventtime.durations import parse_duration
+from spark_jobs.operations.maintain import maintain
 from spark_jobs.quality.configured import gate_of
 from spark_jobs.replay.engine import History
-from spark_jobs.replay.spec import Mode, Panes
+from spark_jobs.replay.spec import Mode
 from spark_jobs.report.collect import collect
-from spark_jobs.runs.backfill import (
-    EndPolicy,
-    end_run,
-    job_of,
-    make_timeline,
-    opened_replay,
-    prepare,
-    stage_chunk,
+from spark_jobs.runs.backfill import EndPolicy, end_run
+from spark_jobs.runs.decision import Decision, effective_policy
+from spark_jobs.runs.documents import (
+    Application,
+    ChunkDocument,
+    DryRun,
+    Outcome,
+    Request,
+    Requested,
+    StagedRange,
+    failure_fields,
+    status_of,
 )
-from spark_jobs.runs.decision import Decision
+from spark_jobs.runs.job import Job
+from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import Plan, make_plan, plan_from_json, read_planned
+from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
 from spark_jobs.runs.progress import LogProgress, Progress
-from spark_jobs.runs.stages import (
-    COUNTED,
-    Job,
-    RunResult,
-    Staged,
-    begin,
-    discard,
-    prepare_staging,
-    problem_record,
-    publish,
-    saved_timeline,
-    stage_quarantine,
-)
-from spark_jobs.runs.store import (
-    CHANGES,
-    DEFINITION,
-    ENDED,
-    OUTCOME,
-    PLAN,
-    REQUEST,
-    STAGED,
-    RunFolder,
-    RunStore,
-    application_document,
-)
+from spark_jobs.runs.reopening import discard_staged, job_in_stages, pipeline_of, publish_staged, reopened
+from spark_jobs.runs.replaying import prepare_staging, stage_chunk, stage_quarantine
+from spark_jobs.runs.start import backfill_range, begin, prepare
+from spark_jobs.runs.status import RunStatus, Stage
+from spark_jobs.runs.store import PLAN, RunFolder, RunStore
+from spark_jobs.runs.timeline import make_timeline, opened_replay, saved_timeline
 from spark_jobs.sources import good
 from spark_jobs.spark.session import spark_session
 
 
-def pipeline_of(folder: RunFolder) -> Pipeline:
-    """The definition as it was when the run began. Raises DefinitionError where there is no such run."""
-    request, text = folder.read(REQUEST), folder.read_text(DEFINITION)
-    if request is None or text is None:
-        raise DefinitionError(
-            "there is no such run", folder.run_id, "Name one that `rewindow run` or Airflow has started here."
-        )
-    return load_pipeline(request["file"], text=text)
-
-
-def reopened(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> tuple[Job, Staged]:
-    """A run that began in another process, as its documents tell it."""
-    text, staged = folder.read_text(PLAN), folder.read(STAGED)
-    if text is None or staged is None:
-        raise DefinitionError(
-            f"run {folder.run_id} has staged nothing", folder.address(REQUEST), "Repeat it from its plan."
-        )
-    job = _job_of(spark, folder, pipeline, plan_from_json(text), progress)
-    for name, value in (folder.read(CHANGES) or {}).items():
-        if name in COUNTED:
-            setattr(job.result, name, value)
-    return job, Staged.from_dict(staged)
-
-
-def _job_of(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, plan: Plan, progress: Progress) -> Job:
-    request = folder.read(REQUEST) or {}
-    panes = request["asked"].get("panes")
-    return job_of(
-        spark,
-        pipeline,
-        plan,
-        progress,
-        folder.run_id,
-        request["kind"],
-        panes=Panes(panes) if panes else None,
-        in_stages=True,
-    )
-
-
 def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
     """Decide all that the run will do, refuse what cannot be done, and enter the run into the ledger."""
-    request = folder.read(REQUEST) or {}
-    asked: dict[str, Any] = request["asked"]
+    request = Request.required(folder)
+    requested = request.requested
+    effective_policy(pipeline.publish, requested.publish)
     gate_of(pipeline, thorough=True)  # a broken suite is refused before anything is read
     with progress.stage("plan", pipeline.name):
-        as_of = asked.get("as_of")
         plan = make_plan(
             spark,
             pipeline,
-            start=_instant(asked.get("from")),
-            end=_instant(asked.get("to")),
-            as_of={int(p): int(end) for p, end in as_of.items()} if as_of else None,
-            mode=Mode(asked.get("mode") or Mode.BOTH),
-            chunks=asked.get("chunks"),
+            start=_instant(requested.start),
+            end=_instant(requested.end),
+            as_of=requested.as_of or None,
+            mode=Mode(requested.mode or Mode.BOTH),
+            chunks=requested.chunks,
         )
-    folder.write_text(PLAN, plan.to_json())
-    if plan.fidelity != "log_order" and plan.mode != Mode.COMPLETE and not asked.get("accept_degraded"):
+    if plan.fidelity != "log_order" and plan.mode != Mode.COMPLETE and not requested.accept_degraded:
+        folder.write_text(PLAN, plan.to_json())
         raise HistoryError(
             f"the fidelity is `{plan.fidelity}`: {'; '.join(plan.fidelity_reasons)}",
             plan.source,
-            "Accept degraded fidelity in the form, or mend history.position.",
+            "Accept degraded fidelity in the form, or correct history.position.",
         )
-    if asked.get("dry_run") == "plan":
-        folder.write(OUTCOME, {"run_id": folder.run_id, "status": "dry_run", "message": "a plan, and no more"})
+    if requested.dry_run is DryRun.PLAN:
+        folder.write_text(PLAN, plan.to_json())
+        Outcome(run_id=folder.run_id, status=RunStatus.DRY_RUN, message="a plan, and no more").write(folder)
         return
-    job = _job_of(spark, folder, pipeline, plan, progress)
+    job = job_in_stages(spark, folder, pipeline, plan, progress, new_token())
     started = datetime.now(UTC)
-    if not prepare(job, _history(job, read_planned(spark, pipeline, plan)), started):
-        return
-    folder.write(STAGED, Staged(job.facts.head(), plan.span, replaces=True).to_dict())
-    begin(job, request["reason"], started)
+    if prepare(job, _history(job, read_planned(spark, pipeline, plan)), started):
+        staged = backfill_range(job)
+        begin(job, request.reason, started)
+        staged.write(folder)
 
 
 INLINE_RUN_MAX_RECORDS = 1_000_000
@@ -146,31 +96,36 @@ INLINE_RUN_MAX_RECORDS = 1_000_000
 def continue_inline(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
     """Carry out the stages that follow the plan of a small run."""
     text = folder.read_text(PLAN)
-    if text is None or folder.status() is not None:
+    if text is None or status_of(folder) is not None:
         return
     plan = plan_from_json(text)
     if plan.records <= INLINE_RUN_MAX_RECORDS:
-        execute_stage(spark, folder, pipeline, progress, "timeline")
+        execute_stage(spark, folder, pipeline, progress, Stage.TIMELINE)
         if len(plan.chunks) == 1:
-            execute_stage(spark, folder, pipeline, progress, "replay", 1)
+            execute_stage(spark, folder, pipeline, progress, Stage.REPLAY, 1)
 
 
 def execute_stage(
-    spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress, stage: str, chunk: int | None = None
+    spark: SparkSession,
+    folder: RunFolder,
+    pipeline: Pipeline,
+    progress: Progress,
+    stage: Stage,
+    chunk: int | None = None,
 ) -> None:
     """One of the stages between plan and publish."""
     job, staged = reopened(spark, folder, pipeline, progress)
-    with told(folder, stage, chunk, spark, job), job.watched():
-        if stage == "timeline":
+    with recorded(folder, stage, chunk, spark, job), job.watched(stage):
+        if stage is Stage.TIMELINE:
             timeline_stage(job)
-        elif stage == "replay":
+        elif stage is Stage.REPLAY:
             replay_stage(job, chunk or 1)
         else:
-            verify_stage(job, staged, (folder.read(REQUEST) or {})["asked"])
+            verify_stage(job, staged, Request.required(folder).requested)
 
 
 def timeline_stage(job: Job) -> None:
-    """Make the timeline, set the quarantine aside, and make the staging tables that the chunks fill side by side."""
+    """Make the timeline, stage the quarantine, and make the staging tables that the chunks fill side by side."""
     records = read_planned(job.spark, job.pipeline, job.plan)
     with opened_replay(job, _history(job, records)) as replay:
         make_timeline(job, replay)
@@ -188,133 +143,142 @@ def replay_stage(job: Job, number: int) -> None:
     with opened_replay(job, _history(job, records), saved) as replay:
         stage_chunk(job, replay, number)
     chunk = job.plan.chunks[number - 1]
-    job.folder.write(
-        f"chunk-{number:04}.json",
-        {"chunk": number, "start": chunk.start, "end": chunk.end, "seconds": round(time.monotonic() - began, 3)},
-    )
+    seconds = round(time.monotonic() - began, 3)
+    document = ChunkDocument(chunk=number, start=chunk.start, end=chunk.end, seconds=seconds)
+    document.write_as(job.folder, document.file)
 
 
-def verify_stage(job: Job, staged: Staged, asked: dict[str, Any]) -> Decision | None:
+def verify_stage(job: Job, staged: StagedRange, requested: Requested) -> Decision | None:
     """Diff, gate and facts; the outcome says what is next."""
     records = read_planned(job.spark, job.pipeline, job.plan)
     with opened_replay(job, _history(job, records), saved_timeline(job) if job.is_faithful else None) as replay:
         timeline = replay.timeline if job.is_faithful else None
-        end_run(job, staged, good(records), timeline, manner_of(job.pipeline, asked))
+        end_run(job, staged, good(records), timeline, end_policy_of(job.pipeline, requested))
     return job.result.decision
 
 
-def manner_of(pipeline: Pipeline, asked: dict[str, Any]) -> EndPolicy:
-    """How a run in stages ends: what was asked for, or what the definition says."""
+def end_policy_of(pipeline: Pipeline, requested: Requested) -> EndPolicy:
+    """How a run in stages ends: as requested, or as the definition says."""
     return EndPolicy(
-        policy=Policy(asked["publish"]) if asked.get("publish") else None,
-        ends_as="dry_run" if asked.get("dry_run") == "diff" else "",
+        policy=requested.publish,
+        ends_as=RunStatus.DRY_RUN if requested.dry_run is DryRun.DIFF else None,
         in_stages=True,
-        checks=gate_of(pipeline),
-        watcher=collect,
+        gate=gate_of(pipeline),
+        collector=collect,
     )
 
 
 def reconcile_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
     """A nightly reconciliation up to and with its gate."""
-    request = folder.read(REQUEST) or {}
+    request = Request.required(folder)
     gate_of(pipeline, thorough=True)
     reconcile(
         spark,
         pipeline,
         progress,
-        until=_instant(request["asked"].get("until")),
+        until=_instant(request.requested.until),
         run_id=folder.run_id,
-        reason=request["reason"],
-        manner=manner_of(pipeline, request["asked"]),
+        reason=request.reason,
+        end_policy=end_policy_of(pipeline, request.requested),
     )
 
 
-def publish_staged(
-    session_of: Callable[[Pipeline], SparkSession], run_id: str, progress: Progress, reason: str = ""
-) -> RunResult:
-    """Publish what a run has staged. `reason`: why, where policy or gate had not let it."""
-    folder = RunStore.configured().folder(run_id)
-    pipeline = pipeline_of(folder)
-    outcome = folder.read(OUTCOME) or {}
-    job, staged = reopened(session_of(pipeline), folder, pipeline, progress)
-    if outcome.get("status") in ENDED:
-        job.result.note = f"nothing was done: the run is {outcome['status']}"
-        return job.result
-    with job.watched():
-        publish(job, staged, reason=reason)
-    return job.result
-
-
-def discard_staged(
-    session_of: Callable[[Pipeline], SparkSession], run_id: str, progress: Progress, why: str, status: str = "discarded"
-) -> None:
-    """Throw away what a run has staged. Raises DefinitionError for a run that is published."""
-    folder = RunStore.configured().folder(run_id)
-    pipeline = pipeline_of(folder)
-    if folder.status() in ("published", "unchanged"):
-        raise DefinitionError("the run is published already", run_id, "Publish another run to restate its windows.")
-    job, _ = reopened(session_of(pipeline), folder, pipeline, progress)
-    discard(job, status, why)
-
-
-def run_stage(run_id: str, stage: str, chunk: int | None, why: str) -> int:
+def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: str = "") -> int:
     """Carry out one stage; the exit code."""
     folder, progress = RunStore.configured().folder(run_id), LogProgress()
     try:
-        if folder.status() in ENDED:
-            print(f"nothing to do: the run is {folder.status()}", flush=True)
+        status = status_of(folder)
+        if status is not None and status.is_final:
+            print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
-        name = f"rewindow {stage} {pipeline.name}"
-        session_of = lambda p: spark_session(name, metastore=getattr(p.history, "metastore", None))  # noqa: E731
-        if stage == "publish":
-            with told(folder, stage, chunk, session_of(pipeline)):
-                publish_staged(session_of, run_id, progress)
-        elif stage == "discard":
-            with told(folder, stage, chunk, session_of(pipeline)):
-                discard_staged(session_of, run_id, progress, why, "rejected")
-        elif stage in ("plan", "reconcile"):
-            spark = session_of(pipeline)
-            with told(folder, stage, chunk, spark):
-                (plan_stage if stage == "plan" else reconcile_stage)(spark, folder, pipeline, progress)
-            if stage == "plan":
+        metastore = getattr(pipeline.history, "metastore", None)
+        spark = spark_session(f"rewindow {stage} {pipeline.name}", metastore=metastore)
+        if stage is Stage.PUBLISH:
+            with recorded(folder, stage, chunk, spark):
+                publish_staged(lambda _: spark, run_id, progress, why, person)
+        elif stage is Stage.DISCARD:
+            with recorded(folder, stage, chunk, spark):
+                discard_staged(lambda _: spark, run_id, progress, why, RunStatus.REJECTED)
+        elif stage in (Stage.PLAN, Stage.RECONCILE):
+            with recorded(folder, stage, chunk, spark):
+                (plan_stage if stage is Stage.PLAN else reconcile_stage)(spark, folder, pipeline, progress)
+            if stage is Stage.PLAN:
                 continue_inline(spark, folder, pipeline, progress)
         else:
-            execute_stage(session_of(pipeline), folder, pipeline, progress, stage, chunk)
-        outcome = folder.read(OUTCOME) or {}
-        if outcome.get("status") == "gate_failed":
-            print(f"{outcome['message']}. {outcome['hint']}", flush=True)
+            execute_stage(spark, folder, pipeline, progress, stage, chunk)
+        outcome = Outcome.read(folder)
+        if outcome is not None and outcome.status is RunStatus.GATE_FAILED:
+            print(outcome.sentence(), flush=True)
             return 3
         return 0
     except RewindowError as problem:
-        _tell_failure(folder, stage, problem)
+        _record_failure(folder, stage, problem)
         print(str(problem), file=sys.stderr, flush=True)
         return problem.exit_code
     except Exception as problem:
-        _tell_failure(folder, stage, problem)
+        _record_failure(folder, stage, problem)
         raise
 
 
-def _tell_failure(folder: RunFolder, stage: str, problem: Exception) -> None:
-    record = {"run_id": folder.run_id, "status": "failed", **problem_record(problem), "stage": stage}
-    folder.write(OUTCOME, {**(folder.read(OUTCOME) or {}), **record})
+def maintain_tables(file: str, keep_snapshots: str, keep_revisions: str | None) -> int:
+    """Clean up a pipeline's tables; the exit code. A pipeline that has published nothing has nothing to clean up."""
+    try:
+        pipeline = load_pipeline(file)
+        done = maintain(
+            spark_session(f"rewindow maintain {pipeline.name}", metastore=pipeline.history.metastore),
+            pipeline,
+            LogProgress(),
+            now=datetime.now(UTC),
+            keep_snapshots=_length(keep_snapshots, "keep_snapshots"),
+            keep_revisions=_length(keep_revisions, "keep_revisions") if keep_revisions else None,
+        )
+        print(json.dumps(asdict(done)), flush=True)
+        return 0
+    except EmptyRangeError as nothing:
+        print(str(nothing), flush=True)
+        return 0
+    except RewindowError as problem:
+        print(str(problem), file=sys.stderr, flush=True)
+        return problem.exit_code
+
+
+def _length(text: str, field: str) -> timedelta:
+    try:
+        return timedelta(milliseconds=parse_duration(text))
+    except (ValueError, OverflowError) as problem:
+        raise DefinitionError(f"{field}: {problem}", hint="Write it like 7 d, 36 h or PT30M.") from None
+
+
+def _record_failure(folder: RunFolder, stage: Stage, problem: Exception) -> None:
+    """Write the error into the outcome. A run that waits or is published keeps its status: it was only refused."""
+    try:
+        before = Outcome.read(folder)
+    except RewindowError:
+        before = None
+    if before is not None and (before.status.waits or before.status.is_final):
+        return
+    content = {} if before is None else before.to_dict()
+    record = {"run_id": folder.run_id, "status": RunStatus.FAILED, **failure_fields(problem), "stage": stage}
+    Outcome.model_validate({**content, **record}).write(folder)
 
 
 @contextmanager
-def told(
-    folder: RunFolder, stage: str, chunk: int | None, spark: SparkSession, job: Job | None = None
+def recorded(
+    folder: RunFolder, stage: Stage, chunk: int | None, spark: SparkSession, job: Job | None = None
 ) -> Iterator[None]:
     """Keep the application's id and its seconds with the run."""
     began = time.monotonic()
-    document = application_document(stage, chunk)
-    record = {"stage": stage, "chunk": chunk, "application_id": spark.sparkContext.applicationId, "timings": {}}
-    folder.write(document, {**record, "ui": spark.sparkContext.uiWebUrl, "seconds": None})
+    file, context = Application.file_of(stage, chunk), spark.sparkContext
+    application = Application(stage=stage, chunk=chunk, application_id=context.applicationId, ui=context.uiWebUrl)
+    application.write_as(folder, file)
     yield
     timings = job.result.timings if job else {}
-    folder.write(document, {**record, "timings": timings, "seconds": round(time.monotonic() - began, 3)})
+    seconds = round(time.monotonic() - began, 3)
+    application.model_copy(update={"timings": timings, "seconds": seconds}).write_as(folder, file)
 
 
-def _history(job: Job, records) -> History:
+def _history(job: Job, records: DataFrame) -> History:
     return History(good(records), job.plan.event_times, job.plan.processing_time_end)
 
 
@@ -325,16 +289,22 @@ def _instant(text: str | None) -> int | None:
 def main() -> None:
     """Entry point of the application."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", required=True)
-    parser.add_argument(
-        "--stage",
-        required=True,
-        choices=["plan", "timeline", "replay", "verify", "publish", "discard", "reconcile"],
-    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--run", help="the run whose stage is carried out")
+    what.add_argument("--maintain", metavar="PIPELINE.yaml", help="clean up this pipeline's tables instead")
+    parser.add_argument("--stage", type=Stage, choices=list(Stage), help="needed with --run")
     parser.add_argument("--chunk", type=int)
-    parser.add_argument("--why", default="")
+    parser.add_argument("--why", default="", help="why a run is published all the same, or discarded")
+    parser.add_argument("--person", default="", help="who says so")
+    parser.add_argument("--keep-snapshots", default="7 d")
+    parser.add_argument("--keep-revisions")
     given = parser.parse_args()
-    code = run_stage(given.run, given.stage, given.chunk, given.why)
+    if given.maintain:
+        code = maintain_tables(given.maintain, given.keep_snapshots, given.keep_revisions)
+    elif given.stage is None:
+        parser.error("--run needs --stage")
+    else:
+        code = run_stage(given.run, given.stage, given.chunk, given.why, given.person)
     if code:
         sys.exit(code)
 

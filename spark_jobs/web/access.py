@@ -1,4 +1,4 @@
-"""Who may see which run: whoever Airflow lets read the runs of its DAG."""
+"""Permissions: a user may see a run if Airflow lets the user read the runs of its DAG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi import Depends
 
 
 class Reader:
-    """The person of a request. Asks the auth manager at most once about each DAG."""
+    """The user of a request. Queries the auth manager at most once for each DAG."""
 
     def __init__(self, user: BaseUser) -> None:
         self._user = user
@@ -21,9 +21,9 @@ class Reader:
         self._answers: dict[str, bool] = {}
 
     def may_read(self, dag_id: str | None) -> bool:
-        """Whether this person may read the runs of a DAG. No for a DAG that Airflow does not know.
+        """Whether the user may read the runs of a DAG. False for a DAG that Airflow does not know.
 
-        Both questions are Airflow's own: which DAGs (as for its list of runs), and this DAG's runs.
+        Both checks are those that Airflow itself makes for its list of runs: the DAG is readable, and so are its runs.
         """
         if dag_id is None or dag_id not in self._dags:
             return False

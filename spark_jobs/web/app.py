@@ -1,6 +1,6 @@
-"""What Airflow's API server serves under /rewindow: the list of runs, their reports, and both as JSON.
+"""The web app under /rewindow in Airflow's API server: the list of runs and their reports, as pages and as JSON.
 
-Every route needs a user of Airflow (the app's own dependency), and shows runs of the DAGs that this user may read.
+Every route needs an authenticated user of Airflow, and shows only the runs of DAGs that this user may read.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from spark_jobs.orchestration.run_ids import pipeline_of, run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
 from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
-from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_way_back
+from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_link_home
 from spark_jobs.web.reports import report_bytes, report_page
-from spark_jobs.web.runs import Run, Runs, read_run
+from spark_jobs.web.runs import DAMAGED, Run, Runs, read_run
 from spark_jobs.web.trend import LONGEST, trends_of
 
 log = logging.getLogger(__name__)
 
 MAX_TRENDS = 12
-"""Pipelines whose trend a page shows."""
+"""The most pipelines whose trends one page shows."""
 
-_UNKNOWN = "There is no such run, or it is of a DAG that you may not read."
+_UNKNOWN = "There is no such run, or you may not read the runs of its DAG."
 
 
 class SafeHeaders:
-    """Puts the headers of `pages.headers` on every answer that has not set its own."""
+    """Middleware: adds the headers of `pages.headers` to each response, where it has not set them itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -57,18 +57,18 @@ class SafeHeaders:
 
 app = FastAPI(
     title="Rewindow",
-    description="Runs of Rewindow and their reports. Needs a user of Airflow: the session's cookie, or a bearer token.",
+    description="Runs of Rewindow and their reports. Needs a user of Airflow: a session cookie or a bearer token.",
     version=__version__,
     dependencies=[Depends(get_user)],
-    redirect_slashes=False,  # it would answer before it asks who is there
-    docs_url=None,  # would load scripts from elsewhere
+    redirect_slashes=False,  # a redirect would be sent before the user is authenticated
+    docs_url=None,  # would load scripts from another host
     redoc_url=None,
-    openapi_url=None,  # served below, to users only
+    openapi_url=None,  # served below, to authenticated users only
 )
 app.add_middleware(SafeHeaders)
 
 
-# What is asked for.
+# Parameters of requests.
 
 
 def _store() -> RunStore:
@@ -86,7 +86,11 @@ _DAY = r"^(\d{4}-\d{2}-\d{2})?$"
 def _wanted(
     pipeline: Annotated[str, Query(max_length=200, description="Only runs of this pipeline.")] = "",
     status: Annotated[
-        str, Query(max_length=60, description="Only runs with this status, as in `outcome.json`; `running`: none yet.")
+        str,
+        Query(
+            max_length=60,
+            description="Only runs with this status, as in `outcome.json`; `running`: runs without an outcome.",
+        ),
     ] = "",
     since: Annotated[
         str, Query(alias="from", pattern=_DAY, description="Requested on this day (UTC, YYYY-MM-DD) or later.")
@@ -98,7 +102,7 @@ def _wanted(
     try:
         days = [date.fromisoformat(day) if day else None for day in (since, until)]
     except ValueError as problem:
-        raise HTTPException(422, f"A day of the calendar is needed: {problem}.") from problem
+        raise HTTPException(422, f"This day does not exist: {problem}.") from problem
     return Wanted(pipeline, status, *days)
 
 
@@ -107,7 +111,7 @@ PageNumber = Annotated[int, Query(ge=1, le=1_000_000, description="Which page; t
 
 
 def _folder(run_id: str, reader: Reader) -> tuple[RunFolder, Run]:
-    """The folder of a run that `reader` may read. Any other run is answered like one that is not there."""
+    """The folder of a run that `reader` may read, and its summary. For any other run: 404, whether it exists or not."""
     try:
         folder = _store().folder(run_id)
     except DefinitionError as problem:
@@ -115,7 +119,13 @@ def _folder(run_id: str, reader: Reader) -> tuple[RunFolder, Run]:
     run = read_run(folder)
     if run is None or not reader.may_read(run.dag_id):
         raise HTTPException(404, _UNKNOWN)
+    _refuse_damaged(run)
     return folder, run
+
+
+def _refuse_damaged(run: Run) -> None:
+    if run.status == DAMAGED:
+        raise HTTPException(500, f"There is no report: {run.message}")
 
 
 def _visible(reader: Reader) -> tuple[Runs, list[Run]]:
@@ -124,7 +134,7 @@ def _visible(reader: Reader) -> tuple[Runs, list[Run]]:
 
 
 def _page(runs: Runs, found: Sequence[Run], page: int, per_page: int, reader: Reader) -> Page:
-    """A page of runs, as they are at this moment."""
+    """One page of `found`, with its runs read again."""
     part = page_of(found, page, per_page)
     now = [run for run in runs.now(part.runs) if reader.may_read(run.dag_id)]
     return Page(now, part.total, part.page, part.pages)
@@ -140,17 +150,17 @@ def _html(request: Request, template: str, status: int = 200, **values: Any) -> 
 
 
 def _home(request: Request) -> str:
-    """The address of the list: a path, so that no header of the request leads elsewhere."""
+    """The path of the list of runs. It has no host, so no header of the request can redirect to another one."""
     return f"{request.scope['root_path']}/"
 
 
 @app.get("/", response_class=HTMLResponse, include_in_schema=False)
 def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: PageNumber = 1) -> HTMLResponse:
-    """All runs that the reader may see, last requested first."""
+    """The list of the runs that the reader may see, the last requested first."""
     runs, visible = _visible(reader)
-    in_reach = [run for run in visible if wanted.takes_but_for_status(run)]
-    part = _page(runs, [run for run in in_reach if wanted.takes(run)], page, PER_PAGE, reader)
-    trends = trends_of(in_reach)
+    before_status_filter = [run for run in visible if wanted.takes_any_status(run)]
+    part = _page(runs, [run for run in before_status_filter if wanted.takes(run)], page, PER_PAGE, reader)
+    trends = trends_of(before_status_filter)
     query = wanted.query()
     statuses = {run.status: run.status_title for run in visible} | (
         {wanted.status: wanted.status} if wanted.status else {}
@@ -175,7 +185,7 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
 def show_report(request: Request, run_id: str, reader: ReaderDep) -> HTMLResponse:
     """The report of a run."""
     folder, _ = _folder(run_id, reader)
-    return HTMLResponse(with_way_back(report_page(folder), _home(request)), headers=REPORT_HEADERS)
+    return HTMLResponse(with_link_home(report_page(folder), _home(request)), headers=REPORT_HEADERS)
 
 
 @app.get("/tab", response_class=HTMLResponse, include_in_schema=False)
@@ -193,24 +203,24 @@ def show_tab(
         return _html(
             request,
             "message.html.j2",
-            title="Nothing of Rewindow here",
-            text="This DAG is not one of Rewindow's, so its runs have no report. Rewindow's DAGs are named "
-            "backfill__ or reconcile__ and a pipeline.",
+            title="Not a DAG of Rewindow",
+            text="Its runs have no report. The names of Rewindow's DAGs start with backfill__ or reconcile__.",
         )
     try:
         folder = _store().folder(run_id_of(dag_id, run_id))
     except DefinitionError:
         folder = None
     run = read_run(folder) if folder else None
-    # Two DAGs of a pipeline may have runs of one name: what is there may be the other's.
-    if run is None or run.dag_id != dag_id:
+    # Two DAGs of a pipeline may have runs of the same name, so the folder may belong to the other DAG.
+    if folder is None or run is None or run.dag_id != dag_id:
         return _html(
             request,
             "message.html.j2",
             title="No report yet",
-            text="This run has written nothing down so far. Its report begins with its first task, and is whole when "
+            text="This run has written no documents yet. Its report appears after its first task, and is complete when "
             "the task `report` has ended.",
         )
+    _refuse_damaged(run)
     return HTMLResponse(report_page(folder), headers=REPORT_HEADERS)
 
 
@@ -224,7 +234,7 @@ def api_runs(
     page: PageNumber = 1,
     per_page: Annotated[int, Query(ge=1, le=200, description="Runs in a page.")] = PER_PAGE,
 ) -> Page:
-    """The runs that you may read, last requested first, in pages."""
+    """The runs that you may read, in pages; the last requested run comes first."""
     runs, visible = _visible(reader)
     return _page(runs, [run for run in visible if wanted.takes(run)], page, per_page, reader)
 
@@ -240,33 +250,33 @@ def api_runs(
     },
 )
 def api_report(run_id: str, reader: ReaderDep) -> Response:
-    """The report of a run, as its `report.json` has it, or as it would be now."""
+    """The report of a run: its `report.json`, or, where that is missing or outdated, a new one."""
     folder, _ = _folder(run_id, reader)
     return Response(report_bytes(folder), media_type="application/json")
 
 
 @app.get("/openapi.json", include_in_schema=False)
 def openapi(request: Request) -> JSONResponse:
-    """The description of this API."""
+    """The OpenAPI description of this API."""
     return JSONResponse({**app.openapi(), "servers": [{"url": request.scope["root_path"]}]})
 
 
-# What goes wrong.
+# Errors.
 
 
 _TITLES = {
     401: "Log in to Airflow first",
-    403: "Not for you",
+    403: "Not allowed",
     404: "Not found",
-    405: "Not possible",
-    422: "Not understood",
-    503: "The run store does not answer",
+    405: "Method not allowed",
+    422: "Invalid request",
+    503: "The run store cannot be read",
     500: "Something went wrong",
 }
 
 
 def _refused(request: Request, status: int, text: str, more: MutableMapping[str, str] | None = None) -> Response:
-    """An answer that says no: JSON to machines, a page to people."""
+    """The response to a request that is refused: JSON for the API, else a page."""
     path = request.url.path.removeprefix(request.scope["root_path"])
     if path.startswith(("/api/", "/openapi")):
         return JSONResponse({"detail": text}, status, headers={**headers(), **(more or {})})
@@ -286,17 +296,17 @@ async def _on_refusal(request: Request, refusal: StarletteHTTPException) -> Resp
 
 @app.exception_handler(RequestValidationError)
 async def _on_misfit(request: Request, problem: RequestValidationError) -> Response:
-    told = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in problem.errors())
-    return _refused(request, 422, told)
+    message = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in problem.errors())
+    return _refused(request, 422, message)
 
 
 @app.exception_handler(OSError)
 @app.exception_handler(EnvironmentSetupError)
 async def _on_store(request: Request, problem: OSError | EnvironmentSetupError) -> Response:
-    log.error("the run store does not answer", exc_info=problem)
-    return _refused(request, 503, "The server's log says why. Try again in a moment.")
+    log.error("the run store cannot be read", exc_info=problem)
+    return _refused(request, 503, "See the log of the API server. Try again in a moment.")
 
 
 @app.exception_handler(Exception)
 async def _on_error(request: Request, problem: Exception) -> Response:
-    return _refused(request, 500, "The server's log says why.")
+    return _refused(request, 500, "See the log of the API server.")

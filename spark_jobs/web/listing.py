@@ -1,4 +1,4 @@
-"""The list of runs: what is asked for, and one page of it."""
+"""The list of runs: its filter and its pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PER_PAGE = 25
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which runs: empty or None means all. `since` and `until` are days in UTC, both included."""
+    """A filter for runs; empty or None means all. `since` and `until` are days in UTC, both included."""
 
     pipeline: str = ""
     status: str = ""
@@ -21,9 +21,11 @@ class Wanted:
     until: date | None = None
 
     def takes(self, run: Run) -> bool:
-        return (not self.status or run.status == self.status) and self.takes_but_for_status(run)
+        """Whether the filter lets `run` through."""
+        return (not self.status or run.status == self.status) and self.takes_any_status(run)
 
-    def takes_but_for_status(self, run: Run) -> bool:
+    def takes_any_status(self, run: Run) -> bool:
+        """Like `takes`, but the status is not checked."""
         if self.pipeline and run.pipeline != self.pipeline:
             return False
         if self.since is None and self.until is None:
@@ -34,7 +36,7 @@ class Wanted:
         return (self.since is None or day >= self.since) and (self.until is None or day <= self.until)
 
     def query(self) -> dict[str, str]:
-        """As the address of a page has it."""
+        """The query parameters of the page's address."""
         fields = {
             "pipeline": self.pipeline,
             "status": self.status,
@@ -46,7 +48,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Runs of one page. Pages count from 1; `total` counts the runs of all pages."""
+    """The runs of one page. Pages are numbered from 1; `total` is the number of runs on all pages."""
 
     runs: list[Run]
     total: int
@@ -55,7 +57,7 @@ class Page:
 
 
 def page_of(runs: Sequence[Run], page: int, per_page: int = PER_PAGE) -> Page:
-    """The runs of a page; of the last one where there are fewer pages."""
+    """Page number `page` of `runs`, or the last page where there are fewer."""
     pages = max(1, -(-len(runs) // per_page))
     page = min(page, pages)
     return Page(list(runs[(page - 1) * per_page : page * per_page]), len(runs), page, pages)

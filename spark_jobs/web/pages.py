@@ -1,4 +1,4 @@
-"""The pages as HTML, and the headers that every answer carries. Without a script; every value is escaped."""
+"""HTML pages, and the headers of every response. The pages have no scripts; all values are escaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTS = '<header class="top">'
 
 
 def headers(styles: str = "'none'") -> dict[str, str]:
-    """Of every answer. `styles`: what the policy allows as style."""
+    """The headers of every response. `styles`: the sources that the content security policy allows for styles."""
     return {
         "Content-Security-Policy": _POLICY.format(styles=styles),
         "X-Content-Type-Options": "nosniff",
@@ -30,25 +30,25 @@ def headers(styles: str = "'none'") -> dict[str, str]:
 
 
 REPORT_HEADERS = headers("'unsafe-inline'")
-"""Of a stored report: its charts carry styles of their own."""
+"""The headers of a report, whose charts have inline styles."""
 
 
 def rendered(template: str, **values: Any) -> tuple[str, dict[str, str]]:
-    """A page of Rewindow's, and its headers, which allow its own style sheet and no other."""
+    """A page of this app, and its headers, which allow only its own style sheet."""
     css = _style()
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     return _environment().get_template(template).render(css=Markup(css), **values), headers(f"'sha256-{digest}'")
 
 
-def with_way_back(report: str, home: str) -> str:
-    """A stored report with a link to all runs after its skip link."""
+def with_link_home(report: str, home: str) -> str:
+    """A report with a link to the list of runs at its top."""
     bar = Markup('<nav class="parts" aria-label="Rewindow"><ul><li><a href="{}">All runs</a></li></ul></nav>\n')
     return report.replace(_PARTS, f"{bar.format(home)}{_PARTS}", 1)
 
 
 @cache
 def _style() -> str:
-    """The report's style, then what the lists add to it."""
+    """The style sheet of the report, followed by that of the lists."""
     sheets = (files("spark_jobs.report") / "templates/report.css", files("spark_jobs.web") / "templates/web.css")
     return "\n".join(sheet.read_text() for sheet in sheets)
 

@@ -1,40 +1,48 @@
-"""The runs of a store in short, for lists: read once, and again only where a run's folder has changed."""
+"""Summaries of the runs of a store, for lists. A run is read once, and again only when its folder has changed."""
 
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from spark_jobs.orchestration.run_ids import dag_of
-from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
+from spark_jobs.orchestration.run_ids import KINDS, dag_of
+from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, Level, WindowChange, verdict_of
+from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder, RunStore
 
 log = logging.getLogger(__name__)
 
-RUNNING = "running"
-"""The status of a run without an outcome: it is at work, or it was killed."""
+RUNNING = RunStatus.RUNNING
+"""The status of a run without an outcome: it is running, or it was killed."""
 
-_ENDED = ENDED_WELL | ENDED_BADLY | {"discarded", "not_published"}
-_AT_ONCE = 16
-_LOOKED_AT_AGAIN = 50
-_CHANGES = ("inserted", "updated", "retracted")
+DAMAGED = "damaged"
+"""The status of a run of which a document cannot be read."""
+
+_AFTER_REQUEST = (OUTCOME, CHANGES, GATE)
+_MAX_COUNT = 2**63
+_ENDED = ENDED_WELL | ENDED_BADLY | {RunStatus.DISCARDED}
+_THREADS = 16
+_READ_AGAIN = 50
+"""Ended runs that one listing reads again, where the store does not say when a folder changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run in short.
+    """The summary of a run that a list shows.
 
-    Instants are UTC; None where the run never got so far. `changed`: windows by change (inserted, updated, retracted).
-    `match_share`: of the windows that were published before and computed again, the share that stays as it is.
-    `title`: the verdict as its report has it; `status_title`: that of all runs with this status.
-    `late_share`: of the pairs of record and window, the share that came after the window's close.
+    A field is None or empty where the run did not get that far. Instants are in UTC.
+
+    `status`: the status in `outcome.json`, which may be a word that this version does not know; `running` where there
+    is no outcome. `title`: the title of the verdict in the run's report; `status_title`: the title that all runs with
+    this status share. `changed`: the number of windows for each `WindowChange`. `match_share`: the share of unchanged
+    windows among those that were published before and computed again. `late_share`: the share of (record, window)
+    pairs in which the record came after the window's close. Shares lie between 0 and 1.
     """
 
     run_id: str
@@ -43,7 +51,7 @@ class Run:
     dag_id: str | None
     dag_run_id: str | None
     status: str
-    level: str
+    level: Level
     title: str
     status_title: str
     message: str
@@ -68,11 +76,13 @@ def run_of(
     changes: Mapping[str, Any] | None,
     gate: Mapping[str, Any] | None = None,
 ) -> Run:
-    """The run in short, from four of its documents; what they lack or have of another kind is None or empty."""
+    """The summary of a run from four of its documents. What they lack, or have in a wrong type, is None or empty."""
     said = outcome or {}
     pipeline = _text(request.get("pipeline"))
-    told = _mapping((changes or {}).get("counts"))
-    changed = {kind: _count(told.get(kind)) or 0 for kind in _CHANGES} if changes is not None else None
+    by_change = _mapping((changes or {}).get("counts"))
+    changed = None
+    if changes is not None:
+        changed = {kind.value: _count(by_change.get(kind)) or 0 for kind in WindowChange}
     counts = {**_mapping(said.get("counts")), **(changes or {})}
     status = _text(said.get("status"))
     ended = {**said, "status": status} if status else None
@@ -83,10 +93,10 @@ def run_of(
         kind=_text(request.get("kind")),
         dag_id=dag_of(request),
         dag_run_id=_text(request.get("dag_run_id")) or None,
-        status=status or RUNNING,
-        level=verdict["level"],
-        title=verdict["title"],
-        status_title=verdict_of(ended, {}, [], None, None, "")["title"],
+        status=status or RUNNING.value,
+        level=verdict.level,
+        title=verdict.title,
+        status_title=verdict_of(ended, {}, [], None, None, "").title,
         message=_text(said.get("message")),
         reason=_text(request.get("reason")),
         requested_by=_text(request.get("requested_by")),
@@ -113,14 +123,14 @@ def _match_share(counts: Mapping[str, Any], changed: Mapping[str, int] | None) -
 
 
 def _late_share(counts: Mapping[str, Any]) -> float | None:
-    pairs = [_count(counts.get(f"pairs_{name}")) for name in ("on_time", "late", "dropped")]
-    if None in pairs or not sum(pairs):
+    on_time, late, dropped = (_count(counts.get(f"pairs_{name}")) for name in ("on_time", "late", "dropped"))
+    if on_time is None or late is None or dropped is None or not on_time + late + dropped:
         return None
-    return (pairs[1] + pairs[2]) / sum(pairs)
+    return (late + dropped) / (on_time + late + dropped)
 
 
 def _text(value: Any) -> str:
-    """As text that can be sent: JSON may hold halves of surrogate pairs."""
+    """The value as text that can be encoded as UTF-8: JSON may hold halves of surrogate pairs."""
     return "" if value is None else str(value).encode("utf-8", "replace").decode()
 
 
@@ -129,30 +139,32 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _count(value: Any) -> int | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return int(value) if is_number and value >= 0 else None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MAX_COUNT:
+        return None
+    return int(value)
 
 
 def _instant(value: Any) -> datetime | None:
     try:
         at = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (TypeError, ValueError, OverflowError):
         return None
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
 class _Known:
     run: Run
     changed_at: float | None
-    """When the folder had changed last, in epoch seconds; None where that cannot be relied on."""
+    """When the folder last changed, in epoch seconds; None where this time cannot be relied on."""
 
 
 class Runs:
     """All runs of a store, kept in memory between requests.
 
-    A run is read again where its folder has changed since. Object stores do not tell that of a folder: there a run that
-    has not ended is read each time, and of those that have, the ones that were looked at longest ago, a few each time.
+    A run is read again when its folder has changed. Object stores have no modification time for a folder. There a run
+    that has not ended is read on every listing. Of the runs that have ended, each listing reads the 50 that were read
+    longest ago.
     """
 
     def __init__(self, store: RunStore) -> None:
@@ -161,24 +173,24 @@ class Runs:
         self._lock = threading.Lock()
 
     def all(self) -> list[Run]:
-        """All runs that left a request, last requested first."""
+        """All runs with a request, the last requested first."""
         with self._lock:
             folders = self._store.folders()
             gone = self._known.keys() - folders.keys()
             for run_id in gone:
                 del self._known[run_id]
             changed = [run_id for run_id, at in folders.items() if not self._is_fresh(run_id, at)]
-            untold = [run_id for run_id in self._known if folders[run_id] is None and run_id not in changed]
-            self._read({run_id: folders[run_id] for run_id in [*changed, *untold[:_LOOKED_AT_AGAIN]]})
+            unknown_age = [run_id for run_id in self._known if folders[run_id] is None and run_id not in changed]
+            self._read({run_id: folders[run_id] for run_id in [*changed, *unknown_age[:_READ_AGAIN]]})
             runs = [known.run for known in self._known.values()]
         return sorted(runs, key=_by_request, reverse=True)
 
     def now(self, runs: Iterable[Run]) -> list[Run]:
-        """These runs as they are now; without those that have gone."""
+        """These runs, read again where needed; without those that no longer exist."""
         with self._lock:
-            asked = [run.run_id for run in runs]
-            self._read({i: None for i in asked if i in self._known and self._known[i].changed_at is None})
-            return [self._known[run_id].run for run_id in asked if run_id in self._known]
+            run_ids = [run.run_id for run in runs]
+            self._read({i: None for i in run_ids if i in self._known and self._known[i].changed_at is None})
+            return [self._known[run_id].run for run_id in run_ids if run_id in self._known]
 
     def _is_fresh(self, run_id: str, changed_at: float | None) -> bool:
         known = self._known.get(run_id)
@@ -187,18 +199,18 @@ class Runs:
         return known.run.has_ended if changed_at is None else known.changed_at == changed_at
 
     def _read(self, folders: Mapping[str, float | None]) -> None:
-        """Read these runs; the ones read last stand last in `_known`."""
+        """Read these runs; `_known` keeps them in the order in which they were read."""
         if not folders:
             return
         began = time.time()
-        with ThreadPoolExecutor(min(_AT_ONCE, len(folders))) as pool:
+        with ThreadPoolExecutor(min(_THREADS, len(folders))) as pool:
             read = list(pool.map(lambda run_id: read_run(self._store.folder(run_id)), folders))
         for (run_id, changed_at), run in zip(folders.items(), read, strict=True):
             self._known.pop(run_id, None)
             if run is not None:
-                # Within the file system's resolution a second change leaves the time of the first one.
-                is_settled = changed_at is not None and changed_at < began - 2
-                self._known[run_id] = _Known(run, changed_at if is_settled else None)
+                # Two changes within the resolution of the file system's clock leave the same time.
+                is_reliable = changed_at is not None and changed_at < began - 2
+                self._known[run_id] = _Known(run, changed_at if is_reliable else None)
 
 
 def _by_request(run: Run) -> tuple[datetime, str]:
@@ -206,12 +218,40 @@ def _by_request(run: Run) -> tuple[datetime, str]:
 
 
 def read_run(folder: RunFolder) -> Run | None:
-    """The run of a folder in short; None where there is no request that can be read."""
-    try:
-        request, *rest = (folder.read(name) for name in (REQUEST, OUTCOME, CHANGES, GATE))
-    except (ValueError, PermissionError, IsADirectoryError, NotADirectoryError) as problem:
-        log.warning("run %s cannot be read: %s", folder.run_id, problem)
-        return None
-    if not isinstance(request, dict):
-        return None
-    return run_of(folder.run_id, request, *(part if isinstance(part, dict) else None for part in rest))
+    """The run of a folder in short; None where there is no request.
+
+    A run with a document that cannot be read is `DAMAGED`, with the document's name in its message; what its other
+    documents say is shown. Raises OSError where the store itself does not answer.
+    """
+    documents: dict[str, dict[str, Any] | None] = {}
+    damage = ""
+    for name in (REQUEST, OUTCOME, CHANGES, GATE):
+        try:
+            documents[name] = _document(folder, name)
+        except NotADirectoryError:
+            return None
+        except (ValueError, RecursionError, PermissionError, IsADirectoryError) as problem:
+            documents[name] = None
+            reason = next(iter(str(problem).splitlines()), "")[:200] or type(problem).__name__
+            log.warning("run %s: %s cannot be read: %s", folder.run_id, name, reason)
+            damage = damage or f"{name} cannot be read: {_text(reason)}"
+    if not damage:
+        request = documents[REQUEST]
+        return None if request is None else run_of(folder.run_id, request, *(documents[n] for n in _AFTER_REQUEST))
+    request = documents[REQUEST] or _request_by_name(folder.run_id)
+    run = run_of(folder.run_id, request, None, documents[CHANGES], documents[GATE])
+    return replace(run, status=DAMAGED, level=Level.BAD.value, title="Damaged", status_title="Damaged", message=damage)
+
+
+def _document(folder: RunFolder, name: str) -> dict[str, Any] | None:
+    content: Any = folder.read(name)
+    if content is not None and not isinstance(content, dict):
+        raise ValueError("it holds no JSON object")
+    return content
+
+
+def _request_by_name(run_id: str) -> dict[str, Any]:
+    """What the name of a run's folder says of its request, `<pipeline>-<kind>-...`; empty for other names."""
+    pipeline, _, rest = run_id.partition("-")
+    kind = rest.partition("-")[0]
+    return {"pipeline": pipeline, "kind": kind} if kind in KINDS else {}

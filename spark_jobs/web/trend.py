@@ -1,7 +1,7 @@
-"""How a pipeline's shares went from run to run, as small lines.
+"""The trend of a pipeline's shares over its runs, as small line charts.
 
-Drawn by hand: a line of at most thirty points needs no grammar of graphics, takes its colours from the page's style in
-light and in dark, and costs Airflow's server neither the memory nor the second of a chart renderer.
+The lines are plain SVG, without the chart library: that would cost Airflow's API server memory and about a second. They
+take their colours from the style sheet, in the light and in the dark theme.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from spark_jobs.formatting import percent
 from spark_jobs.web.runs import Run
 
 LONGEST = 30
-"""Runs in a line."""
+"""The most runs in one line."""
 
 WIDTH, HEIGHT, EDGE = 160, 36, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One share over the runs, oldest first. `points` as SVG has them; up is more; the last one is `x`, `y`."""
+    """One share over the runs, the oldest first. `points` is for an SVG polyline; `x`, `y` is its last point."""
 
     name: str
     runs: int
@@ -32,16 +32,16 @@ class Line:
     y: float
 
     @property
-    def told(self) -> str:
-        """What the line shows, for those who do not see it."""
+    def description(self) -> str:
+        """The text alternative of the line."""
         if self.runs == 1:
-            return f"{self.name}: {self.now} in the only run that tells it"
+            return f"{self.name}: {self.now} in the only run that has this share"
         return f"{self.name} over {self.runs} runs: lowest {self.low}, highest {self.high}, now {self.now}"
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A pipeline's lines; None where no run tells a share."""
+    """The lines of a pipeline; None where no run has the share."""
 
     pipeline: str
     match: Line | None
@@ -49,7 +49,7 @@ class Trend:
 
 
 def trends_of(runs: Iterable[Run]) -> list[Trend]:
-    """A trend for each pipeline with a share to show, in the order of `runs` (last requested first)."""
+    """A trend for each pipeline with a share, in the order of `runs`. `runs` begin with the last requested one."""
     by_pipeline: dict[str, list[Run]] = {}
     for run in runs:
         by_pipeline.setdefault(run.pipeline, []).append(run)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import cli
-from tests.runs.test_backfill import definition_text, record, write
+from tests.runs.small_runs import definition_text, record, write
 
 pytestmark = pytest.mark.long
 

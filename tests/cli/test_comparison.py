@@ -73,17 +73,17 @@ def test_what_flink_emitted_gives_the_same_report_from_a_topic(rewindow, spark, 
     files, rest = text.index("  source:", text.index("\nlive:")), text.index("  keys: {carrier: key}")
     named = tmp_path / "results_in_a_topic.yaml"
     named.write_text(text[:files] + f"  source: {upserted(spark, rows, kafka)}\n" + text[rest:])
-    told = []
+    reports = []
     for path in (SAMPLE, named):
         code, out, err = rewindow(
             "compare", str(path), "--from", "2013-02-04T00:00:00Z", "--to", "2013-02-06T00:00:00Z", "--json"
         )
         assert code == 0, err
-        told.append(json.loads(out))
-    assert told[0]["verdicts"]["match"] > 200
-    assert "Kafka topic live_sink at" in told[1]["emitted"]
+        reports.append(json.loads(out))
+    assert reports[0]["verdicts"]["match"] > 200
+    assert "Kafka topic live_sink at" in reports[1]["emitted"]
     of_the_source = ("emitted", "rows_outside_range", "notes")
-    first, second = ({k: v for k, v in report.items() if k not in of_the_source} for report in told)
+    first, second = ({k: v for k, v in report.items() if k not in of_the_source} for report in reports)
     assert first == second
 
 

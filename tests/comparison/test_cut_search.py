@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.comparison.cut_search import ONE_CUT, PARTITION_CUT, Doubt, Fit, fit
+from spark_jobs.comparison.cut_search import CutKind, Doubt, Fit, fit
 
 PARTITIONS = 3
 
@@ -48,34 +48,34 @@ def wanting(doubt: Doubt, wanted: np.ndarray) -> Doubt:
 @given(logs(), st.data())
 def test_rows_cut_at_one_position_are_explained_by_one_cut(doubt: Doubt, data) -> None:
     cut = data.draw(st.integers(0, len(doubt.key)))
-    asked = wanting(doubt, taking(doubt, np.arange(len(doubt.key)) < cut))
-    found = fit(asked, by_partition=False)
-    assert (found.kind, found.left_out, found.keys) == (ONE_CUT, 0, len(doubt.wanted))
-    assert (under(asked, found) == asked.wanted).all()
+    wanted = wanting(doubt, taking(doubt, np.arange(len(doubt.key)) < cut))
+    found = fit(wanted, by_partition=False)
+    assert (found.kind, found.left_out, found.keys) == (CutKind.ONE_CUT, 0, len(doubt.wanted))
+    assert (under(wanted, found) == wanted.wanted).all()
 
 
 @given(logs(), st.data())
 def test_rows_cut_by_partition_are_explained_where_partitions_may_be_cut_on_their_own(doubt: Doubt, data) -> None:
     last = np.array([data.draw(st.integers(-1, 12)) for _ in range(PARTITIONS)])
-    asked = wanting(doubt, taking(doubt, doubt.offset <= last[doubt.partition]))
-    found = fit(asked, by_partition=True)
-    assert found.kind in (ONE_CUT, PARTITION_CUT)
+    wanted = wanting(doubt, taking(doubt, doubt.offset <= last[doubt.partition]))
+    found = fit(wanted, by_partition=True)
+    assert found.kind in (CutKind.ONE_CUT, CutKind.PARTITION_CUT)
     assert found.left_out == 0
-    assert (under(asked, found) == asked.wanted).all()
+    assert (under(wanted, found) == wanted.wanted).all()
 
 
 @given(logs(), st.data(), st.booleans())
 @settings(max_examples=200)
 def test_a_fit_explains_all_keys_but_those_it_says_it_leaves_out(doubt: Doubt, data, by_partition: bool) -> None:
     size = doubt.wanted.size
-    wanted = np.array(data.draw(st.lists(st.integers(-2, 4), min_size=size, max_size=size))).reshape(-1, 2)
-    asked = wanting(doubt, wanted)
-    found = fit(asked, by_partition=by_partition)
+    sums = np.array(data.draw(st.lists(st.integers(-2, 4), min_size=size, max_size=size))).reshape(-1, 2)
+    wanted = wanting(doubt, sums)
+    found = fit(wanted, by_partition=by_partition)
     if found.kind:
-        explained = int((under(asked, found) == wanted).all(axis=1).sum())
-        assert explained == found.keys == len(wanted) - found.left_out
+        explained = int((under(wanted, found) == sums).all(axis=1).sum())
+        assert explained == found.keys == len(sums) - found.left_out
     else:
-        assert not (under(asked, found) == wanted).all() or not found.cuts
+        assert not (under(wanted, found) == sums).all() or not found.cuts
 
 
 def test_with_many_keys_one_wrong_count_is_left_out_and_the_others_are_explained() -> None:
@@ -84,15 +84,15 @@ def test_with_many_keys_one_wrong_count_is_left_out_and_the_others_are_explained
         np.array([[1], [1], [1], [7], [1], [0], [0], [0]]), np.arange(8), np.zeros(8, np.int64), np.arange(8),
         np.ones((8, 1), np.int64), nominal=3,
     )  # fmt: skip
-    assert fit(doubt, by_partition=False) == Fit(ONE_CUT, {0: 4}, keys=7, left_out=1)
+    assert fit(doubt, by_partition=False) == Fit(CutKind.ONE_CUT, {0: 4}, keys=7, left_out=1)
 
 
 def test_keys_that_no_cut_explains_say_nothing_about_the_cut_of_the_others() -> None:
     doubt = Doubt(
         np.array([[9], [9], [1], [0]]), np.arange(4), np.zeros(4, np.int64), np.arange(4), np.ones((4, 1), np.int64), 0
     )
-    assert fit(doubt, by_partition=False) == Fit(ONE_CUT, {0: 2}, keys=2, left_out=2)
-    assert fit(doubt, by_partition=True) == Fit(PARTITION_CUT, {0: 2}, keys=2, left_out=2)
+    assert fit(doubt, by_partition=False) == Fit(CutKind.ONE_CUT, {0: 2}, keys=2, left_out=2)
+    assert fit(doubt, by_partition=True) == Fit(CutKind.PARTITION_CUT, {0: 2}, keys=2, left_out=2)
 
 
 def test_two_keys_that_contradict_each_other_are_not_explained() -> None:
@@ -100,7 +100,7 @@ def test_two_keys_that_contradict_each_other_are_not_explained() -> None:
     doubt = Doubt(
         np.array([[0], [1]]), np.array([0, 1]), np.zeros(2, np.int64), np.arange(2), np.ones((2, 1), np.int64), 0
     )
-    assert fit(doubt, by_partition=True).kind == ""
+    assert fit(doubt, by_partition=True).kind is CutKind.NONE
 
 
 def test_a_search_that_would_take_too_long_says_so() -> None:
@@ -110,4 +110,4 @@ def test_a_search_that_would_take_too_long_says_so() -> None:
     doubt = Doubt(
         wanted, np.zeros(records, np.int64), partition, np.arange(records) // 4, np.full((records, 1), 3), records
     )
-    assert fit(doubt, by_partition=True) == Fit("", {}, keys=0, left_out=1, searched=False)
+    assert fit(doubt, by_partition=True) == Fit(CutKind.NONE, {}, keys=0, left_out=1, searched=False)

@@ -14,6 +14,8 @@ from spark_jobs.errors import SourceError
 from spark_jobs.eventtime.ranges import TimeRange
 from tests.processes import run_python
 
+pytestmark = pytest.mark.usefixtures("hive_metastore")
+
 HOUR = 3_600_000
 NOON = 1_357_041_600_000  # 2013-01-01T12:00:00Z
 ALL = TimeRange(0, 2 * NOON)

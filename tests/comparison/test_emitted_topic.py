@@ -18,7 +18,7 @@ from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.spark.cached import CachedFrames
 from tests.kafka import Producer, Sent, produce
-from tests.sources.test_kafka import zigzag
+from tests.sources.avro import zigzag
 
 HOUR = 3_600_000
 NOON = 1_357_041_600_000  # 2013-01-01T12:00:00Z
@@ -247,7 +247,7 @@ def test_what_a_topic_no_longer_holds_is_told(spark, kafka: KafkaBroker, topic: 
     ("source", "words"),
     [
         ({"topic": "nowhere"}, "there is no topic `nowhere`"),
-        ({"end": {0: 9}}, "partition 0 ends at offset 1, before the 9 that is asked"),
+        ({"end": {0: 9}}, "partition 0 ends at offset 1, before the requested offset 9"),
         ({"start": {3: 0}}, "the topic has no partition 3"),
         ({"value": {"format": "json", "schema": "carrier STRIN"}}, "live.source.value.schema: not a schema"),
         ({"value": {"format": "json", "schema": "carrier STRING, s BIGINT, c BIGINT"}, "key": {"format": "avro", "schema": '{"type": "record"}'}}, "live.source.key.schema: not a schema"),

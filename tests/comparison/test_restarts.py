@@ -8,13 +8,14 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.spec import ReplaySpec
 
 SIZE, BOUND = 10, 4
-STRATEGY = WatermarkStrategy(GeneratorKind.BOUNDED, partitions=(0, 1), subtasks=((0, 1),), bound=BOUND)
+STRATEGY = WatermarkStrategy(BoundedOutOfOrderness(BOUND), partitions=(0, 1), subtasks=((0, 1),))
 
 
 def log(seed: int) -> list[tuple[int, int, int, int]]:

@@ -19,11 +19,14 @@ def test_exit_codes_are_fixed() -> None:
     codes = {error.__name__: error.exit_code for error in errors.RewindowError.__subclasses__()}
     assert codes == {
         "DefinitionError": 2,
+        "DocumentError": 4,
+        "NotApprovedError": 3,
         "SourceError": 4,
         "HistoryError": 5,
         "EmptyRangeError": 6,
         "CatalogError": 7,
         "EnvironmentSetupError": 8,
+        "RunStateError": 9,
     }
     assert errors.RewindowError.exit_code == 1
 

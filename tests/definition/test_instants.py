@@ -33,6 +33,8 @@ def test_an_instant_reads_as_epoch_milliseconds(text: str, milliseconds: int) ->
         ("yesterday", "`yesterday` is not a time; write one like `2013-01-01T10:00:00Z`"),
         ("2013-02-30T10:00:00Z", "`2013-02-30T10:00:00Z` is not a time; write one like `2013-01-01T10:00:00Z`"),
         ("2013-01-01T10:00:00.0001Z", "`2013-01-01T10:00:00.0001Z` is finer than a millisecond; event time counts whole milliseconds"),
+        ("0001-01-01T00:00:00+23:59", "`0001-01-01T00:00:00+23:59` is not in the years 1 to 9999 of UTC; write one like `2013-01-01T10:00:00Z`"),
+        ("9999-12-31T23:59:59-23:59", "`9999-12-31T23:59:59-23:59` is not in the years 1 to 9999 of UTC; write one like `2013-01-01T10:00:00Z`"),
     ],
 )  # fmt: skip
 def test_what_is_no_instant_is_refused_with_what_to_write_instead(text: str, message: str) -> None:

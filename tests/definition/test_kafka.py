@@ -51,13 +51,13 @@ def test_a_start_is_a_word_a_time_or_offsets(load, written: str, start: object) 
 @pytest.mark.parametrize(
     ("more", "value", "message"),
     [
-        ("  start: latest\n", None, "history.start: `latest` is no place in the log; write `earliest`, a time"),
-        ("  start: 12\n", None, "history.start: `12` is no place in the log"),
+        ("  start: latest\n", None, "history.start: `latest` is not a position in the log; write `earliest`, a time"),
+        ("  start: 12\n", None, "history.start: `12` is not a position in the log"),
         ("  end: {0: -1}\n", None, "history.end: are not offsets by partition"),
         ("  accept: [everything]\n", None, "history.accept[0]: `everything` is not known; write one of lost_start"),
         ("  options: {ssl.truststore.password: hunter2}\n", None, "is a secret and does not belong in a definition"),
-        ("  options: {kafka.client.id: x}\n", None, "carries Spark's prefix; write `client.id`"),
-        ("  options: {group.id: x}\n", None, "is Rewindow's own; leave it out"),
+        ("  options: {kafka.client.id: x}\n", None, "begins with Spark's prefix; write `client.id`"),
+        ("  options: {group.id: x}\n", None, "is set by Rewindow; leave it out"),
         ("  secrets: {sasl.jaas.config: hunter2 x}\n", None, "does not name an environment variable"),
         ("  tabel: x\n", None, "history.tabel: unknown field"),
         ("", "{}", "value.format: is missing: a topic's values are bytes; write `format: json`, `csv`"),

@@ -47,10 +47,10 @@ def test_the_fields_are_named_as_in_yaml() -> None:
 
 def test_a_generator_asks_for_its_parameters() -> None:
     rules = json_schema()["$defs"]["Watermark"]["allOf"]
-    asked = {rule["if"]["properties"]["generator"]["const"]: rule["then"]["required"] for rule in rules}
-    assert asked["bounded_out_of_orderness"] == ["bound"]
-    assert asked["average_of_last"] == ["last", "lag"]
-    assert asked["custom"] == ["class"]
+    required = {rule["if"]["properties"]["generator"]["const"]: rule["then"]["required"] for rule in rules}
+    assert required["bounded_out_of_orderness"] == ["bound"]
+    assert required["average_of_last"] == ["last", "lag"]
+    assert required["custom"] == ["class"]
 
 
 def test_a_duration_is_text_with_a_unit_or_zero() -> None:

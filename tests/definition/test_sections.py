@@ -52,7 +52,7 @@ def test_names_that_cannot_stand_are_refused(refusals, definition, replacement, 
         (("format: parquet", "format: orc"), ["5: history.format: `orc` is not known; write one of parquet, json, csv"]),
         (("data/*.parquet", "[]"), ["4: history.path: is empty; write `path: data/flights/*.parquet`"]),
         (("data/*.parquet", "[1]"), ['4: history.path[0]: `1` is not text; write it in quotes: "1"']),
-        (("partition: partition, ", ""), ['6: history.position.offset: an offset without a partition says no order; name `partition`, or write `partition: "0"` if there is only one']),
+        (("partition: partition, ", ""), ['6: history.position.offset: an offset without a partition gives no order; name `partition`, or write `partition: "0"` if there is only one']),
         (("arrival: arrival}", "sequence: n}"), ["6: history.position.sequence: `sequence` orders equal arrivals, and there is no arrival; name `arrival` too"]),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.definition.generators import EXAMPLES, PARAMETERS
 from spark_jobs.definition.watermark import Watermark
-from spark_jobs.eventtime.strategy import GeneratorKind
+from spark_jobs.eventtime.suppliers import GeneratorKind
 
 BOUNDED = "generator: bounded_out_of_orderness\n  bound: 30 min"
 GENERATOR_CLASS = """
@@ -161,21 +161,21 @@ def test_partitions_are_a_count_or_a_list_or_those_of_the_subtasks(load, definit
 
 
 def test_the_subtasks_must_read_each_registered_partition_once(refusals, definition) -> None:
-    def told(text: str) -> list[str]:
+    def messages(text: str) -> list[str]:
         return refusals(definition(("bound: 30 min", f"bound: 30 min\n  {text}")))
 
-    assert told("partitions: 3\n  subtasks: [[0, 1], [4]]") == [
+    assert messages("partitions: 3\n  subtasks: [[0, 1], [4]]") == [
         "p.yaml:12: watermark.partitions: partition 2 is read by none of the subtasks; add it to `subtasks`",
         "p.yaml:12: watermark.partitions: partition 4 of `subtasks` is not registered; add it to `partitions`",
     ]
-    assert told("subtasks: [[0, 1], [1]]") == [
+    assert messages("subtasks: [[0, 1], [1]]") == [
         "p.yaml:12: watermark.subtasks: partition 1 is given twice; name each once"
     ]
-    assert told("subtasks: [[0], []]") == ["p.yaml:12: watermark.subtasks[1]: is empty; write at least one entry"]
-    assert told("partitions: 0") == [
+    assert messages("subtasks: [[0], []]") == ["p.yaml:12: watermark.subtasks[1]: is empty; write at least one entry"]
+    assert messages("partitions: 0") == [
         "p.yaml:12: watermark.partitions: `0` is not a count of partitions; write 1 to 100000, or a list of partition ids"
     ]
-    assert told("partitions: [0, -1]") == [
+    assert messages("partitions: [0, -1]") == [
         "p.yaml:12: watermark.partitions[1]: `-1`: input should be greater than or equal to 0"
     ]
 

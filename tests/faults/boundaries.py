@@ -10,19 +10,19 @@ from typing import Any
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
-from spark_jobs.runs import stages
+from spark_jobs.runs import publication
 from spark_jobs.runs.store import RunFolder
 
 STEPS: list[tuple[Any, str]] = [
-    (Ledger, "begin"), (Ledger, "update"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
-    (Ledger, "put_rows"), (Ledger, "delete_superseded"), (stages, "_drop_older_states"), (RunFolder, "write"),
+    (Ledger, "change"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
+    (Ledger, "put_rows"), (Ledger, "delete_superseded"), (publication, "save_state"), (RunFolder, "write"),
     (PublishedTable, "prepare"), (PublishedTable, "_write"), (PublishedTable, "_append"),
     (PublishedTable, "_share_last_append"), (PublishedTable, "_move"),
 ]  # fmt: skip
 
 
 class Stopped(BaseException):
-    """The process would have ended here: of what a run does for errors, it does nothing."""
+    """The process would have ended here. A BaseException: a run handles it in no way."""
 
 
 def _stop() -> None:

@@ -1,4 +1,4 @@
-"""A process of its own for the price of a fork: the driver's Python, on the JVM that the tests have anyway."""
+"""Run an action in a forked process: the driver's Python is new, the JVM is that of the tests."""
 
 from __future__ import annotations
 

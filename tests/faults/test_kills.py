@@ -1,8 +1,8 @@
 """Killed anywhere, and run again: the tables are those of a run that nobody disturbed.
 
-A SIGKILL of driver and JVM costs the start of a JVM, so the suite has a few of them; the driver's Python alone is
-killed at every boundary in turn, and at any moment. With REWINDOW_KILLS=120 so many JVMs are killed:
-REWINDOW_KILLS=120 .venv/bin/python -m pytest tests/faults
+A SIGKILL of driver and JVM costs the start of a JVM, so `make test` has few of them; the driver's Python alone is
+killed at every third boundary, and at any moment. `make test-long` kills 120 JVMs, and Python at
+every boundary.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from tests.faults.boundaries import stopped_at
 from tests.faults.forked import forked, kill_this_process
-from tests.runs.test_nightly import assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.sampling import IN_FULL, sample
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-ASKED = "REWINDOW_KILLS" in os.environ
-KILLS = int(os.environ.get("REWINDOW_KILLS", "4"))
-MOMENTS = 58
-"""Kills of the driver's Python, those at the boundaries among them."""
+KILLS = sample(3, 120)
+"""Kills of a driver with its JVM."""
+STEP = sample(3, 1)
+"""The driver's Python is killed at the first boundary and at each that is a multiple of it further."""
+MOMENTS = sample(4, 40)
+"""Kills of the driver's Python at any moment."""
 CASE = "tumbling, per event"
 
 
@@ -48,6 +51,7 @@ def child(yaml: Path, kill_at: int) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.timeout(sample(900, 4 * 3600))
 def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_run(
     spark: SparkSession, tmp_path
 ) -> None:
@@ -65,9 +69,9 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_ru
     reconcile(spark, defined, NoProgress())
     night()
     first = child(yaml, 0)
-    told, trouble = first.communicate()
-    boundaries = told.split("\n")[:-1]
-    assert first.returncode == 0, trouble
+    output, errors = first.communicate()
+    boundaries = output.split("\n")[:-1]
+    assert first.returncode == 0, errors
     assert len(boundaries) > 20
 
     killed = 0
@@ -76,7 +80,7 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_ru
     for number in range(KILLS):
         if number % 5 != 4:  # now and then two kills in a row find the same new records
             night()
-        if ASKED and number % 4 == 3:
+        if IN_FULL and number % 4 == 3:
             process = child(yaml, 0)
             time.sleep(draw.uniform(2, 12))
             os.killpg(process.pid, signal.SIGKILL)
@@ -94,10 +98,10 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_an_undisturbed_ru
     assert_as_if_undisturbed(spark, tmp_path, defined)
 
 
-@pytest.mark.timeout(1800)
-def test_killed_at_every_boundary_the_tables_are_those_of_an_undisturbed_run(spark, tmp_path) -> None:
+@pytest.mark.timeout(sample(1800, 4 * 3600))
+def test_killed_at_boundaries_the_tables_are_those_of_an_undisturbed_run(spark, tmp_path) -> None:
     """And at any moment. Each run finds what all before it have left behind, and mostly new records."""
-    records = log_of(12, count=12 * 80)
+    records = log_of(12, count=12 * 120)
     defined = pipeline(tmp_path, "ended_nights", CASE)
     windows = PublishedTable(spark, Tables.of(defined).windows)
     batch = iter(range(0, len(records), 12))
@@ -119,23 +123,25 @@ def test_killed_at_every_boundary_the_tables_are_those_of_an_undisturbed_run(spa
     boundaries = len(night())
     took = time.monotonic() - began
     ended = []
-    for number in range(1, boundaries + 1):
+    chosen = range(1, boundaries + 1, STEP)
+    for number, boundary in enumerate(chosen, start=1):
         if number % 5:  # now and then two kills in a row find the same new records
             arrive()
-        ended.append(forked(spark, partial(night, number)))
-    assert ended.count(-signal.SIGKILL) > boundaries * 9 // 10  # a night that has less to clear up has fewer boundaries
-    while len(ended) < MOMENTS:
+        ended.append(forked(spark, partial(night, boundary)))
+    # A night that has less to clear up has fewer boundaries.
+    assert ended.count(-signal.SIGKILL) > len(chosen) * 9 // 10 - 1, (1, ended)
+    for _ in range(MOMENTS):
         arrive()
         ended.append(forked(spark, partial(night), draw.uniform(0, took)))
         assert windows.current().select("k", "window_start").distinct().count() == windows.current().count()
-    assert ended.count(-signal.SIGKILL) > MOMENTS * 9 // 10
+    assert ended.count(-signal.SIGKILL) > len(ended) * 8 // 10, (1, ended)
     arrive()
     night()
     assert_as_if_undisturbed(spark, tmp_path, defined)
 
 
 def assert_as_if_undisturbed(spark: SparkSession, folder: Path, defined: Pipeline) -> None:
-    """The tables are those of one full run, nothing is left behind, and the ledger tells the truth."""
+    """The tables are those of one full run, nothing is left behind, and the ledger is right."""
     windows = PublishedTable(spark, Tables.of(defined).windows)
     full = pipeline(folder, f"undisturbed_{defined.name}", CASE)
     execute(spark, full, make_plan(spark, full), NoProgress())
@@ -151,4 +157,4 @@ def assert_as_if_undisturbed(spark: SparkSession, folder: Path, defined: Pipelin
     ]
     done = windows.published_runs()
     assert {run for run, status in statuses.items() if status == "published"} >= done
-    assert all(status == "abandoned" for run, status in statuses.items() if run not in done), "runs tells the truth"
+    assert all(status == "abandoned" for run, status in statuses.items() if run not in done), "the table runs is right"

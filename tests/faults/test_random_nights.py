@@ -1,11 +1,10 @@
 """Any arrivals, cut into nights anywhere, runs that are killed in the middle among them: the tables of one full run.
 
-One example for each case by default; REWINDOW_NIGHTS=50 .venv/bin/python -m pytest tests/faults/test_random_nights.py
+One example for each case in `make test`, 50 in `make test-long`.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from tests.faults.boundaries import Stopped, stopped_at
 from tests.faults.forked import forked, kill_this_process
-from tests.runs.test_nightly import CASES, T0, assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.runs.small_nights import CASES, T0, assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.sampling import sample
 
 pytestmark = pytest.mark.long
 
@@ -28,7 +28,7 @@ BOUNDARIES = 50
 """About as many as a night has; a number beyond its last stops nothing."""
 WEEK = 7 * 24 * 3_600_000
 CASE_NAMES = tuple(CASES)
-EXAMPLES = int(os.environ.get("REWINDOW_NIGHTS", len(CASE_NAMES)))
+EXAMPLES = sample(len(CASE_NAMES), 50)
 
 
 def arrivals(draw: random.Random) -> list[dict]:
@@ -57,7 +57,7 @@ def test_nights_end_in_the_tables_of_one_full_run(spark, tmp_path: Path, seed: i
     case = CASE_NAMES[seed % len(CASE_NAMES)]
     nightly = pipeline(tmp_path, f"random_{seed}", case)
     cuts = [*sorted(draw.sample(range(1, len(records)), draw.randrange(2, 4))), len(records)]
-    done, stops, told = 0, 0, [case]
+    done, stops, nights = 0, 0, [case]
     for number, cut in enumerate(cuts):
         write(tmp_path / "data", records[done:cut], f"part-{number}.json")
         # Not every night reads all that lies there.
@@ -65,15 +65,15 @@ def test_nights_end_in_the_tables_of_one_full_run(spark, tmp_path: Path, seed: i
         done = cut
         if draw.random() < 0.6 or (number == len(cuts) - 1 and not stops):
             stops += 1
-            told.append(f"night {number} until {until}, {_killed(spark, nightly, draw, until)}")
+            nights.append(f"night {number} until {until}, {_killed(spark, nightly, draw, until)}")
             if draw.random() < 0.4 and number < len(cuts) - 1:
                 continue  # nobody runs it again; the next night does
         result = reconcile(spark, nightly, NoProgress(), until=until)
-        told.append(f"night {number} until {until}: {result.note or 'from ' + str(result.continued_from)}")
+        nights.append(f"night {number} until {until}: {result.note or 'from ' + str(result.continued_from)}")
     reconcile(spark, nightly, NoProgress())
     full = pipeline(tmp_path, f"random_full_{seed}", case)
     execute(spark, full, make_plan(spark, full), NoProgress())
-    assert tables_of(spark, nightly) == tables_of(spark, full), told
+    assert tables_of(spark, nightly) == tables_of(spark, full), nights
     assert_history_is_whole(spark, nightly)
     assert_all_is_settled(spark, nightly)
 

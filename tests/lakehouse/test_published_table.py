@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import Publication, PublishedTable, _told
+from spark_jobs.lakehouse.published_table import Publication, PublishedTable
 from spark_jobs.lakehouse.tables import starts_within
 
 HOUR = 3_600_000
@@ -36,7 +36,12 @@ def test_branches_are_changed_also_while_others_change_theirs(spark: SparkSessio
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(change, ("a", "b", "c"))) == [14] * 3
-    assert facts.head() == head and set(facts._refs()) == {"main", "a", "b", "c"}
+    assert facts.head() == head and {row.name for row in spark.table(f"{facts.table}.refs").collect()} == {
+        "main",
+        "a",
+        "b",
+        "c",
+    }
 
 
 def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_order(spark: SparkSession) -> None:
@@ -57,11 +62,11 @@ def test_the_first_windows_of_a_range_are_those_of_a_comparison_and_lie_in_time_
         cause = F.when(F.col("old_run_id").isNull() & (F.col("rw_start") >= F.lit(at)), "live").otherwise("backfill")
         return Publication(
             run_id, span, hours.where(within), ("k", "window_start", "window_end"), lambda rows: rows.where(within),
-            lambda: cause, {0: 7},
+            lambda: cause, {0: 7}, f"publishing_{run_id}", list,
         )  # fmt: skip
 
     def assert_as_compared(step: Publication) -> None:
-        quick, compared = facts.changes(step, at), _told(facts._compared(step, step.staged), step, at)
+        quick, compared = facts.changes(step, at), facts.compared_changes(step, at)
         assert quick.schema.simpleString() == compared.schema.simpleString()
         assert sorted(map(str, quick.collect())) == sorted(map(str, compared.collect()))
 
@@ -97,7 +102,8 @@ def test_windows_that_come_back_end_their_retraction_also_where_nothing_else_cha
         identity = ("k", "window_start", "window_end")
         return facts.publish(
             Publication(
-                run_id, TimeRange(0, HOUR), staged, identity, lambda rows: rows, lambda: F.lit("backfill"), {0: 7}
+                run_id, TimeRange(0, HOUR), staged, identity, lambda rows: rows, lambda: F.lit("backfill"), {0: 7},
+                f"publishing_{run_id}", list,
             ),
             facts.head(), at,
         )  # fmt: skip

@@ -20,11 +20,11 @@ def test_a_row_of_python_values_is_the_row_that_spark_reads(spark: SparkSession)
     (again,) = row_frame(spark, row, RUNS_SCHEMA).collect()
     assert again == row
     assert row["started_at"].astimezone(UTC) == at
-    told = row.asDict()
-    assert {name: told[name] for name in values if name != "started_at"} == {
+    written = row.asDict()
+    assert {name: written[name] for name in values if name != "started_at"} == {
         name: value for name, value in values.items() if name != "started_at"
     }
-    assert all(told[name] is None for name in RUNS_SCHEMA.names if name not in values)
+    assert all(written[name] is None for name in RUNS_SCHEMA.names if name not in values)
     state = {"pipeline": "p", "steps": b"\x00\xff", "as_of": {1: 2}}
     (row,) = row_frame(
         spark, [state.get(name) for name in TIMELINE_STATE_SCHEMA.names], TIMELINE_STATE_SCHEMA

@@ -18,7 +18,7 @@ from tests.kafka import Sent, produce
 from tests.processes import start_python
 from tests.sources.conftest import BASE
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("hive_metastore")]
 
 _NUMBERS = itertools.count()
 
@@ -145,13 +145,13 @@ def test_a_topic_made_again_is_not_appended_to_the_old_one(spark, kafka: KafkaBr
     kafka.delete_topic(topic)
     kafka.create_topic(topic, 2, APPEND_TIME)
     produce(spark, kafka.servers, topic, events(5))
-    with pytest.raises(RewindowError, match="deleted and made again since its past was archived"):
+    with pytest.raises(RewindowError, match="deleted and created again since it was archived"):
         archive(spark, pipeline)
-    with pytest.raises(RewindowError, match="deleted and made again since its past was archived"):
+    with pytest.raises(RewindowError, match="deleted and created again since it was archived"):
         make_plan(spark, pipeline)
 
 
 def test_a_table_of_another_layout_is_refused(spark, pipeline: Pipeline) -> None:
     spark.sql(f"CREATE TABLE {pipeline.history.past.table} (x INT) STORED AS PARQUET")
-    with pytest.raises(RewindowError, match="is no archive of Rewindow's"):
+    with pytest.raises(RewindowError, match="was not created by `rewindow archive`"):
         archive(spark, pipeline)

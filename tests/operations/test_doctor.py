@@ -1,4 +1,4 @@
-"""The doctor: says in plain words what is there, what is not, and what mends it."""
+"""The doctor: it says in plain words what is there, what is not, and how to fix it."""
 
 from __future__ import annotations
 

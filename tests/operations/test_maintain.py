@@ -12,7 +12,7 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
-from tests.runs.test_nightly import assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of, write
 
 
 def test_housekeeping_keeps_every_value_and_lets_the_nights_go_on(spark, tmp_path) -> None:

@@ -1,4 +1,7 @@
-"""Backfills and nights on a real Airflow: database, scheduler, API server, executor; triggered as the UI does."""
+"""Backfills and nights on a real Airflow: database, scheduler, API server, executor; triggered as the UI does.
+
+All runs start side by side in one Airflow, so that its slots are never empty; each test waits for the runs it is about.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,8 +27,6 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import APPROVAL, GATE, OUTCOME, PAGE, PLAN
 from tests.orchestration.project import SPACING, START, day, definition, folder_of, make_project, rows
 
-pytestmark = pytest.mark.long
-
 CLOSED = {
     "name": "closed",
     "expectations": [
@@ -34,10 +36,12 @@ CLOSED = {
         }
     ],
 }  # fmt: skip
-PIPELINES = {
-    "plain": "always", "closed": "always", "asked": "on_approval", "killed": "always", "nights": "always",
-    "rivals": "always",
-}  # fmt: skip
+PIPELINES = {"plain": "always", "closed": "always", "reviewed": "on_approval", "nights": "always"}
+NIGHTS = "reconcile__nights"
+PATIENCE = 1500
+"""How long a run may take, in seconds: each shares two slots with all the others."""
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * PATIENCE)]
 
 NOTIFIER = """
 from pathlib import Path
@@ -85,6 +89,45 @@ def airflow(project: Path, rewindow_home: Path, tmp_path_factory: pytest.TempPat
         yield service
 
 
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What runs side by side."""
+
+    first_half: DagRun
+    """Of `plain`, in four chunks; the application of one of them is killed."""
+    second_half: DagRun
+    """Of `plain` too: both publish into one table."""
+    refused: DagRun
+    closed: DagRun
+    approved: DagRun
+    rejected: DagRun
+    nights: list[DagRun]
+    """Of Airflow's own backfill, the earliest first."""
+
+
+@pytest.fixture(scope="module")
+def runs(airflow: Airflow) -> Runs:
+    refused = airflow.trigger("backfill__plain", {"from": "the day before yesterday"})
+    first_half = airflow.trigger("backfill__plain", {"to": day(2), "chunks": 4, "reason": "a test"})
+    second_half = airflow.trigger("backfill__plain", {"from": day(2)})
+    closed = airflow.trigger("backfill__closed", {"to": day(1)})
+    approved = airflow.trigger("backfill__reviewed", {"to": day(1)})
+    rejected = airflow.trigger("backfill__reviewed", {"from": day(3)})
+    backfill_nights(airflow, day(1), day(3), run_backwards=False, reprocess_behavior="none")
+    # Airflow starts nothing of a paused DAG. Unpaused first, the latest night would run before the others.
+    airflow.unpause(NIGHTS)
+    found = airflow.get(f"/dags/{NIGHTS}/dagRuns?limit=50")["dag_runs"]
+    nights = [DagRun(NIGHTS, run_id) for run_id in sorted(run["dag_run_id"] for run in found)]
+    kill_one_replay(first_half)
+    return Runs(first_half, second_half, refused, closed, approved, rejected, nights)
+
+
+def backfill_nights(airflow: Airflow, start: str, end: str, **options: Any) -> int:
+    """Start a backfill of Airflow itself over the nights that end from `start` to `end`; its id."""
+    body = {"dag_id": NIGHTS, "from_date": start, "to_date": end, "max_active_runs": 1, "dag_run_conf": {}}
+    return airflow.post("/backfills", body | options)["id"]
+
+
 @pytest.fixture(scope="module")
 def undisturbed(project: Path, spark: SparkSession) -> list[tuple]:
     """The windows of one run over all records, in this process."""
@@ -107,15 +150,23 @@ def waits(tasks: list[dict[str, Any]]) -> bool:
 
 
 def notes(project: Path, run: DagRun) -> list[list[str]]:
-    """What the notifiers were told of a run: event, message, path of its report."""
+    """What the notifiers wrote about a run: event, message, path of its report."""
     lines = (project / "notes.txt").read_text().splitlines()
-    told = [line.split(" | ") for line in lines]
-    return [[event, message, report] for event, run_id, message, report in told if run_id == folder_of(run).run_id]
+    written = [line.split(" | ") for line in lines]
+    return [[event, message, report] for event, run_id, message, report in written if run_id == folder_of(run).run_id]
+
+
+def executor_is_done(airflow: Airflow, run: DagRun, task: str) -> bool:
+    """Whether the scheduler has read that the process of the task has ended."""
+    return any(
+        "Received executor event" in line and f"task_id='{task}'" in line and run.run_id in line
+        for line in airflow.log.read_text(errors="replace").splitlines()
+    )
 
 
 def kill_one_replay(run: DagRun) -> None:
     """Kill the JVM of the first Spark application that replays a chunk of the run."""
-    deadline = time.monotonic() + 600
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for process in psutil.process_iter(["cmdline"]):
             line = " ".join(process.info["cmdline"] or [])
@@ -127,45 +178,51 @@ def kill_one_replay(run: DagRun) -> None:
     pytest.fail("no chunk was replayed")
 
 
-@pytest.mark.timeout(1500)
-def test_a_backfill_of_four_chunks_is_published_and_tells_of_itself(
-    airflow: Airflow, project: Path, spark: SparkSession
-) -> None:
-    run = airflow.trigger("backfill__plain", {"chunks": 4, "reason": "a test"})
-    refused = airflow.trigger("backfill__plain", {"from": "the day before yesterday"})
-    assert airflow.wait(refused, 300) == "failed"
-    plan = next(task for task in airflow.tasks(refused) if task["task_id"] == "plan")
+def test_a_form_that_makes_no_sense_is_refused_in_its_first_try(airflow: Airflow, project: Path, runs: Runs) -> None:
+    run = runs.refused
+    assert airflow.wait(run, PATIENCE) == "failed"
+    plan = next(task for task in airflow.tasks(run) if task["task_id"] == "plan")
     assert plan["state"] == "failed"
-    assert plan["try_number"] == 1  # nothing that a second try would mend
-    assert "From: " in airflow.task_log(refused, "plan")
-    assert states(airflow, refused)["report"] == {"success"}
-    assert {task["pool"] for task in airflow.tasks(refused)} == {"replays", "default_pool"}  # Spark's, and the others
-    [[event, message, report]] = notes(project, refused)
+    assert plan["try_number"] == 1  # a second try would be refused as well
+    assert "From: " in airflow.task_log(run, "plan")
+    assert states(airflow, run)["report"] == {"success"}
+    assert {task["pool"] for task in airflow.tasks(run)} == {"replays", "default_pool"}  # Spark's, and the others
+    [[event, message, report]] = notes(project, run)
     assert event == "refused" and "From: " in message
-    assert unquote(report).endswith(f"/rewindow/runs/{folder_of(refused).run_id}")
+    assert unquote(report).endswith(f"/rewindow/runs/{folder_of(run).run_id}")
 
-    assert airflow.wait(run, 900) == "success"
+
+def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_tables(
+    airflow: Airflow, spark: SparkSession, runs: Runs, undisturbed
+) -> None:
+    run = runs.first_half
+    for half in (run, runs.second_half):
+        assert airflow.wait(half, PATIENCE) == "success", airflow.failures(half)
     assert states(airflow, run) == {
         "plan": {"success"}, "timeline": {"success"}, "replay": {"success"}, "verify": {"success"},
         "approve": {"skipped"}, "publish": {"success"}, "report": {"success"},
     }  # fmt: skip
-    chunks = [task for task in airflow.tasks(run) if task["task_id"] == "replay"]
+    chunks = {task["map_index"]: task for task in airflow.tasks(run) if task["task_id"] == "replay"}
     assert len(chunks) == 4
-    labels = sorted(task["rendered_map_index"] for task in chunks)
+    assert max(task["try_number"] for task in chunks.values()) > 1  # the killed one
+    labels = sorted(task["rendered_map_index"] for task in chunks.values())
     assert labels[0].startswith(f"1: {START - timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ} to 20")
     assert [label[0] for label in labels] == ["1", "2", "3", "4"]
-    assert '"stage": "windows"' in airflow.task_log(run, "replay", map_index=2)
+    log = airflow.task_log(run, "replay", attempt=chunks[2]["try_number"], map_index=2)
+    assert '"stage": "windows"' in log
+    assert rows(spark, "plain") == undisturbed
 
     folder = folder_of(run)
     outcome = folder.read(OUTCOME)
     assert outcome["status"] == "published"
-    assert len(outcome["applications"]) >= 7  # plan, timeline, four chunks, verify (publish tells of itself at its end)
+    assert len(outcome["applications"]) >= 7  # plan, timeline, four chunks, verify; publish adds itself at its end
     assert folder.read(GATE)["verdict"] in ("passed", "warned")
     assert folder.read_bytes(PAGE)
     ledger = spark.table("rewindow.airflow.runs").where(f"run_id = '{folder.run_id}'").collect()[0]
     assert (ledger["status"], ledger["reason"], ledger["kind"]) == ("published", "a test", "backfill")
-    assert ledger["windows"] == len(rows(spark, "plain")) > 200
-    events = airflow.get("/assets/events?limit=10")["asset_events"]
+    in_first_half = [row for row in undisturbed if row[1].replace(tzinfo=UTC) < START + timedelta(days=2)]
+    assert ledger["windows"] == len(in_first_half) > 100
+    events = airflow.get("/assets/events?limit=100")["asset_events"]
     extra = next(event["extra"] for event in events if event["source_run_id"] == run.run_id)
     assert extra["run_id"] == folder.run_id
     assert extra["changes"] == {"inserted": ledger["windows"]}
@@ -173,16 +230,15 @@ def test_a_backfill_of_four_chunks_is_published_and_tells_of_itself(
     # Cleared, it publishes nothing a second time.
     before = spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0]
     airflow.clear(run, ["publish"], downstream=True)
-    assert airflow.wait(run, 300) == "success"
+    assert airflow.wait(run, PATIENCE) == "success"
     assert spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0] == before
 
 
-@pytest.mark.timeout(900)
 def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
-    airflow: Airflow, project: Path, spark
+    airflow: Airflow, project: Path, spark: SparkSession, runs: Runs
 ) -> None:
-    run = airflow.trigger("backfill__closed")
-    assert airflow.wait(run, 600) == "failed"
+    run = runs.closed
+    assert airflow.wait(run, PATIENCE) == "failed"
     found = states(airflow, run)
     assert (found["verify"], found["publish"], found["report"]) == ({"failed"}, {"upstream_failed"}, {"success"})
     assert "the gate is closed: 1 critical" in airflow.task_log(run, "verify")
@@ -195,78 +251,45 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
     assert spark.catalog.tableExists(folder.read(OUTCOME)["tables"]["staging"])  # to look at, to publish all the same
 
 
-@pytest.mark.timeout(1200)
 def test_a_person_approves_one_restatement_and_refuses_another(
-    airflow: Airflow, project: Path, spark: SparkSession
+    airflow: Airflow, project: Path, spark: SparkSession, runs: Runs
 ) -> None:
-    yes = airflow.trigger("backfill__asked", {"to": day(1)})
-    no = airflow.trigger("backfill__asked", {"from": day(2)})
+    yes, no = runs.approved, runs.rejected
     for run in (yes, no):
-        airflow.wait(run, 600, until=waits)
+        airflow.wait(run, PATIENCE, until=waits)
         assert states(airflow, run)["approve"] <= {"awaiting_input", "deferred"}
         assert [event for event, *_ in notes(project, run)] == ["approval"]
-    assert rows(spark, "asked") == [] if spark.catalog.tableExists("rewindow.airflow.asked") else True
+    assert rows(spark, "reviewed") == [] if spark.catalog.tableExists("rewindow.airflow.reviewed") else True
     detail = airflow.get(f"/dags/{yes.dag_id}/dagRuns/{yes.run_id}/taskInstances/approve/-1/hitlDetails")
     assert "| inserted |" in detail["body"]
     assert "/rewindow/runs/" in detail["body"]
     # A busy scheduler may not have read yet that the executor is done with the pausing task; one that goes on before
     # then, it takes for failed ("finished with state success, but the task instance's state attribute is running").
-    time.sleep(20)
+    deadline = time.monotonic() + 120
+    while not all(executor_is_done(airflow, run, "approve") for run in (yes, no)):
+        assert time.monotonic() < deadline, airflow.log.read_text(errors="replace")[-3000:]
+        time.sleep(0.5)
     airflow.answer(yes, "approve", "Approve")
     airflow.answer(no, "approve", "Reject")
-    assert airflow.wait(yes, 300) == "success"
-    assert airflow.wait(no, 300) == "success"
+    assert airflow.wait(yes, PATIENCE) == "success"
+    assert airflow.wait(no, PATIENCE) == "success"
     assert states(airflow, yes)["publish"] == {"success"}
     assert states(airflow, no)["publish"] == {"skipped"}
     assert folder_of(no).read(APPROVAL)["decision"] == "rejected"
     assert folder_of(no).read(OUTCOME)["status"] == "rejected"
     assert "rejected by" in folder_of(no).read(OUTCOME)["message"]
     assert not spark.catalog.tableExists(folder_of(no).read(OUTCOME)["tables"]["staging"])
-    published = {row[1] for row in rows(spark, "asked")}
+    published = {row[1] for row in rows(spark, "reviewed")}
     assert published
     assert max(published).replace(tzinfo=UTC) < START + timedelta(days=1)
 
 
-@pytest.mark.timeout(1200)
-def test_a_killed_task_is_repeated_and_the_tables_come_out_right(
-    airflow: Airflow, spark: SparkSession, undisturbed
-) -> None:
-    run = airflow.trigger("backfill__killed", {"chunks": 2})
-    kill_one_replay(run)
-    assert airflow.wait(run, 900) == "success", airflow.failures(run)
-    assert max(task["try_number"] for task in airflow.tasks(run) if task["task_id"] == "replay") > 1
-    assert rows(spark, "killed") == undisturbed
-
-
-@pytest.mark.timeout(1500)
-def test_two_backfills_at_once_over_one_table_end_as_one_after_the_other(
-    airflow: Airflow, spark: SparkSession, undisturbed
-) -> None:
-    first = airflow.trigger("backfill__rivals", {"to": day(2)})
-    second = airflow.trigger("backfill__rivals", {"from": day(2)})
-    assert airflow.wait(first, 900) == "success"
-    assert airflow.wait(second, 900) == "success"
-    assert rows(spark, "rivals") == undisturbed
-
-
-@pytest.mark.timeout(1500)
 def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(
-    airflow: Airflow, spark: SparkSession, undisturbed
+    airflow: Airflow, spark: SparkSession, runs: Runs, undisturbed
 ) -> None:
-    dag_id = "reconcile__nights"
-    airflow.post(
-        "/backfills",
-        {
-            "dag_id": dag_id, "from_date": day(1), "to_date": day(3), "run_backwards": False,
-            "reprocess_behavior": "none", "max_active_runs": 1, "dag_run_conf": {},
-        },
-    )  # fmt: skip
-    # Airflow starts nothing of a paused DAG. Unpaused first, the latest night would run before the others.
-    airflow.unpause(dag_id)
-    runs = [DagRun(dag_id, run["dag_run_id"]) for run in airflow.get(f"/dags/{dag_id}/dagRuns?limit=50")["dag_runs"]]
-    assert len(runs) == 3
-    for number, run in enumerate(sorted(runs, key=lambda run: run.run_id), start=2):
-        assert airflow.wait(run, 600) == "success", airflow.failures(run)
+    assert len(runs.nights) == 3
+    for number, run in enumerate(runs.nights, start=2):
+        assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
         plan = folder_of(run).read(PLAN)
         end = START + timedelta(days=number)
         last = end - timedelta(milliseconds=SPACING)  # what arrived before the night's end
@@ -275,19 +298,18 @@ def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(
     assert rows(spark, "nights") == undisturbed
 
     # A night that is older than what is published compares only.
-    old = airflow.trigger(dag_id, {"until": day(2)})
-    assert airflow.wait(old, 300) == "success"
+    old = airflow.trigger(NIGHTS, {"until": day(2)})
+    assert airflow.wait(old, PATIENCE) == "success"
     assert folder_of(old).read(OUTCOME)["status"] == "compared_only"
     assert states(airflow, old)["publish"] == {"skipped"}
     assert rows(spark, "nights") == undisturbed
 
-    # Once more from the latest night back, all that have ended: what is published stays.
-    asked = {"reprocess_behavior": "completed", "run_backwards": True, "max_active_runs": 1, "dag_run_conf": {}}
-    again = airflow.post("/backfills", {"dag_id": dag_id, "from_date": day(1), "to_date": day(3), **asked})
-    deadline = time.monotonic() + 900
-    while airflow.get(f"/backfills/{again['id']}")["completed_at"] is None and time.monotonic() < deadline:
-        time.sleep(2)
-    for run in runs:
+    # Once more the latest two, the later one first: what is published stays.
+    again = backfill_nights(airflow, day(2), day(3), run_backwards=True, reprocess_behavior="completed")
+    deadline = time.monotonic() + PATIENCE
+    while airflow.get(f"/backfills/{again}")["completed_at"] is None and time.monotonic() < deadline:
+        time.sleep(1)
+    for run, tries in zip(runs.nights, (1, 2, 2), strict=True):
         assert airflow.state(run) == "success", airflow.failures(run)
-        assert [task["try_number"] for task in airflow.tasks(run) if task["task_id"] == "reconcile"] == [2]
+        assert [task["try_number"] for task in airflow.tasks(run) if task["task_id"] == "reconcile"] == [tries]
     assert rows(spark, "nights") == undisturbed

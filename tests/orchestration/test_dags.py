@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+KINDS = ("backfill", "reconcile", "decide", "maintain")
 PARSE = """
 import json, sys, time
 import airflow.sdk
@@ -40,8 +41,8 @@ def parse(folder: Path, home: Path) -> dict:
         [sys.executable, "-c", textwrap.dedent(PARSE), str(folder)],
         capture_output=True, text=True, timeout=300, cwd=home,
         env={
-            **os.environ, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+            **os.environ, "PYTHONPATH": f"{ROOT}:{home}", "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
         },
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
@@ -63,11 +64,11 @@ def definition(name: str) -> str:
     )
 
 
-def test_each_pipeline_has_its_two_dags(tmp_path: Path) -> None:
+def test_each_pipeline_has_its_four_dags(tmp_path: Path) -> None:
     parsed = parse(ROOT / "dags", tmp_path)
     assert parsed["errors"] == {}
     pipelines = sorted(file.stem for file in (ROOT / "dags/pipelines").glob("*.yaml"))
-    assert sorted(parsed["dags"]) == sorted(f"{kind}__{p}" for p in pipelines for kind in ("backfill", "reconcile"))
+    assert sorted(parsed["dags"]) == sorted(f"{kind}__{p}" for p in pipelines for kind in KINDS)
     backfill = parsed["dags"]["backfill__departures_hourly"]
     assert backfill["tasks"]["plan"] == ["replay", "report", "timeline"]
     assert backfill["tasks"]["replay"] == ["report", "verify"]
@@ -81,6 +82,8 @@ def test_each_pipeline_has_its_two_dags(tmp_path: Path) -> None:
     nightly = parsed["dags"]["reconcile__departures_hourly"]
     assert not nightly["catchup"]
     assert nightly["runs"] == 1
+    assert parsed["dags"]["decide__departures_hourly"]["form"] == ["action", "reason", "run"]
+    assert not parsed["dags"]["maintain__departures_hourly"]["catchup"]
     assert parsed["heavy"] == []
 
 
@@ -89,18 +92,59 @@ def test_a_broken_pipeline_is_one_import_error_and_takes_no_other_dag_with_it(fo
     (folder / "pipelines/broken.yaml").write_text(definition("broken").replace("bound: 30 min", "bound: 30 mins ago"))
     (folder / "pipelines/twice.yaml").write_text(definition("good"))
     parsed = parse(folder, tmp_path)
-    assert sorted(parsed["dags"]) == ["backfill__good", "reconcile__good"]
+    assert sorted(parsed["dags"]) == sorted(f"{kind}__good" for kind in KINDS)
     assert [Path(file).name for file in parsed["errors"]] == ["rewindow_refused.py"]
-    told = next(iter(parsed["errors"].values()))
+    message = next(iter(parsed["errors"].values()))
     line = 1 + [text.strip().startswith("bound:") for text in definition("broken").splitlines()].index(True)
-    assert f"broken.yaml:{line}: watermark.bound" in told
-    assert "twice.yaml:1: name: `good` is taken by" in told
+    assert f"broken.yaml:{line}: watermark.bound" in message
+    line = 1 + definition("good").splitlines().index("name: good")
+    assert f"twice.yaml:{line}: name: `good` is taken by" in message
 
 
 def test_fifty_pipelines_are_read_in_less_than_a_second_of_work(folder: Path, tmp_path: Path) -> None:
     for number in range(50):
         (folder / f"pipelines/p{number:02}.yaml").write_text(definition(f"p{number:02}"))
     parsed = parse(folder, tmp_path)
-    assert len(parsed["dags"]) == 100
+    assert len(parsed["dags"]) == 200
     print(f"{parsed['seconds']:.2f} s")
     assert parsed["heavy"] == []
+
+
+HOSTILE = {
+    "digits": (("bound: 30 min", "bound: " + "9" * 5_000), "bound:", "watermark.bound: a number of 5000 characters"),
+    "deep": (("carrier: key", "carrier: " + "[" * 1_000 + "]" * 1_000), "carrier:", "nested more than 40 deep"),
+    "long_name": (("name: long_name", "name: " + "n" * 300), "name: ", "name: a name of 300 characters"),
+    "no_minute": (("name: no_minute", "name: no_minute\nschedule: 99 99 99 99 99"), "schedule:", "schedule: "),
+    "no_cron": (("name: no_cron", "name: no_cron\nschedule: a b c d e"), "schedule:", "schedule: "),
+    "no_day": (("name: no_day", "name: no_day\nschedule: 0 0 30 2 *"), "schedule:", "schedule: "),
+    "exits": (
+        ("generator: bounded_out_of_orderness", "generator: custom\n  class: exiting:Generator"),
+        "name: ", "SystemExit",
+    ),
+    "no_asset": (("namespace: demo", "namespace: " + "n" * 3_000), "name: ", "ValueError"),
+}  # fmt: skip
+"""By name: what is replaced in a good definition, how the line begins that is named, and what is said of it."""
+
+
+def test_no_yaml_takes_the_dags_of_other_pipelines_away(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "exiting.py").write_text("import sys\nsys.exit('no')\n")
+    lines = {}
+    for name, ((old, new), start, _) in HOSTILE.items():
+        assert old in definition(name)
+        text = definition(name).replace(old, new)
+        (folder / f"pipelines/{name}.yaml").write_text(text)
+        lines[name] = 1 + [line.strip().startswith(start) for line in text.splitlines()].index(True)
+    for name in ("a_good", "z_good"):  # before and behind the others
+        (folder / f"pipelines/{name}.yaml").write_text(definition(name))
+
+    parsed = parse(folder, tmp_path)
+
+    assert sorted(parsed["dags"]) == [f"{kind}__{n}" for kind in sorted(KINDS) for n in ("a_good", "z_good")]
+    assert [Path(file).name for file in parsed["errors"]] == ["rewindow_refused.py"]
+    (told,) = parsed["errors"].values()
+    for name, (_, _, what) in HOSTILE.items():
+        found = [line for line in told.splitlines() if f"{name}.yaml:" in line]
+        assert len(found) == 1, (name, told)
+        place = f"{name}.yaml:" if what in ("SystemExit", "ValueError") else f"{name}.yaml:{lines[name]}: "
+        assert place in found[0]
+        assert what in found[0]

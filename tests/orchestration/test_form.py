@@ -6,14 +6,14 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError
 from spark_jobs.orchestration.form import BY_DEFINITION, backfill_params, read_form, read_reason
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.orchestration.summary import _plain
+from spark_jobs.orchestration.summary import escaped
 from spark_jobs.runs.store import checked_run_id
 
 
 def test_the_form_as_it_opens_asks_for_everything_that_is_there() -> None:
     params = backfill_params(load_pipeline("dags/pipelines/departures_hourly.yaml"))
-    asked = read_form({name: param.value for name, param in params.items()})
-    assert asked == {
+    answers = read_form({name: param.value for name, param in params.items()})
+    assert answers == {
         "from": None, "to": None, "as_of": None, "mode": "both", "chunks": 1, "accept_degraded": False,
         "dry_run": "none", "publish": None,
     }  # fmt: skip
@@ -21,14 +21,14 @@ def test_the_form_as_it_opens_asks_for_everything_that_is_there() -> None:
 
 
 def test_times_keep_their_instant_whatever_zone_they_are_written_in() -> None:
-    asked = read_form({"from": "2013-02-01T01:00:00+01:00", "to": " 2013-02-02T00:00:00Z ", "publish": "on_approval"})
-    assert (asked["from"], asked["to"]) == ("2013-02-01T00:00:00Z", "2013-02-02T00:00:00Z")
-    assert asked["publish"] == "on_approval"
+    answers = read_form({"from": "2013-02-01T01:00:00+01:00", "to": " 2013-02-02T00:00:00Z ", "publish": "on_approval"})
+    assert (answers["from"], answers["to"]) == ("2013-02-01T00:00:00Z", "2013-02-02T00:00:00Z")
+    assert answers["publish"] == "on_approval"
     assert read_form({"publish": BY_DEFINITION})["publish"] is None
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "message"),
     [
         ({"from": "yesterday"}, "From: "),
         ({"to": "2013-02-01T00:00:00"}, "To: .*zone"),
@@ -45,8 +45,8 @@ def test_times_keep_their_instant_whatever_zone_they_are_written_in() -> None:
         ({"publish": "yes"}, "Publish: "),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_the_name_of_its_field(form: dict, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told) as refused:
+def test_what_makes_no_sense_is_refused_by_the_name_of_its_field(form: dict, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message) as refused:
         read_form(form)
     assert refused.value.hint
 
@@ -67,4 +67,4 @@ def test_every_dag_run_has_a_run_id_that_can_be_a_path_and_a_table(dag_run: str)
 
 
 def test_text_of_people_stays_text_in_the_approval() -> None:
-    assert _plain("<b>[x](http://y)\n**") == "\\<b\\>\\[x\\]\\(http://y\\) \\*\\*"
+    assert escaped("<b>[x](http://y)\n**") == "\\<b\\>\\[x\\]\\(http://y\\) \\*\\*"

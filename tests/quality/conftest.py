@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import load_pipeline
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.replaying import published_windows
 from spark_jobs.runs.staged_run import StagedRun
-from spark_jobs.runs.stages import identity_of, published_windows
 from spark_jobs.sources import good
 
 ROOT = Path(__file__).parents[2]
@@ -23,26 +24,38 @@ EXPECTATIONS = ROOT / "expectations"
 FLIGHTS = ROOT / "dags" / "pipelines" / "departures_hourly.yaml"
 
 
-@pytest.fixture(scope="session")
-def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StagedRun:
-    """All windows of the sample, staged, and nothing published before."""
-    # A table of its own: nothing that other tests publish counts as an earlier day.
-    definition = tmp_path_factory.mktemp("gate") / "departures_hourly.yaml"
-    text = FLIGHTS.read_text().replace("namespace: demo", "namespace: gate_tests")
-    definition.write_text(text.replace("tests/data/flights", str(ROOT / "tests" / "data" / "flights")))
+def staged_flights(spark: SparkSession, folder: Path, table: str, *changes: tuple[str, str]) -> StagedRun:
+    """All windows of the sample pipeline, staged in `table`, and nothing published before.
+
+    `changes` replace parts of the definition's text. The namespace is the tests' own, so that nothing that other tests
+    publish counts as an earlier day.
+    """
+    text = FLIGHTS.read_text()
+    paths = ("tests/data/flights", str(ROOT / "tests" / "data" / "flights"))
+    for old, new in (("namespace: demo", "namespace: gate_tests"), paths, *changes):
+        assert old in text
+        text = text.replace(old, new)
+    definition = folder / "departures_hourly.yaml"
+    definition.write_text(text)
     pipeline = load_pipeline(definition)
     plan = make_plan(spark, pipeline)
     spec = spec_of(pipeline, [p.partition for p in plan.partitions])
     records = good(read_planned(spark, pipeline, plan))
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.gate_tests")
     with Replay(History(records, plan.event_times, plan.processing_time_end), spec) as replay:
-        published_windows(replay.windows(plan.chunks[0])).writeTo("rewindow.gate_tests.staged").createOrReplace()
-    staged = spark.table("rewindow.gate_tests.staged")
+        published_windows(replay.windows(plan.chunks[0])).writeTo(f"rewindow.gate_tests.{table}").createOrReplace()
+    staged = spark.table(f"rewindow.gate_tests.{table}")
     facts = staged.withColumn("cause", F.lit("backfill")).limit(0)
     return StagedRun(
         spark, pipeline, plan, spec, "backfill", "gate-tests", identity_of(spec), staged,
         facts.withColumn("rw_change", F.lit("inserted")), facts, None, records, None,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StagedRun:
+    """The sample pipeline as it is: hourly windows without lateness."""
+    return staged_flights(spark, tmp_path_factory.mktemp("gate"), "staged")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_new_drafts_from_what_a_run_has_staged(flights: StagedRun, suites_folder
     (folder / "departures_hourly.json").unlink()
     with pytest.raises(DefinitionError, match="there are no windows to draft expectations from"):
         said("new", file, "--run", "nobody")
-    flights.staged.writeTo(Tables.of(flights.pipeline).staging("r1")).createOrReplace()
+    flights.staged.writeTo(Tables.of(flights.pipeline).staging("r1", None)).createOrReplace()
     assert "A person has to edit it" in said("new", file, "--run", "r1")
     assert len(json.loads((folder / "departures_hourly.json").read_text())["expectations"]) == 17
     assert said("check", file).startswith("ok")

@@ -6,10 +6,12 @@ import math
 from dataclasses import replace
 
 import pytest
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS
-from spark_jobs.quality.frames import input_frame, reconciliation_frame
+from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.sources import PartitionRange
@@ -109,3 +111,33 @@ def test_an_empty_result_is_one_row_that_says_so(flights: StagedRun) -> None:
     frame = reconciliation_frame(replace(flights, staged=flights.staged.limit(0)))
     assert list(frame["run_windows"]) == [0]
     assert frame["volume_ratio"].isna().all()
+
+
+def test_a_session_that_did_not_fire_needs_no_record_and_has_none_in_it(flights: StagedRun) -> None:
+    """Rows of each state with each pair of counts, as sessions: what the engine cannot give is named."""
+    sessions = replace(flights, spec=replace(flights.spec, windows=SessionWindows(1_200_000)))
+    row = flights.staged.where("records_on_time > 0").limit(1)
+    cases = {
+        # state, pane, on time, late, dropped: records, rule broken
+        ("not_emitted", None, 0, 0, 0): (None, None),
+        ("not_emitted", None, 0, 0, 2): (None, None),
+        ("not_emitted", None, 1, 0, 0): (None, "a session that did not fire, but records in it"),
+        ("open", None, 0, 0, 0): (None, None),
+        ("open", None, 0, 1, 0): (None, "a session that did not fire, but records in it"),
+        ("all_late", None, 0, 0, 3): (3, None),
+        ("all_late", None, 0, 0, 0): (0, "all late, but none was dropped"),
+        ("closed", 0, 2, 0, 1): (3, None),
+        ("closed", 0, 0, 0, 0): (0, "closed, but without a record in it"),
+    }
+    counts = ("state", "pane", "records_on_time", "records_late", "records_dropped")
+    schema = "state STRING, pane INT, records_on_time BIGINT, records_late BIGINT, records_dropped BIGINT"
+    staged = row.drop(*counts).crossJoin(flights.spark.createDataFrame(list(cases), schema))
+    found = {tuple(r[c] for c in counts): (r.rw_records, r.rw_contradiction) for r in frame_rows(sessions, staged)}
+    assert found == cases
+    on_grid = {tuple(r[c] for c in counts): r.rw_contradiction for r in frame_rows(flights, staged)}
+    assert on_grid["not_emitted", None, 0, 0, 0] == "not emitted, but only sessions can be"
+    assert on_grid["open", None, 0, 0, 0] == "open, but without a record on time"
+
+
+def frame_rows(run: StagedRun, staged: DataFrame) -> list[Row]:
+    return windows_frame(replace(run, staged=staged)).collect()

@@ -14,7 +14,7 @@ from spark_jobs.quality.gate import Checked, GateResult, Verdict, check
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.runs.staged_run import StagedRun
 from tests.quality.conftest import EXPECTATIONS
-from tests.quality.test_suites import between, own
+from tests.quality.small_suites import between, own
 
 HOUR = "2013-01-08T{:02}:00:00Z"
 HOSTILE = "'; DROP TABLE rewindow.demo.runs; --<script>alert(1)</script>" + "x" * 10_000

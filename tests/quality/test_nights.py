@@ -11,13 +11,15 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.quality.configured import gate_of
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.decision import Action
+from spark_jobs.runs.documents import status_of
+from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.stages import RunResult
+from spark_jobs.runs.reopening import publish_staged
+from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import GATE, OUTCOME, RunStore
-from spark_jobs.submit.application import publish_staged
-from tests.runs.test_nightly import CASES, log_of, pipeline, tables_of, write
+from tests.runs.small_nights import CASES, log_of, pipeline, tables_of, write
 
 CASE = next(iter(CASES))
 
@@ -39,7 +41,7 @@ def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
 
     def night(batch: list[dict]) -> RunResult:
         write(tmp_path / "data", batch, f"part-{batch[0]['v']:06}.json")
-        return reconcile(spark, defined, NoProgress(), manner=EndPolicy(checks=gate_of(defined)))
+        return reconcile(spark, defined, NoProgress(), end_policy=EndPolicy(gate=gate_of(defined)))
 
     def folder(run: RunResult):
         return RunStore.configured().folder(run.run_id)
@@ -48,7 +50,7 @@ def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
     for batch in (records[:120], records[120:180]):
         passed = night(batch)
         gate = folder(passed).read(GATE)
-        assert (gate["blocks"], folder(passed).status()) == (False, "published"), gate
+        assert (gate["blocks"], status_of(folder(passed))) == (False, RunStatus.PUBLISHED), gate
         assert {suite["data"] for suite in gate["suites"]} == {"input", "windows", "reconciliation"}
         assert all(result["error"] is None for result in gate["results"])
     before = tables_of(spark, defined)
@@ -56,13 +58,13 @@ def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
     suites_folder("gated_nights.json", at_most(0))
     closed = night(records[180:240])
     assert closed.decision is not None and closed.decision.action is not Action.PUBLISH
-    assert folder(closed).status() == "gate_failed"
+    assert status_of(folder(closed)) is RunStatus.GATE_FAILED
     assert "rewindow publish" in folder(closed).read(OUTCOME)["hint"]
     assert tables_of(spark, defined) == before
 
     # The night after it takes both nights' records; then there is nothing left that the closed one could publish.
     suites_folder("gated_nights.json", at_most(1000))
-    assert folder(night(records[240:])).status() == "published"
+    assert status_of(folder(night(records[240:]))) is RunStatus.PUBLISHED
     with pytest.raises(CatalogError, match="has published windows of the same range meanwhile"):
         publish_staged(lambda _: spark, closed.run_id, NoProgress(), "too late")
     full = pipeline(tmp_path, "gated_nights_full", CASE)
@@ -77,7 +79,7 @@ def test_what_a_closed_gate_kept_back_can_be_published_with_a_reason(spark, tmp_
     reconcile(spark, defined, NoProgress())
     write(tmp_path / "data", records[100:], "part-1.json")
     suites_folder("kept_back.json", at_most(0).replace("gated_nights", "kept_back"))
-    closed = reconcile(spark, defined, NoProgress(), manner=EndPolicy(checks=gate_of(defined)))
+    closed = reconcile(spark, defined, NoProgress(), end_policy=EndPolicy(gate=gate_of(defined)))
     publish_staged(lambda _: spark, closed.run_id, NoProgress(), "seen, and right")
     row = spark.table(closed.tables.runs).where(f"run_id = '{closed.run_id}'").select("status", "reason").head()
     assert tuple(row) == ("published", "seen, and right")

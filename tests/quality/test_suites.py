@@ -14,17 +14,7 @@ from spark_jobs.quality.gate import check_suites
 from spark_jobs.quality.resolve import Scope, fit
 from spark_jobs.quality.suites import Data, load_suites
 from tests.quality.conftest import EXPECTATIONS, FLIGHTS, ROOT
-
-BETWEEN = "expect_column_values_to_be_between"
-
-
-def own(*expectations: dict, **meta) -> str:
-    """The text of a pipeline's own suite."""
-    return json.dumps({"name": "own", "meta": {"data": "windows"} | meta, "expectations": list(expectations)}, indent=1)
-
-
-def between(**more) -> dict:
-    return {"type": BETWEEN, "kwargs": {"column": "flights", "min_value": 0}, "severity": "warning"} | more
+from tests.quality.small_suites import BETWEEN, between, own
 
 
 def test_the_reviewed_suites_of_the_samples_can_be_checked() -> None:

@@ -40,11 +40,13 @@ def test_every_aggregate_in_an_expression_gets_the_condition(spark, text, wanted
         ("sum(x) + rand()", "rand() gives another value at each run"),
         ("percentile_approx(x, 0.5)", "percentile_approx() depends on the order"),
         ("x + 1", "is no aggregate"),
+        ("no_such_function(x)", "is no aggregate"),
+        ("no_such_catalog.no_such_function(x)", "is no aggregate"),
         ("sum(nothing)", "unknown column"),
         ("sum(x", "not a Spark SQL expression"),
     ],
 )
-def test_expressions_without_one_answer_are_refused_with_a_mend(spark, text, what) -> None:
+def test_expressions_without_one_answer_are_refused_with_a_hint(spark, text, what) -> None:
     frame = spark.createDataFrame([], "x INT, k STRING, rw_arrival BIGINT, rw_partition INT, rw_offset BIGINT")
     found = list(problems(spark, frame, text))
     assert found

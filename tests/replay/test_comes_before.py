@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION
 from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.timeline import CloseArrays
-from spark_jobs.replay.windows import _INDEX, _comes_before
+from spark_jobs.replay.windows import INDEX, comes_before
 
 STEP = 10
 
@@ -39,11 +39,11 @@ def test_the_answer_is_as_if_each_record_were_looked_up(spark, seed: int) -> Non
         for arrival in range(time + least - 3, time + least + STEP + 4)
         for partition, offset in ((0, 9), (1, 4), (1, 5), (1, 6), (2, 0))
     ]
-    columns = [PARTITION, OFFSET, ARRIVAL, EVENT_TIME, _INDEX]
+    columns = [PARTITION, OFFSET, ARRIVAL, EVENT_TIME, INDEX]
     types = ("INT", "BIGINT", "BIGINT", "BIGINT", "INT")
     schema = ", ".join(f"{column} {kind}" for column, kind in zip(columns, types, strict=True))
     frame = spark.createDataFrame(records, schema)
-    found = frame.select(*columns, _comes_before(closes, frame).alias("before")).collect()
+    found = frame.select(*columns, comes_before(closes, frame).alias("before")).collect()
     assert {tuple(row[:5]): row.before for row in found} == {r: plain_answer(closes, r) for r in records}
     looked_up = frame.where(F.col(ARRIVAL) - least >= F.col(EVENT_TIME)).count()
     assert 0 < looked_up < len(records)

@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.suppliers import Ascending, BoundedOutOfOrderness, NoWatermarks, Punctuated
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CumulativeWindows, SlidingWindows, TumblingWindows
 from spark_jobs.replay.engine import History, Replay
@@ -18,7 +19,7 @@ RECORDS = (
     "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, rw_marker BOOLEAN, k STRING, v BIGINT"
 )
 WINDOWS = [TumblingWindows(1000), SlidingWindows(3000, 1000), CumulativeWindows(4000, 1000)]
-GENERATORS = [GeneratorKind.BOUNDED, GeneratorKind.ASCENDING, GeneratorKind.PUNCTUATED, GeneratorKind.NONE]
+GENERATORS = [BoundedOutOfOrderness(300), Ascending(), Punctuated(0), NoWatermarks()]
 LATENESS = [0, 1500, MAX_TIMESTAMP]
 
 
@@ -35,13 +36,11 @@ def records(spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("windows", "kind", "per_event", "lateness"),
+    ("windows", "generator", "per_event", "lateness"),
     list(itertools.product(WINDOWS, GENERATORS, [True, False], LATENESS))[::5],
 )
-def test_windows_are_replayed_set_by_set_without_python(records, windows, kind, per_event, lateness) -> None:
-    strategy = WatermarkStrategy(
-        kind, (0, 1), ((0, 1),), per_event=per_event, interval=0 if per_event else 200, bound=300
-    )
+def test_windows_are_replayed_set_by_set_without_python(records, windows, generator, per_event, lateness) -> None:
+    strategy = WatermarkStrategy(generator, (0, 1), ((0, 1),), per_event=per_event, interval=0 if per_event else 200)
     spec = ReplaySpec(strategy, windows, lateness, ("k",), {"n": "count(*)", "s": "sum(v)"})
     with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
         assert not replay.simulates
@@ -53,7 +52,7 @@ def test_windows_are_replayed_set_by_set_without_python(records, windows, kind, 
 
 
 def test_faithful_and_complete_come_out_of_one_hash_aggregation_with_one_shuffle(records) -> None:
-    strategy = WatermarkStrategy(GeneratorKind.BOUNDED, (0, 1), ((0, 1),), bound=300)
+    strategy = WatermarkStrategy(BoundedOutOfOrderness(300), (0, 1), ((0, 1),))
     spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
     with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
         plan = plan_of(replay.windows(TimeRange(-4000, 6000)))
@@ -63,7 +62,7 @@ def test_faithful_and_complete_come_out_of_one_hash_aggregation_with_one_shuffle
 
 
 def test_a_record_is_looked_up_once_and_its_partition_and_offset_only_at_equal_arrivals(spark, records) -> None:
-    strategy = WatermarkStrategy(GeneratorKind.BOUNDED, (0, 1), ((0, 1),), bound=300)
+    strategy = WatermarkStrategy(BoundedOutOfOrderness(300), (0, 1), ((0, 1),))
     spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
     debug = getattr(spark._jvm.org.apache.spark.sql.execution.debug, "package$")
     with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
@@ -85,7 +84,7 @@ def test_a_record_is_looked_up_once_and_its_partition_and_offset_only_at_equal_a
 def test_the_timeline_reads_positions_and_event_times_only(records) -> None:
     from spark_jobs.replay.timeline import exact_thresholds
 
-    strategy = WatermarkStrategy(GeneratorKind.BOUNDED, (0, 1), ((0, 1),), bound=300)
+    strategy = WatermarkStrategy(BoundedOutOfOrderness(300), (0, 1), ((0, 1),))
     plan = plan_of(first_reached(records, strategy, exact_thresholds()))
     assert "ReadSchema: struct<rw_partition:int,rw_offset:bigint,rw_arrival:bigint,rw_event_time:bigint>" in plan
     assert "Sort" not in plan

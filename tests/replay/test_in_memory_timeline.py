@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.strategy import GeneratorKind, Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay import inversion, timeline
 from spark_jobs.replay.columns import NEVER
@@ -51,9 +52,13 @@ def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name
     scope, subtasks = GROUPS[name]
     partitions = tuple(sorted(p for group in subtasks for p in group))
     strategy = WatermarkStrategy(
-        GeneratorKind.BOUNDED, partitions, subtasks, scope=scope, per_event=per_event, interval=0 if per_event else 30,
-        bound=15,
-    )  # fmt: skip
+        BoundedOutOfOrderness(15),
+        partitions,
+        subtasks,
+        scope=scope,
+        per_event=per_event,
+        interval=0 if per_event else 30,
+    )
     grid = RegularGrid(10)
     for seed in range(2):
         rows = log_of(seed)
@@ -64,7 +69,7 @@ def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name
             held = CachedFrames()
             made = inversion.invert(
                 spark.createDataFrame(rows, RECORDS), strategy, grid_thresholds(grid, 0),
-                processing_time_end=rows[-1][2], held=held,
+                processing_time_end=rows[-1][2], cache=held,
             )  # fmt: skip
             arrays = made.close_arrays(grid, -10, 300)
             lowest = min(row[0] for row in made.rows(spark).collect())

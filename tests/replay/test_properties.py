@@ -16,15 +16,18 @@ from spark_jobs.devtools.conformance.spark import all_windows, case_history, cas
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.assign import START
-from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay, asks_for_old_closes
+from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay, needs_old_closes
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes
 from tests.golden import naive
 from tests.golden.strategies import cases
+from tests.sampling import sample
+
+pytestmark = pytest.mark.long
 
 GENERATED = Path("generated.json")
 FEW = settings(
-    max_examples=12,
+    max_examples=sample(6, 200),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -74,7 +77,7 @@ def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_s
     records = case_records(quick_spark, case)
     history = case_history(case, records)
     spec = case_spec(case, case.strategy(), mode=Mode.BOTH, panes=Panes.LAST)
-    assume(not asks_for_old_closes(spec))
+    assume(not needs_old_closes(spec))
     cut = data.draw(st.integers(1, len(case.records) - 1))
     before, after = records.where(f"rw_sequence < {cut}"), records.where(f"rw_sequence >= {cut}")
     until = case.rows[cut - 1][2]
@@ -98,7 +101,7 @@ def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_s
             assert tables(case, third, [span]) == of_all
 
 
-@settings(FEW, max_examples=8)
+@settings(FEW, max_examples=sample(5, 100))
 @given(document=cases(min_records=8, window_kinds=("session",)), data=st.data())
 def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, data) -> None:
     case = Case(GENERATED, document)

@@ -12,14 +12,14 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.published_table import Publication, PublishedTable
 from spark_jobs.lakehouse.tables import Tables, create_tables, starts_within
-from spark_jobs.replay.assign import longest
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode
+from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.replaying import published_windows
 from spark_jobs.runs.staged_run import StagedRun
-from spark_jobs.runs.stages import identity_of, published_windows
 from spark_jobs.sources import good
 from spark_jobs.spark.cached import CachedFrames
 
@@ -54,11 +54,11 @@ def staged_run(
         publication = Publication(
             run_id="a-run", span=plan.span, staged=staged, identity=identity_of(spec),
             in_scope=lambda windows: windows.where(starts_within(plan.span)),
-            cause=lambda: F.lit(cause), as_of=plan.as_of,
+            cause=lambda: F.lit(cause), as_of=plan.as_of, branch="publishing_a_run", rivals=list,
         )  # fmt: skip
         late = None
         if mode is not Mode.COMPLETE:
-            reach = 0 if replay.merges else longest(spec.windows)
+            reach = 0 if replay.merges else spec.aligned_windows.longest
             rows = replay.late(type(plan.span)(plan.span.start, plan.span.end + reach), plan.span)
             instants = {ARRIVAL: "arrival", EVENT_TIME: "event_time"}
             late = rows.select(

@@ -15,7 +15,7 @@ from spark_jobs.replay.spec import Mode
 from spark_jobs.report.build import build_report
 from spark_jobs.report.classified_records import classify_records
 from spark_jobs.report.facts import gather
-from spark_jobs.report.lateness_probe import find_basis
+from spark_jobs.report.lateness_probe import find_probe
 from spark_jobs.runs.store import PAGE, REPORT
 from spark_jobs.spark.cached import CachedFrames
 from tests.report.documents import written
@@ -230,13 +230,13 @@ def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(
     path.write_text(SMALL.format(name="small", folder=folder, watermark=watermark, window=window, lateness=lateness))
     held = CachedFrames()
     with staged_run(spark, load_pipeline(path)) as evidence:
-        basis = find_basis(evidence, held)
-        judged = classify_records(evidence, basis, None)
+        probe = find_probe(evidence, held)
+        classified = classify_records(evidence, probe, None)
         dropped = evidence.late.where("side_output").count()
         idle = evidence.timeline.idle
     held.release()
-    assert basis.exact and judged.records == 1_500
-    assert judged.closed[basis.tolerances.index(basis.dropped_at)] == dropped > 20
-    assert judged.closed == sorted(judged.closed, reverse=True)
-    assert sum(p.dropped for p in judged.overview.points) == dropped
+    assert probe.exact and classified.records == 1_500
+    assert classified.closed[probe.tolerances.index(probe.dropped_at)] == dropped > 20
+    assert classified.closed == sorted(classified.closed, reverse=True)
+    assert sum(p.dropped for p in classified.overview.points) == dropped
     assert idle == (idle_by_hand(lines) if "idleness" in watermark else None)

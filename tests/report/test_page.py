@@ -68,12 +68,12 @@ def test_the_verdict_comes_first_and_says_what_happened_and_what_to_do(published
     page = opened(place(published))
     assert page.title() == "Published, with 1 warning: departures_hourly, reconciliation night-1"
     assert [h.inner_text() for h in page.query_selector_all("main h2")] == [
-        "Published, with 1 warning", "What changed", "The watermark", "How late the late ones were", "Expectations",
-        "Advisor: what another setting would have caught", "The plan, and how it went",
+        "Published, with 1 warning", "What changed", "The watermark", "Late records", "Expectations",
+        "Advisor: how other settings would have done", "The plan, and how it went",
     ]  # fmt: skip
     box = page.locator(".box").inner_text()
     assert "published in rewindow.demo.departures_hourly: 2 windows inserted, 37 updated, 1 retracted." in box
-    assert "Look at 1 warning under Expectations." in box
+    assert "Read 1 warning in the section Expectations." in box
     assert "rewindow history departures_hourly --window 2013-02-08T18:00:00Z --key carrier=UA" in box
 
 
@@ -89,7 +89,7 @@ def test_numbers_stand_where_they_belong(published, opened) -> None:
     assert figures == {
         "Windows changed": "40", "Late records": "197", "Expectations met": "1 of 2", "Fidelity": "log_order",
     }  # fmt: skip
-    windows = page.get_by_role("region", name="Windows that change most").locator("tbody tr")
+    windows = page.get_by_role("region", name="Windows with the largest changes").locator("tbody tr")
     first = windows.nth(0).inner_text()
     assert "2013-02-08 18:00 to 19:00" in first
     assert "40 → 46 (+6)" in first
@@ -102,7 +102,7 @@ def test_numbers_stand_where_they_belong(published, opened) -> None:
     assert [row.split("\t")[1:3] for row in settings.all_inner_texts()] == [
         ["30 min", "197"], ["1 h", "58"], ["4 h", "0"], ["4 h", "0"],
     ]  # fmt: skip
-    told = "420 were behind the watermark; for 223 of these the window was still open, so they were on time."
+    told = "420 were behind the watermark; for 223 of these the window was still open, so they were counted."
     assert page.get_by_text(told).is_visible()
     idle = page.get_by_role("region", name="Longest idle times of partitions").locator("tbody tr")
     assert [row.split("\t")[0] + row.split("\t")[3] for row in idle.all_inner_texts()] == ["12 h", "01 h"]
@@ -120,8 +120,9 @@ def test_every_picture_has_a_name_and_its_ids_are_its_own(published, opened) -> 
     names = [pictures.nth(i).evaluate("e => e.querySelector('title').textContent") for i in range(pictures.count())]
     assert names == [
         "Changed windows over time", "Watermark and records",
-        "Late records by how long after their window's close they came", "Share of late records by hour of day",
-        "Share of records that would have been late, by tolerance",
+        "Late records by the time from the close of their window to their arrival",
+        "Share of late records by hour of day",
+        "Share of records that would have been late, by setting",
     ]  # fmt: skip
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
@@ -156,9 +157,9 @@ def test_data_cannot_run_style_or_break_the_page(hostile, opened) -> None:
     assert "<script>alert(1)</script>" in text
     assert "{{ 7 * 7 }}{% raw %}" in text
     assert "(10,000 characters)" in text
-    assert "null" in page.get_by_role("region", name="Windows that change most").inner_text()
+    assert "null" in page.get_by_role("region", name="Windows with the largest changes").inner_text()
     assert not {"\x00", "\x1b", "\u202e"} & set(text)
-    keys = page.get_by_role("region", name="Windows that change most").locator("tbody td:nth-child(2) bdi")
+    keys = page.get_by_role("region", name="Windows with the largest changes").locator("tbody td:nth-child(2) bdi")
     assert keys.count() == len(HOSTILE) - 2  # but for the null and the empty one
 
 
@@ -172,7 +173,7 @@ def test_a_keyboard_reaches_the_skip_link_the_parts_and_the_tables(published, op
     for _ in range(60):
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.tagName"))
-    assert {"Windows that change most", "Late records by partition", "SUMMARY"} <= seen
+    assert {"Windows with the largest changes", "Late records by partition", "SUMMARY"} <= seen
 
 
 def test_it_prints_on_white_without_cut_tables(published, opened) -> None:

@@ -38,12 +38,11 @@ def reported(folder, **documents):
         ("staged", "waiting", "Nothing is published yet. Publishing would change"),
         ("gate_failed", "bad", "nothing is published"),
         ("rejected", "note", "was rejected by ada"),
-        ("dry_run", "note", "It would change"),
-        ("compared_only", "note", "compared and published nothing"),
-        ("not_published", "note", "without publishing"),
-        ("discarded", "note", "thrown away"),
+        ("dry_run", "note", "A real run would change"),
+        ("compared_only", "note", "published nothing"),
+        ("discarded", "note", "were deleted"),
         ("failed", "bad", "The run failed: the disk is full"),
-        ("something_new", "waiting", "ended as something_new"),
+        ("something_new", "waiting", "ended with the status something_new"),
     ],
 )
 def test_each_status_has_a_verdict(tmp_path, status, level, words) -> None:
@@ -55,11 +54,11 @@ def test_each_status_has_a_verdict(tmp_path, status, level, words) -> None:
     assert report["verdict"]["next"]
 
 
-def test_a_failure_says_where_and_what_would_mend_it(tmp_path) -> None:
-    failed = outcome("failed", message="the log went back", where="partition 3", stage="plan", hint="Mend the log.")
+def test_a_failure_says_where_it_happened_and_how_to_fix_it(tmp_path) -> None:
+    failed = outcome("failed", message="the log went back", where="partition 3", stage="plan", hint="Restore the log.")
     verdict = reported(tmp_path, outcome=failed, facts=None, changes=None)["verdict"]
     assert verdict["sentence"] == "The run failed in the stage plan: the log went back (partition 3)"
-    assert verdict["next"][0]["text"] == "Mend the log."
+    assert verdict["next"][0]["text"] == "Restore the log."
 
 
 def test_stages_and_applications_stand_in_their_order(tmp_path) -> None:
@@ -78,7 +77,7 @@ def test_stages_and_applications_stand_in_their_order(tmp_path) -> None:
 def test_all_is_well_without_warnings(tmp_path) -> None:
     verdict = reported(tmp_path, gate=gate([RESULT]), outcome=outcome("unchanged"))["verdict"]
     assert (verdict["level"], verdict["title"]) == ("good", "Nothing to publish")
-    assert verdict["next"] == [{"text": "Nothing needs doing.", "command": None}]
+    assert verdict["next"] == [{"text": "There is nothing to do.", "command": None}]
 
 
 def test_a_report_is_a_function_of_its_documents(tmp_path) -> None:
@@ -126,7 +125,7 @@ def test_junit_has_a_case_for_the_outcome_and_for_each_expectation(tmp_path) -> 
     assert (xml.get("tests"), xml.get("failures"), xml.get("errors"), xml.get("skipped")) == ("5", "2", "1", "1")
     assert [suite.get("name") for suite in xml] == ["run", "windows", "input"]
     failure = xml.find("testsuite[@name='windows']/testcase/failure")
-    assert failure.get("message") == 'critical: observed 61, asked {"max_value": 60, "min_value": 1}'
+    assert failure.get("message") == 'critical: observed 61, expected {"max_value": 60, "min_value": 1}'
 
 
 def test_junit_survives_what_xml_has_no_character_for(tmp_path) -> None:

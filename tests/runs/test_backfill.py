@@ -2,97 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Mode
-from spark_jobs.runs import stages
+from spark_jobs.runs import job as jobs
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import LogProgress
-from spark_jobs.runs.stages import RunResult
+from tests.runs.small_runs import MINUTE, T0, contents, definition_text, pipeline, record, rows, run, write
 
 pytestmark = pytest.mark.long
-
-MINUTE = 60_000
-T0 = 1_600_000_020_000  # on a minute
-
-YAML = """
-name: {name}
-history:
-  kind: files
-  path: {folder}/*.json
-  format: json
-  position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
-value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
-keys: {{k: k}}
-event_time: {{expression: t, unit: ms, missing: {missing}}}
-watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]}}
-{window}
-aggregates: {{n: count(*), total: sum(v)}}
-end_of_input: {end}
-quarantine: {{threshold: {threshold}}}
-output: {{namespace: run_tests}}
-"""
-
-
-def record(i: int, **other) -> dict:
-    """Record number i: partitions in turn, one every second, every 25th two minutes late."""
-    late = 2 * MINUTE if i % 25 == 24 else 0
-    return {
-        "p": i % 2,
-        "o": i // 2,
-        "a": T0 + i * 1000,
-        "k": "ab"[i % 3 == 0],
-        "t": T0 + i * 1000 - late,
-        "v": i,
-    } | other
-
-
-def write(folder: Path, records: list[dict], name: str = "part-0.json") -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text("".join(json.dumps(r) + "\n" for r in records))
-
-
-def definition_text(
-    name: str,
-    folder: Path | str,
-    *,
-    missing: str = "fail",
-    end: str = "flush",
-    threshold: str = "1 %",
-    window: str = "window: {type: tumbling, size: 1 min}",
-) -> str:
-    """The pipeline's YAML; `folder` holds the files that `write` makes."""
-    return YAML.format(name=name, folder=folder, missing=missing, end=end, threshold=threshold, window=window)
-
-
-def pipeline(tmp_path: Path, name: str, **options: str) -> Pipeline:
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(definition_text(name, tmp_path / "data", **options))
-    return load_pipeline(path)
-
-
-def run(spark: SparkSession, defined: Pipeline, **options) -> RunResult:
-    return execute(spark, defined, make_plan(spark, defined, **options), LogProgress())
-
-
-def rows(frame: DataFrame) -> list[str]:
-    """All columns but the run's id and wall-clock times, sorted."""
-    return sorted(map(repr, frame.drop("run_id", "valid_from", "valid_to").collect()))
-
-
-def contents(spark: SparkSession, defined: Pipeline) -> list[list[str]]:
-    tables = Tables.of(defined)
-    return [rows(spark.table(name)) for name in (tables.windows, tables.late, tables.quarantine)]
 
 
 def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, tmp_path) -> None:
@@ -188,7 +113,7 @@ def test_a_run_that_dies_before_publishing_leaves_the_tables_as_they_were(spark,
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(stages, "PublishedTable", Dies)
+        patch.setattr(jobs, "PublishedTable", Dies)
         with pytest.raises(KeyboardInterrupt):
             run(spark, defined)
     assert contents(spark, defined)[0] == before[0]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.plan import make_plan, read_planned
-from tests.runs.test_backfill import contents, definition_text, pipeline, record, run, write
+from tests.runs.small_runs import contents, definition_text, pipeline, record, run, write
+
+pytestmark = pytest.mark.usefixtures("hive_metastore")
 
 COLUMNS = "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"
 

@@ -78,9 +78,9 @@ def test_a_broker_that_goes_away_ends_the_run_and_a_rerun_gives_the_same_tables(
     first = run()
     with planned_records(spark, pipeline, plan) as (again, records):
         own_broker.kill()
-        with pytest.raises(SourceError, match="the brokers have stopped answering") as told:
+        with pytest.raises(SourceError, match="the brokers have stopped answering") as refused:
             execute(spark, pipeline, again, NoProgress(), records=records)
-    assert "\n" not in str(told.value) and "the tables are as they were" in str(told.value)
+    assert "\n" not in str(refused.value) and "the tables are as they were" in str(refused.value)
     assert sorted(spark.table("rewindow.trouble.trouble").drop(*OF_THE_RUN).collect()) == first
     own_broker.start()
     assert run() == first
@@ -137,7 +137,7 @@ def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: Ka
     kafka.delete_topic("nights")
     kafka.create_topic("nights", 1, APPEND_TIME)
     produce(spark, kafka.servers, "nights", early)
-    with pytest.raises(HistoryError, match="the topic has been made again"):
+    with pytest.raises(HistoryError, match="the topic was created again"):
         reconcile(spark, nightly, NoProgress())
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,17 +17,17 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from tests.processes import start_python
-from tests.runs.test_nightly import MINUTE, T0, assert_history_is_whole, log_of, pipeline, rows, write
+from tests.runs.meeting import PATIENCE, meet
+from tests.runs.small_nights import MINUTE, T0, assert_history_is_whole, log_of, pipeline, rows, write
 
 pytestmark = pytest.mark.long
 
 CASE = "tumbling, per event"
 STAMP = 1_000_000
-"""Added to the totals times the number of the definition: a value tells which run it is of."""
+"""Added to the totals times the number of the definition: a value shows which run wrote it."""
 RECORDS = log_of(5, count=240)
 MIDDLE = T0 + 3 * MINUTE
 END = T0 + 60 * MINUTE
-PATIENCE = 180
 
 PUBLISHER = """
     import sys, time
@@ -40,7 +38,7 @@ PUBLISHER = """
     from spark_jobs.runs.progress import NoProgress
     from spark_jobs.runs.backfill import execute
     from spark_jobs.spark.session import spark_session
-    from tests.runs.test_concurrent_publish import meet
+    from tests.runs.meeting import meet
     folder, start, end, *files = sys.argv[1:]
     spark = spark_session("publisher", master="local[1]", conf={"spark.sql.shuffle.partitions": "1"})
     if folder:
@@ -78,21 +76,6 @@ READER = """
     assert "spark_jobs" not in sys.modules and "pyspark" not in sys.modules
     print(json.dumps(reads))
 """
-
-
-def meet(folder: Path, me: str, other: str) -> None:
-    """Make every publishing wait, before it begins, until the other process has come as far."""
-    publish: Callable = PublishedTable.publish
-
-    def waiting(self: PublishedTable, *arguments, **named):
-        (folder / me).touch()
-        until = time.monotonic() + PATIENCE
-        while not (folder / other).exists():
-            assert time.monotonic() < until, f"{other} did not come"
-            time.sleep(0.01)
-        return publish(self, *arguments, **named)
-
-    PublishedTable.publish = waiting
 
 
 def stamped(tmp_path: Path, name: str, number: int) -> Path:
@@ -138,13 +121,13 @@ def test_readers_see_one_run_or_the_next_and_never_a_mix(spark, tmp_path, rewind
     try:
         while publisher.poll() is None:
             seen.append(state(spark, defined))
-        told, trouble = publisher.communicate()
-        assert publisher.returncode == 0, trouble
+        output, errors = publisher.communicate()
+        assert publisher.returncode == 0, errors
     finally:
         stop.touch()
         publisher.kill()
         out, err = reader.communicate(timeout=PATIENCE)
-    assert told.count("updated") == 3, told
+    assert output.count("updated") == 3, output
     assert reader.returncode == 0, err
     reads = json.loads(out)
     assert {len(runs) for runs, _ in seen} == {1} and {len(stamps) for _, stamps in seen} == {1}
@@ -174,10 +157,10 @@ def test_of_two_processes_that_publish_the_same_windows_one_wins_and_the_other_s
             run(spark, paths[1])
         except CatalogError as error:
             said = f"refused: {error}"
-    told, trouble = other.communicate(timeout=PATIENCE)
-    assert other.returncode == 0, trouble
+    output, errors = other.communicate(timeout=PATIENCE)
+    assert other.returncode == 0, errors
     defined = load_pipeline(paths[0])
-    refusals = [text for text in (said, told) if "refused" in text]
+    refusals = [text for text in (said, output) if "refused" in text]
     assert len(refusals) == 1
     assert "has published windows of the same range meanwhile" in refusals[0]
     assert "run again to compare with what is there now" in refusals[0]
@@ -200,8 +183,8 @@ def test_processes_that_publish_other_windows_both_succeed_also_where_there_was_
         patch.setattr(PublishedTable, "publish", PublishedTable.publish)
         meet(tmp_path, "parent", "child")
         run(spark, path, start=T0 - 60 * MINUTE, end=MIDDLE)
-    told, trouble = other.communicate(timeout=PATIENCE)
-    assert other.returncode == 0 and "inserted" in told, told + trouble
+    output, errors = other.communicate(timeout=PATIENCE)
+    assert other.returncode == 0 and "inserted" in output, output + errors
     defined = load_pipeline(path)
     whole = stamped(tmp_path, "alone", 0)
     run(spark, whole)
@@ -237,6 +220,6 @@ def test_pyiceberg_reads_both_states_without_our_code(spark, tmp_path, rewindow_
     columns = ("k", "revision", "cause", "run_id", "n", "total", "total__complete", "records_dropped", "state")
     for name, frame, revisions in (("main", facts.current(), {2}), ("revisions", facts.revisions(), {1, 2})):
         found = loaded.scan(snapshot_id=loaded.snapshot_by_name(name).snapshot_id).to_arrow().to_pylist()
-        told, expected = (sorted(str([row[c] for c in columns]) for row in side) for side in (found, frame.collect()))
-        assert told == expected
+        actual, expected = (sorted(str([row[c] for c in columns]) for row in side) for side in (found, frame.collect()))
+        assert actual == expected
         assert {row["revision"] for row in found} == revisions

@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import pytest
 
+from spark_jobs.definition.output import Publish
 from spark_jobs.definition.policy import Policy
-from spark_jobs.runs.decision import Action, decide
+from spark_jobs.errors import DefinitionError
+from spark_jobs.runs.decision import Action, decide, effective_policy
+from spark_jobs.runs.documents import Changes, Gate, GateResult
 
 
-def changes(updated: int = 0, retracted: int = 0, inserted: int = 0, before: int = 100) -> dict:
+def changes(updated: int = 0, retracted: int = 0, inserted: int = 0, before: int = 100) -> Changes:
     counts = {"updated": updated, "retracted": retracted, "inserted": inserted}
-    return {"counts": counts, "windows_before": before}
+    return Changes(counts=counts, windows_before=before)
 
 
-def gate(*results: tuple[str, bool]) -> dict:
-    found = [{"severity": severity, "success": success} for severity, success in results]
-    return {"blocks": ("critical", False) in results, "results": found}
+def gate(*results: tuple[str, bool]) -> Gate:
+    found = tuple(GateResult(severity=severity, success=success) for severity, success in results)
+    blocks = ("critical", False) in results
+    return Gate(verdict="failed" if blocks else "passed", blocks=blocks, results=found)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +32,7 @@ def gate(*results: tuple[str, bool]) -> dict:
         (Policy.WITHIN_TOLERANCE, changes(inserted=10, before=0), Action.PUBLISH),
     ],
 )
-def test_the_policy_decides_by_what_is_restated(policy: Policy, seen: dict, action: Action) -> None:
+def test_the_policy_decides_by_what_is_restated(policy: Policy, seen: Changes, action: Action) -> None:
     decision = decide(policy, 0.01, seen, gate(("critical", True), ("warning", False)))
     assert decision.action is action
     assert decision.why
@@ -39,3 +43,13 @@ def test_a_closed_gate_stops_every_policy(policy: Policy) -> None:
     decision = decide(policy, 1.0, changes(), gate(("critical", False), ("critical", False), ("info", True)))
     assert decision.action is Action.STOP
     assert "2 critical expectations failed" in decision.why
+
+
+def test_a_form_can_only_be_stricter_than_the_definition() -> None:
+    defined = Publish(policy=Policy.ON_APPROVAL)
+    assert effective_policy(defined, None) is Policy.ON_APPROVAL
+    assert effective_policy(defined, Policy.NEVER) is Policy.NEVER
+    for weaker in (Policy.ALWAYS, Policy.WITHIN_TOLERANCE):
+        with pytest.raises(DefinitionError, match="weaker than the definition's `on_approval`"):
+            effective_policy(defined, weaker)
+    assert effective_policy(Publish(policy=Policy.ON_APPROVAL, may_override=True), Policy.ALWAYS) is Policy.ALWAYS

@@ -14,7 +14,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.spark.session import spark_session
-from tests.runs.test_backfill import contents, pipeline, record, write
+from tests.runs.small_runs import contents, pipeline, record, write
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def test_a_full_disk_is_said_in_a_line_and_a_rerun_ends_as_if_nothing_had_been(s
     with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
-    with pytest.raises(CatalogError, match="the disk is full") as told:
+    with pytest.raises(CatalogError, match="the disk is full") as refused:
         execute(session, defined, make_plan(session, defined), NoProgress())
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(refused.value)
     assert contents(session, defined) == before
     filler.unlink()
     execute(session, defined, make_plan(session, defined), NoProgress())

@@ -2,117 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import random
-from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.window_history import window_history
 from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
-from spark_jobs.runs.stages import RunResult
 from tests.faults.boundaries import watched_steps
+from tests.runs.small_nights import (
+    CASES,
+    MINUTE,
+    T0,
+    a_week_later,
+    assert_history_is_whole,
+    log_of,
+    pipeline,
+    tables_of,
+    write,
+)
 
 pytestmark = pytest.mark.long
-
-MINUTE = 60_000
-T0 = 1_600_000_020_000
-
-YAML = """
-name: {name}
-history:
-  kind: files
-  path: {folder}/*.json
-  format: json
-  position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
-value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
-keys: {{k: k}}
-event_time: {{expression: t, unit: ms}}
-watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1], {emission}}}
-window: {window}
-allowed_lateness: {lateness}
-aggregates: {{n: count(*), total: sum(v), top: max(v)}}
-end_of_input: {end}
-output: {{namespace: nightly_tests}}
-"""
-
-TICKS = "emission: periodic, interval: 5 s, timer_start: '2020-09-13T12:27:00Z'"
-CASES = {
-    "tumbling, per event": ("{type: tumbling, size: 1 min}", "0 s", "emission: per_event", "flush"),
-    "sliding, lateness, frozen": ("{type: sliding, size: 2 min, slide: 30 s}", "45 s", "emission: per_event", "freeze"),
-    "cumulative, periodic": ("{type: cumulative, size: 3 min, step: 1 min}", "20 s", TICKS, "flush"),
-}
-
-
-def log_of(seed: int, count: int = 500) -> list[dict]:
-    """Records one to three seconds apart; most within the bound, some minutes late, a few keys, null among them."""
-    draw = random.Random(seed)
-    rows, arrival, offsets = [], T0, [0, 0]
-    for number in range(count):
-        arrival += draw.choice((0, 700, 1000, 2500))
-        partition = draw.randrange(2)
-        behind = draw.randrange(120_000, 900_000) if draw.random() < 0.04 else draw.randrange(0, 12_000)
-        time = max(T0, arrival - behind)
-        key = draw.choice(("a", "b", None))
-        rows.append({"p": partition, "o": offsets[partition], "a": arrival, "k": key, "t": time, "v": number})
-        offsets[partition] += 1
-    return rows
-
-
-def a_week_later(records: list[dict]) -> list[dict]:
-    week = 7 * 24 * 60 * MINUTE
-    return [r | {"a": r["a"] + week, "t": r["t"] + week} for r in records]
-
-
-def write(folder: Path, records: list[dict], name: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text("".join(json.dumps(r) + "\n" for r in records))
-
-
-def pipeline(tmp_path: Path, name: str, case: str) -> Pipeline:
-    window, lateness, emission, end = CASES[case]
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(
-        YAML.format(
-            name=name, folder=tmp_path / "data", window=window, lateness=lateness, emission=emission, end=end
-        )
-    )  # fmt: skip
-    return load_pipeline(path)
-
-
-def rows(frame: DataFrame) -> list[str]:
-    told = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
-    return sorted(map(repr, frame.drop(*told).collect()))
-
-
-def tables_of(spark: SparkSession, defined: Pipeline) -> list[list[str]]:
-    tables = Tables.of(defined)
-    return [rows(spark.table(name)) for name in (tables.windows, tables.late)]
-
-
-def assert_history_is_whole(spark: SparkSession, defined: Pipeline) -> None:
-    """Revisions count from 1 without a hole, one follows the other in time, and the last one is what readers see."""
-    facts = PublishedTable(spark, Tables.of(defined).windows)
-    lives: dict[tuple, list] = {}
-    for row in facts.revisions().collect():
-        lives.setdefault((row["k"], row["window_start"], row["window_end"]), []).append(row)
-    current = {(r["k"], r["window_start"], r["window_end"]): r for r in facts.current().collect()}
-    for window, life in lives.items():
-        life.sort(key=lambda row: row["revision"])
-        assert [row["revision"] for row in life] == list(range(1, len(life) + 1))
-        assert [row["valid_to"] for row in life] == [row["valid_from"] for row in life[1:]] + [None]
-        if life[-1]["cause"] == "retraction":
-            assert window not in current
-        else:
-            assert current.pop(window) == life[-1]
-    assert not current
 
 
 @pytest.mark.parametrize(("case", "seed"), [(case, seed) for seed, case in enumerate(CASES)])
@@ -290,7 +207,7 @@ def test_the_cause_says_why_a_window_changed(spark, tmp_path) -> None:
 
 def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tmp_path, monkeypatch) -> None:
     from spark_jobs.errors import CatalogError
-    from spark_jobs.runs import stages
+    from spark_jobs.runs import job as jobs
 
     defined = pipeline(tmp_path, "rivals", "tumbling, per event")
     write(tmp_path / "data", log_of(3)[:200], "part-0.json")
@@ -304,14 +221,14 @@ def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tm
 
         def publish(self, *arguments):
             with monkeypatch.context() as patch:
-                patch.setattr(stages, "PublishedTable", PublishedTable)
+                patch.setattr(jobs, "PublishedTable", PublishedTable)
                 execute(spark, other, make_plan(spark, other), LogProgress())
             return super().publish(*arguments)
 
     path.write_text(path.read_text().replace("total: sum(v) + 1", "total: sum(v) + 2"))
     mine = load_pipeline(path)
     with monkeypatch.context() as patch:
-        patch.setattr(stages, "PublishedTable", Slow)
+        patch.setattr(jobs, "PublishedTable", Slow)
         with pytest.raises(CatalogError, match="published windows of the same range meanwhile"):
             execute(spark, mine, make_plan(spark, mine), LogProgress())
     statuses = [

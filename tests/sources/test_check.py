@@ -116,7 +116,7 @@ def test_each_field_is_refused_at_its_line_and_once(check, old: str, new: str, p
     assert found[0].startswith(problem)
 
 
-def test_all_problems_are_told_together_in_the_order_of_the_file(check) -> None:
+def test_all_problems_are_reported_together_in_the_order_of_the_file(check) -> None:
     found = check(("offset: offset", "offset: nope"), ("carrier: key", "carrier: nope"), ("count(*)", "sum(nope)"))
     assert [problem.split(" ")[1] for problem in found] == [
         "history.position.offset:",

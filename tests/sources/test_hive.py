@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import SourceError
-from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns, reachable
+from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns
 from tests.processes import run_python
 from tests.sources.conftest import BASE, MakePipeline, position
+
+pytestmark = pytest.mark.usefixtures("hive_metastore")
 
 _NUMBERS = itertools.count()
 
@@ -126,7 +128,7 @@ def test_a_view_is_a_history_too(spark, table: str, pipeline: MakePipeline) -> N
 
 def refusal(spark, definition) -> str:
     with pytest.raises(SourceError) as refused:
-        reachable(spark, definition)
+        open_history(spark, definition)
     assert refused.value.exit_code == 4
     return str(refused.value)
 
@@ -195,12 +197,14 @@ def test_a_missing_column_is_refused_with_the_known_ones(spark, table: str, pipe
 def test_another_metastore_than_the_sessions_is_refused(
     spark, table: str, pipeline: MakePipeline, hive_metastore
 ) -> None:
-    assert reachable(spark, of_table(pipeline, table, history={"metastore": hive_metastore.uri})) is None
+    assert open_history(spark, of_table(pipeline, table, history={"metastore": hive_metastore.uri})).frame.columns
     said = refusal(spark, of_table(pipeline, table, history={"metastore": "thrift://elsewhere:9083"}))
     assert said.startswith(f"this Spark session uses the metastore {hive_metastore.uri}, not thrift://elsewhere:9083")
 
 
-def test_files_that_vanish_below_a_table_are_told(spark, table: str, pipeline: MakePipeline, tmp_path: Path) -> None:
+def test_files_that_vanish_below_a_table_are_reported(
+    spark, table: str, pipeline: MakePipeline, tmp_path: Path
+) -> None:
     definition = of_table(pipeline, table)
     opened = open_history(spark, definition)
     for file in (tmp_path / "warehouse").rglob("part-*"):
@@ -210,7 +214,7 @@ def test_files_that_vanish_below_a_table_are_told(spark, table: str, pipeline: M
     assert str(tmp_path) in refused.value.where and "\n" not in str(refused.value)
 
 
-def test_a_metastore_that_went_away_is_unreachable(tmp_path: Path) -> None:
+def test_a_metastore_that_went_away_is_unopen_history(tmp_path: Path) -> None:
     done = run_python(
         """
         import sys

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.sources import PartitionRange, canonical, good, inspect_history, open_history
-from spark_jobs.sources.scan import RUN, scan_task
+from spark_jobs.sources.scan import Kind, scan_task
 from tests.sources.conftest import BASE, MakePipeline, make_pipeline, payload, position, records, write_log
 
 
@@ -120,19 +120,19 @@ def test_a_log_that_breaks_its_order_is_refused(spark, tmp_path: Path, pipeline:
 
 
 def runs_of_a_task(*offsets: range) -> list[tuple[int, int]]:
-    """The runs that a task tells of partition 0, of records that arrive in the order of their offsets."""
+    """The runs that a task returns for partition 0, for records that arrive in the order of their offsets."""
     log = np.concatenate([np.array(part, dtype=np.int64) for part in offsets])
     batch = pa.record_batch({"rw_partition": np.zeros_like(log), "rw_offset": log, "rw_arrival": log, "time": log})
     batches = [batch.slice(start, 700) for start in range(0, len(log), 700)]
-    [told] = scan_task(has_arrival=True, has_sequence=False)(batches)
-    return [(row["first"], row["last"]) for row in told.to_pylist() if row["kind"] == RUN]
+    [answer] = scan_task(has_arrival=True, has_sequence=False)(batches)
+    return [(row["first"], row["last"]) for row in answer.to_pylist() if row["kind"] == Kind.RUN]
 
 
-def test_a_task_tells_of_the_files_of_others_between_its_own() -> None:
+def test_a_task_leaves_room_for_the_files_of_other_tasks() -> None:
     assert runs_of_a_task(range(1_000), range(2_000, 3_000), range(1_500, 1_600)) == [
         (0, 999), (2_000, 2_999), (1_500, 1_599),
     ]  # fmt: skip
-    # Where all offsets are holes, the files are still told apart.
+    # Where all offsets are holes, the files are still distinguished.
     assert (9_998, 50_000) in itertools.pairwise(
         bound for run in runs_of_a_task(range(0, 10_000, 2), range(50_000, 60_000, 2)) for bound in run
     )
@@ -154,7 +154,7 @@ def test_the_refusal_is_the_same_for_shuffled_files(spark, tmp_path: Path, pipel
     }
 
 
-def test_the_refusal_names_the_mend(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+def test_the_refusal_says_how_to_fix_it(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     write_log(tmp_path / "a.parquet", records((0, 0, 10), (0, 1, 5)))
     with pytest.raises(HistoryError, match="going_back: running_maximum"):
         inspect(spark, pipeline(tmp_path))
@@ -194,7 +194,7 @@ def test_a_sequence_must_grow_with_the_arrival_over_all_partitions(
     assert refusal(spark, definition).startswith("sequence 0 is there twice")
 
 
-def test_without_arrivals_only_duplicates_can_be_told(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+def test_without_arrivals_only_duplicates_are_noticed(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     write_log(tmp_path / "a.parquet", records((0, 0, 10), (0, 1, 5)))
     definition = pipeline(tmp_path, history={"position": {"partition": "partition", "offset": "offset"}})
     assert inspect(spark, definition).partitions == (PartitionRange(0, 0, 2, None, None, 2),)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import HistoryError, RewindowError, SourceError
 from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
-from spark_jobs.sources import check_expressions, good, quarantined, reachable
+from spark_jobs.sources import check_expressions, good, open_history, quarantined
 from tests.conftest import KAFKA_PASSWORD
 from tests.kafka import Producer, Sent, produce
+from tests.sources.avro import zigzag
 from tests.sources.conftest import BASE
 
 _NUMBERS = itertools.count()
@@ -71,17 +72,17 @@ def reasons(frame) -> dict[int, str]:
     return {row.offset: row.reason for row in quarantined(frame).collect()}
 
 
-def refusal(spark, pipeline: Pipeline, **asked: Any) -> str:
+def refusal(spark, pipeline: Pipeline, **options: Any) -> str:
     """Why no plan can be made."""
-    told = why_refused(spark, pipeline, **asked)
-    assert told, "a plan can be made"
-    return told
+    reason = why_refused(spark, pipeline, **options)
+    assert reason, "a plan can be made"
+    return reason
 
 
-def why_refused(spark, pipeline: Pipeline, **asked: Any) -> str:
-    """The same; empty: one can be made."""
+def why_refused(spark, pipeline: Pipeline, **options: Any) -> str:
+    """Why no plan can be made; empty where one can be made."""
     try:
-        make_plan(spark, pipeline, **asked)
+        make_plan(spark, pipeline, **options)
     except RewindowError as refused:
         return str(refused)
     return ""
@@ -169,15 +170,7 @@ AVRO = json.dumps(
 )
 
 
-def zigzag(number: int) -> bytes:
-    rest, packed = (number << 1) ^ (number >> 63), bytearray()
-    while rest > 0x7F:
-        packed.append((rest & 0x7F) | 0x80)
-        rest >>= 7
-    return bytes([*packed, rest])
-
-
-def test_avro_values_are_decoded_and_the_broken_ones_told(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
+def test_avro_values_are_decoded_and_broken_ones_are_quarantined(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
     record = zigzag(BASE) + zigzag(1) + zigzag(1) + b"x"
     sent = [record, record[:4], record + b"!", b"", None]
     value = {"format": "avro", "schema": AVRO}
@@ -242,9 +235,9 @@ def test_producer_time_is_approximate_and_says_why(spark, kafka: KafkaBroker, to
     assert "the arrival goes back: offset 1 arrived at 2013-01-01T10:00:02Z, offset 2 at 2013-01-01T10:00:01Z" in said
     plan = make_plan(spark, of_topic(kafka.servers, name, history={"going_back": "running_maximum"}))
     assert plan.fidelity == "approximate"
-    assert plan.fidelity_reasons[0] == f"topic {name} keeps the sender's time (message.timestamp.type is CreateTime)"
+    assert plan.fidelity_reasons[0] == f"topic {name} has the producer's time (message.timestamp.type is CreateTime)"
     said = refusal(spark, of_topic(kafka.servers, name, history={"timestamps": "append_time"}))
-    assert "of partition 0 carries the sender's time, not the broker's" in said and "\n" not in said
+    assert "of partition 0 carries the producer's time, not the broker's" in said and "\n" not in said
 
 
 def test_aborted_records_and_markers_are_no_gaps(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
@@ -275,7 +268,7 @@ def test_a_start_that_retention_has_eaten_is_refused_or_recorded(spark, kafka: K
     plan = make_plan(spark, pipeline)
     kafka.delete_records(name, 0, before=2)
     said = refusal(spark, pipeline)
-    assert "partition 0 begins at offset 2: retention has removed what was before" in said
+    assert "partition 0 begins at offset 2: retention has removed the records before" in said
     assert "accept: [lost_start]" in said
     with pytest.raises(HistoryError, match=r"offsets \[0, 2\) of partition 0 are gone since the plan was made"):
         read_planned(spark, pipeline, plan)
@@ -290,7 +283,7 @@ def test_a_topic_made_again_is_refused_or_recorded(spark, kafka: KafkaBroker, to
     kafka.delete_topic(name)
     kafka.create_topic(name, 1, APPEND_TIME)
     produce(spark, kafka.servers, name, events(5))
-    with pytest.raises(HistoryError, match="deleted and made again since the plan was made"):
+    with pytest.raises(HistoryError, match="deleted and created again since the plan was made"):
         read_planned(spark, pipeline, plan)
 
 
@@ -300,7 +293,7 @@ def test_a_partition_added_in_the_middle_is_refused_or_recorded(spark, kafka: Ka
     pipeline = of_topic(kafka.servers, name, watermark=registered)
     plan = make_plan(spark, pipeline)
     kafka.add_partitions(name, 2)
-    assert "the topic has partition 1, which watermark.partitions does not register" in refusal(spark, pipeline)
+    assert "the topic has partition 1, which watermark.partitions does not name" in refusal(spark, pipeline)
     with pytest.raises(HistoryError, match="partition 1 was added since the plan was made"):
         read_planned(spark, pipeline, plan)
     willing = of_topic(kafka.servers, name, watermark=registered, history={"accept": ["new_partitions"]})
@@ -332,15 +325,15 @@ def test_a_definition_is_checked_without_a_broker(spark) -> None:
     assert [problem.field for problem in check_expressions(spark, broken)] == ["value.schema"]
 
 
-def test_what_cannot_be_reached_is_told_in_one_line(spark, kafka: KafkaBroker) -> None:
+def test_what_cannot_be_reached_is_reported_in_one_line(spark, kafka: KafkaBroker) -> None:
     with pytest.raises(SourceError, match="there is no topic `nowhere`"):
-        reachable(spark, of_topic(kafka.servers, "nowhere"))
+        open_history(spark, of_topic(kafka.servers, "nowhere"))
     secret = {"sasl.jaas.config": "KAFKA_JAAS"}
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     pipeline = of_topic(kafka.sasl_servers, "flights", history={"options": options, "secrets": secret})
     os.environ.pop("KAFKA_JAAS", None)
     with pytest.raises(RewindowError, match="environment variable KAFKA_JAAS is not set"):
-        reachable(spark, pipeline)
+        open_history(spark, pipeline)
 
 
 def test_secrets_come_from_the_environment_and_go_nowhere(
@@ -360,7 +353,7 @@ def test_secrets_come_from_the_environment_and_go_nowhere(
     arguments = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/cmdline").read_text()
     assert KAFKA_PASSWORD not in arguments
     monkeypatch.setenv("KAFKA_JAAS", f'{module} required username="alice" password="wrong";')
-    with pytest.raises(SourceError, match="the brokers do not let us in") as refused:
+    with pytest.raises(SourceError, match="the brokers refuse access") as refused:
         make_plan(spark, pipeline)
     assert "wrong" not in str(refused.value)
 
@@ -373,11 +366,14 @@ def test_a_partition_whose_broker_is_gone_is_refused_or_left_out_by_an_option(sp
             whole = of_topic(kafka.servers, "halves")
             planned = make_plan(spark, whole)
             assert offsets(read_planned(spark, whole, planned)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
-        deadline = time.monotonic() + 60
-        while "partition 1 has no leader" not in (told := why_refused(spark, whole)) and time.monotonic() < deadline:
-            time.sleep(0.5)
-        assert "partition 1 has no leader: what it holds cannot be read" in told
-        assert "unreachable_partitions" in told
+        until_refused = Retrying(
+            retry=retry_if_result(lambda reason: "partition 1 has no leader" not in reason),
+            stop=stop_after_delay(60),
+            wait=wait_fixed(0.5),
+        )
+        reason = until_refused(why_refused, spark, whole)
+        assert "partition 1 has no leader: its records cannot be read" in reason
+        assert "unreachable_partitions" in reason
         with pytest.raises(HistoryError, match="partition 1 of the plan cannot be read"):
             read_planned(spark, whole, planned)
         half = of_topic(kafka.servers, "halves", history={"accept": ["unreachable_partitions"]})

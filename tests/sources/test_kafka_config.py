@@ -48,7 +48,7 @@ def test_an_airflow_connection_in_the_environment_configures_the_client(connecti
     assert found == {"bootstrap.servers": "k:9092", **expected}
 
 
-def test_a_connection_that_cannot_be_read_is_told_without_its_text() -> None:
+def test_a_connection_that_cannot_be_read_is_reported_without_its_text() -> None:
     with pytest.raises(EnvironmentSetupError) as refused:
         client_config(topic(connection="prod"), {"AIRFLOW_CONN_PROD": '{"password": "pw'})
     assert "pw" not in str(refused.value) and refused.value.__suppress_context__

@@ -63,7 +63,7 @@ def test_bounds_become_offsets(fields: dict, at: int | None, expected: list) -> 
         ("holes", {}, state((5, 7)), {"past": {0: 2}}, "offsets 2 to 4 of partition 0 are missing", [(0, 5, 7)]),
         ("recreated_topic", {}, state((0, 7)), {"past": {0: 9}}, "and the topic ends at 7", [(0, 7, 7)]),
         ("recreated_topic", {}, state((0, 7)), {"past": {0: 1, 4: 3}}, "the table holds partition 4", [(0, 1, 7)]),
-        ("recreated_topic", {}, state((0, 7)), {"past": {}, "past_topic_id": "x"}, "past was archived", [(0, 0, 7)]),
+        ("recreated_topic", {}, state((0, 7)), {"past": {}, "past_topic_id": "x"}, "it was archived", [(0, 0, 7)]),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_refused_or_accepted_and_noted(
@@ -87,7 +87,7 @@ def test_a_plan_stands_only_while_the_topic_has_what_it_says() -> None:
     pinned = resolve(topic(), state((0, 7)), first_at(None))
     assert confirm(topic(), state((0, 9)), pinned) == pinned
     for now, message in [
-        (state((0, 9), topic_id="new"), "deleted and made again since the plan"),
+        (state((0, 9), topic_id="new"), "deleted and created again since the plan"),
         (state((2, 9)), r"offsets \[0, 2\) of partition 0 are gone since the plan"),
         (state((0, 5)), "ends at offset 5, and the plan reads to 7"),
         (state((0, 9), (0, 0)), "partition 1 was added since the plan"),

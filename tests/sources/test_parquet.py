@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.errors import SourceError
-from spark_jobs.sources import canonical, good, open_history, partition_columns, reachable, reading
+from spark_jobs.sources import canonical, good, open_history, partition_columns, reading
 from tests.sources.conftest import BASE, MakePipeline, payload, records, write_log
 
 
@@ -113,8 +113,8 @@ def test_files_with_different_types_are_refused_by_both_names_and_the_column(
     second = _table(tmp_path / "b.parquet", k=pa.array(["x"]), distance=pa.array([1.5]))
     assert str(refusal(spark, pipeline(tmp_path))) == (
         "the files have different schemas: column `distance` is BIGINT in one and DOUBLE in the other "
-        f"({first} and {second}). Rewrite one, or leave it out; a column that came later is read with "
-        "`options: {mergeSchema: true}`."
+        f"({first} and {second}). Rewrite one of them or leave it out. Where a column was added later, "
+        "write `options: {mergeSchema: true}`."
     )
 
 
@@ -198,6 +198,6 @@ def test_several_paths_are_one_history(spark, tmp_path: Path, pipeline: MakePipe
 
 def test_reachable_says_nothing_or_what_is_wrong(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     write_log(tmp_path / "a.parquet", [(0, 0, 0, "AA", payload(0))])
-    assert reachable(spark, pipeline(tmp_path)) is None
+    assert open_history(spark, pipeline(tmp_path)).frame.columns
     with pytest.raises(SourceError):
-        reachable(spark, pipeline(tmp_path / "b.parquet"))
+        open_history(spark, pipeline(tmp_path / "b.parquet"))

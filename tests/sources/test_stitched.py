@@ -24,6 +24,8 @@ from spark_jobs.sources import good
 from tests.kafka import Sent, produce
 from tests.sources.conftest import BASE
 
+pytestmark = pytest.mark.usefixtures("hive_metastore")
+
 _NUMBERS = itertools.count()
 PARTITIONS, RECORDS = 3, 120
 OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")

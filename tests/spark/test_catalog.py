@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import CatalogError, EnvironmentSetupError
+from spark_jobs.settings import Variable
 from spark_jobs.spark.catalog import (
     catalog_conf,
     catalog_file,
@@ -20,16 +21,18 @@ from spark_jobs.spark.catalog import (
 )
 
 
-def test_without_configuration_the_catalog_is_sqlite_under_the_home() -> None:
+def test_without_configuration_the_catalog_is_sqlite_under_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(Variable.CATALOG_CONF, raising=False)
     home = Path("/data/rewindow")
-    assert configured_catalog(home, {}) == embedded_catalog(home)
+    assert configured_catalog(home) == embedded_catalog(home)
     assert embedded_catalog(home)["uri"] == "jdbc:sqlite:/data/rewindow/catalog.db"
     assert embedded_catalog(home)["warehouse"] == "/data/rewindow/warehouse"
 
 
-def test_another_catalog_is_configuration_only() -> None:
+def test_another_catalog_is_configuration_only(monkeypatch: pytest.MonkeyPatch) -> None:
     text = " type=rest, uri=https://catalog.example.com/v1 ,credential=id:a=b,"
-    properties = configured_catalog(Path("/data"), {"REWINDOW_CATALOG_CONF": text})
+    monkeypatch.setenv(Variable.CATALOG_CONF, text)
+    properties = configured_catalog(Path("/data"))
     assert properties == {"type": "rest", "uri": "https://catalog.example.com/v1", "credential": "id:a=b"}
     conf = catalog_conf(properties)
     assert conf["spark.sql.catalog.rewindow"] == "org.apache.iceberg.spark.SparkCatalog"

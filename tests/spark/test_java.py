@@ -1,4 +1,4 @@
-"""Which Java is taken, and which is refused with the mend."""
+"""Which Java is used, and which is refused with a hint."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_java_older_than_17_is_refused(tmp_path: Path, banner: str, version: int
     assert refused.value.exit_code == 8
 
 
-def test_no_java_is_told_with_what_to_install(tmp_path: Path) -> None:
+def test_without_java_the_hint_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentSetupError, match=r"Java was not found.*Install a Java 17 runtime"):
         find_java({"PATH": str(tmp_path)})
 
 
-def test_a_java_that_does_not_run_is_told(tmp_path: Path) -> None:
+def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
     path = java_that_prints(tmp_path, "Unable to locate a Java Runtime", 1) / "bin"
     with pytest.raises(EnvironmentSetupError, match="does not work"):
         find_java({"PATH": str(path)})

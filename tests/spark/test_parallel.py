@@ -1,4 +1,4 @@
-"""Steps side by side: in order, all of them ended, with what their caller has told Spark."""
+"""Parallel steps: results in order, all steps ended, and the caller's local properties and job tags."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_steps_run_side_by_side_and_answer_in_their_order(spark: SparkSession) -
     meeting = threading.Barrier(3, timeout=60)
 
     def count(rows: int) -> int:
-        meeting.wait()  # nobody goes on before all are there
+        meeting.wait()  # no step goes on before all have started
         return spark.range(rows).count()
 
     assert run_parallel(spark, *(lambda rows=rows: count(rows) for rows in (3, 1, 2))) == [3, 1, 2]
@@ -45,15 +45,15 @@ def test_the_first_error_in_line_is_raised_when_all_have_ended(spark: SparkSessi
     assert ended == [2]
 
 
-def test_what_was_told_to_spark_holds_in_each_step(spark: SparkSession) -> None:
+def test_local_properties_and_job_tags_hold_in_each_step(spark: SparkSession) -> None:
     context = spark.sparkContext
-    context.setLocalProperty("rewindow.test", "told")
-    context.addJobTag("at-once")
+    context.setLocalProperty("rewindow.test", "set")
+    context.addJobTag("parallel")
     try:
-        told = run_parallel(
+        seen = run_parallel(
             spark, *[lambda: (context.getLocalProperty("rewindow.test"), set(context.getJobTags()))] * 2
         )
     finally:
         context.setLocalProperty("rewindow.test", None)
-        context.removeJobTag("at-once")
-    assert told == [("told", {"at-once"})] * 2
+        context.removeJobTag("parallel")
+    assert seen == [("set", {"parallel"})] * 2

@@ -10,8 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CatalogError, EnvironmentSetupError, SourceError
+from spark_jobs.settings import Variable
 from spark_jobs.spark.catalog import check_catalog
-from spark_jobs.spark.jvm import JAVA_OPTIONS, PACKAGES, class_archive, jar_file, jvm_settings
+from spark_jobs.spark.gateway import java_session
+from spark_jobs.spark.jvm import PACKAGES, class_archive, jar_file, jvm_settings
 from spark_jobs.spark.launch import log_file
 from spark_jobs.spark.session import check_metastore, rewindow_home, spark_session
 from tests.processes import run_python, start_python
@@ -45,16 +47,16 @@ def test_java_has_one_collector_the_users_if_they_name_one(monkeypatch) -> None:
         options = jvm_settings()["spark.driver.extraJavaOptions"].split()
         return [option for option in options if option.endswith("GC")]
 
-    monkeypatch.setenv(JAVA_OPTIONS, "-Xss4m")
+    monkeypatch.setenv(Variable.JAVA_OPTIONS, "-Xss4m")
     assert collectors() == ["-XX:+UseParallelGC"]
-    monkeypatch.setenv(JAVA_OPTIONS, "-Xss4m -XX:+UseZGC")
+    monkeypatch.setenv(Variable.JAVA_OPTIONS, "-Xss4m -XX:+UseZGC")
     assert collectors() == ["-XX:+UseZGC"]
-    monkeypatch.setenv(JAVA_OPTIONS, "-XX:-UseGCOverheadLimit -XX:+UseStringDeduplication")
+    monkeypatch.setenv(Variable.JAVA_OPTIONS, "-XX:-UseGCOverheadLimit -XX:+UseStringDeduplication")
     assert collectors() == ["-XX:+UseParallelGC"]
 
 
-@pytest.mark.skipif(not class_archive().exists(), reason="`make setup` has kept no classes here")
-def test_java_takes_sparks_classes_from_what_set_up_kept(tmp_path: Path) -> None:
+@pytest.mark.skipif(not class_archive().exists(), reason="`make setup` has archived no classes here")
+def test_java_loads_sparks_classes_from_the_archive_of_set_up(tmp_path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
@@ -62,18 +64,18 @@ def test_java_takes_sparks_classes_from_what_set_up_kept(tmp_path: Path) -> None
         spark_session("classes", home=Path(sys.argv[1]), master="local[1]").range(3).collect()
     """
     log = tmp_path / "classes.log"
-    options = f"{os.environ[JAVA_OPTIONS]} -Xlog:class+load:file={log}"
-    assert run_python(code, str(tmp_path), environ={JAVA_OPTIONS: options}).returncode == 0
+    options = f"{os.environ[Variable.JAVA_OPTIONS]} -Xlog:class+load:file={log}"
+    assert run_python(code, str(tmp_path), environ={Variable.JAVA_OPTIONS: options}).returncode == 0
     # Java makes the classes of lambdas anew in each process.
     lines = log.read_text().splitlines()
     spark_classes = [line for line in lines if " org.apache.spark." in line and "/0x" not in line]
-    kept = [line for line in spark_classes if "shared objects file (top)" in line]
-    assert len(kept) > 0.9 * len(spark_classes) > 1000
+    archived = [line for line in spark_classes if "shared objects file (top)" in line]
+    assert len(archived) > 0.9 * len(spark_classes) > 1000
 
 
-def test_asking_again_gives_the_same_session(spark: SparkSession, rewindow_home: Path) -> None:
+def test_the_same_settings_give_the_same_session(spark: SparkSession, rewindow_home: Path) -> None:
     again = spark_session("another name", home=rewindow_home)
-    assert again._jsparkSession.equals(spark._jsparkSession)
+    assert java_session(again).equals(java_session(spark))
 
 
 def test_another_home_has_its_own_tables_beside_the_first_ones(spark: SparkSession, tmp_path: Path) -> None:
@@ -105,8 +107,8 @@ def test_views_can_be_kept_in_the_catalog(spark: SparkSession, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"master": "local[1]"}, r"already runs Spark with spark\.master = local\[2\], and local\[1\] was asked for"),
-        ({"conf": {"spark.driver.memory": "3g"}}, r"spark\.driver\.memory = 2g, and 3g was asked for"),
+        ({"master": "local[1]"}, r"already runs Spark with spark\.master = local\[2\], and local\[1\] was requested"),
+        ({"conf": {"spark.driver.memory": "3g"}}, r"spark\.driver\.memory = 2g, and 3g was requested"),
     ],
 )
 def test_a_running_spark_refuses_what_only_a_start_can_give(spark: SparkSession, wanted: dict, message: str) -> None:
@@ -123,10 +125,11 @@ def test_a_running_spark_refuses_another_metastore(spark: SparkSession, tmp_path
 
 
 def test_the_metastore_it_already_uses_is_no_other(spark: SparkSession, hive_metastore) -> None:
-    assert spark_session("tests", metastore=hive_metastore.uri)._jsparkSession.equals(spark._jsparkSession)
+    again = spark_session("tests", metastore=hive_metastore.uri)
+    assert java_session(again).equals(java_session(spark))
 
 
-def test_a_metastore_that_does_not_answer_is_told_before_spark_starts() -> None:
+def test_a_metastore_that_does_not_answer_is_reported_before_spark_starts() -> None:
     with pytest.raises(SourceError, match=r"no Hive metastore answers.*thrift://127\.0\.0\.1:1\b") as refused:
         check_metastore("thrift://127.0.0.1:1")
     assert "REWINDOW_METASTORE" in refused.value.hint

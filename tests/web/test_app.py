@@ -363,7 +363,7 @@ def test_the_navigation_leads_to_the_list_and_from_there_to_a_report(server: Ser
     frame.get_by_role("heading", name="Stopped by the gate").wait_for()
     assert frame.locator("body > header.top h1").inner_text() == "departures_kafka"
     frame.get_by_role("link", name="All runs").click()
-    frame.get_by_role("heading", name="From run to run").wait_for()
+    frame.get_by_role("heading", name="Trends").wait_for()
 
 
 @pytest.mark.parametrize("place", ["", "/tasks/plan"])
@@ -379,7 +379,7 @@ def test_the_tab_of_somebody_elses_dag_says_so(server: Server, page: Page) -> No
     page.goto(f"{server.url}/dags/somebody_elses/runs/tab-1")
     page.get_by_role("link", name="Rewindow report").click()
     frame = page.frame_locator("iframe[title='Rewindow report']")
-    frame.get_by_role("heading", name="Nothing of Rewindow here").wait_for()
+    frame.get_by_role("heading", name="Not a DAG of Rewindow").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.runs.store import CHANGES, OUTCOME, REQUEST, RunStore
+from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunStore
 from spark_jobs.web.listing import Wanted, page_of
 from spark_jobs.web.runs import RUNNING, Run, Runs, run_of
 from spark_jobs.web.trend import LONGEST, trends_of
@@ -64,7 +64,7 @@ def test_a_run_from_the_command_line_belongs_to_the_dag_of_its_pipeline_and_kind
 
 
 @pytest.mark.parametrize("odd", [None, 7, "text", [1], {"a": 1}, float("nan"), True, "\ud800<b>", -1])
-def test_documents_of_an_odd_shape_are_told_as_far_as_they_go(odd: object) -> None:
+def test_documents_with_wrong_types_are_summarised_as_far_as_possible(odd: object) -> None:
     asked = dict.fromkeys(("pipeline", "kind", "dag_id", "requested_at", "requested_by", "reason"), odd)
     said = dict.fromkeys(("status", "message", "counts", "finished_at"), odd)
     counted = ("counts", "windows", "windows_before", "pairs_on_time", "pairs_late", "pairs_dropped")
@@ -108,7 +108,7 @@ def test_a_line_shows_the_last_runs_oldest_first() -> None:
 def test_one_share_is_a_dot_and_none_is_no_line() -> None:
     (trend,) = trends_of([in_short(windows_before=None)])
     assert trend.match is None
-    assert trend.late.told.endswith("in the only run that tells it")
+    assert trend.late.description.endswith("in the only run that has this share")
     assert trends_of([run_of("r", request(), None, None)]) == []
 
 
@@ -170,13 +170,62 @@ def test_a_listing_sees_what_other_processes_write(store: RunStore) -> None:
     assert {(run.run_id, run.status) for run in runs.now(runs.all())} == {("night-1", RUNNING), ("night-2", RUNNING)}
 
 
-def test_a_document_that_is_broken_leaves_the_others_to_be_seen(tmp_path: Path) -> None:
+DAMAGED: dict[str, bytes] = {
+    "cut": b'{"pipeline": "p", "st',
+    "not-an-object": b"[1]",
+    "not-utf-8": b"\xff\xfe",
+    "deep": b"[" * 100_000,
+    "many-digits": b'{"status": ' + b"9" * 5_000 + b"}",
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("document", [REQUEST, OUTCOME, CHANGES, GATE])
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_document_is_named_and_leaves_the_other_runs_to_be_seen(
+    tmp_path: Path, document: str, damage: str
+) -> None:
     store = RunStore(str(tmp_path))
     begun(store, "good-1")
-    for run_id, text in (("broken-1", "{"), ("broken-2", "[1]"), ("broken-3", "\udcff")):
-        store.folder(run_id).write_bytes(REQUEST, text.encode("utf-8", "surrogateescape"))
+    begun(store, "p-backfill-bad")
+    store.folder("p-backfill-bad").write_bytes(document, DAMAGED[damage])
     (tmp_path / "a-file").write_text("not a folder")
-    assert [run.run_id for run in Runs(store).all()] == ["good-1"]
+    runs = {run.run_id: run for run in Runs(store).all()}
+    assert runs.keys() == {"good-1", "p-backfill-bad"}
+    assert runs["good-1"].status == RUNNING
+    bad = runs["p-backfill-bad"]
+    assert (bad.status, bad.level, bad.title, bad.status_title) == ("damaged", "bad", "Damaged", "Damaged")
+    assert bad.message.startswith(f"{document} cannot be read: ")
+    assert len(bad.message) < 300
+    if document == REQUEST:  # who may see it is then decided by the name of its folder
+        assert (bad.pipeline, bad.dag_id, bad.requested_at) == ("p", "backfill__p", None)
+    else:
+        assert bad.pipeline == request()["pipeline"]
+
+
+@pytest.mark.parametrize(
+    ("document", "content"),
+    [
+        (OUTCOME, b'{"status": "published", "counts": {"windows": ' + b"9" * 400 + b"}}"),
+        (OUTCOME, b'{"status": "published", "finished_at": "0001-01-01T00:00:00+23:59"}'),
+        (REQUEST, b'{"pipeline": "p", "kind": "backfill", "requested_at": "9999-12-31T23:59:59-23:59"}'),
+        (CHANGES, b'{"windows": 1e400}'),
+    ],
+)
+def test_a_value_beyond_all_bounds_is_unknown_and_nothing_more(tmp_path: Path, document: str, content: bytes) -> None:
+    store = RunStore(str(tmp_path))
+    begun(store, "night-1")
+    store.folder("night-1").write_bytes(document, content)
+    (run,) = Runs(store).all()
+    assert run.status in (RUNNING, "published")
+    assert run.windows is None
+
+
+def test_a_damaged_request_whose_folder_names_no_dag_is_of_no_dag(tmp_path: Path) -> None:
+    store = RunStore(str(tmp_path))
+    store.folder("whatever").write_bytes(REQUEST, b"{")
+    (run,) = Runs(store).all()
+    assert (run.dag_id, run.pipeline, run.status) == (None, "", "damaged")
 
 
 def test_two_thousand_runs_are_listed_at_once_when_none_has_changed(tmp_path: Path) -> None:

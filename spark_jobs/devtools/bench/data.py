@@ -1,4 +1,4 @@
-"""The benchmark's records: made once, the same on every machine, kept under `REWINDOW_HOME/bench`.
+"""The benchmark's records: generated once, the same on every machine, stored under `$REWINDOW_HOME/bench`.
 
 Record number `i` of the log arrives `i * 4.32` ms after midnight, 20 million a day, at partition `i % 8`. Its event
 time lies up to `BOUND` before its arrival, so records are out of order; for one in a hundred it lies up to ten
@@ -30,7 +30,7 @@ RECORDS_A_DAY = 20_000_000
 KEYS = (100, 10_000)
 
 _VERSION = 1
-"""To be raised with every change of the records: older files are then made again."""
+"""Raise it with every change of the records, so that older files are generated again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class Dataset:
 
 
 def dataset(spark: SparkSession, home: Path, records: int) -> Dataset:
-    """The data set of so many records; made if it is not there yet."""
+    """The data set of this many records; generated if it is not there yet."""
     path = home / "bench" / f"records_{records}_v{_VERSION}"
     files = max(8, min(320, records * 32 // RECORDS_A_DAY))
-    made = Dataset(path, records, files)
+    found = Dataset(path, records, files)
     if not (path / "_SUCCESS").exists():
         shutil.rmtree(path, ignore_errors=True)
         _records(spark, records, files).write.parquet(str(path))
         _date_files_in_order(path)
-    return made
+    return found
 
 
 def _records(spark: SparkSession, records: int, files: int) -> DataFrame:

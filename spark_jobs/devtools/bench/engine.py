@@ -8,7 +8,7 @@ from dataclasses import replace
 from spark_jobs.devtools.bench.data import KEYS, dataset
 from spark_jobs.devtools.bench.measure import Row, alternate, to_nowhere
 from spark_jobs.devtools.bench.workload import MINUTE, Bench, plain, replayed, timeline_only
-from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows, TumblingWindows, WindowAssigner
+from spark_jobs.eventtime.windows import AnyWindows, SessionWindows, SlidingWindows, TumblingWindows
 
 HOUR = 60 * MINUTE
 TARGETS = {100: "<= 2.6", 10_000: "<= 1.6"}
@@ -52,7 +52,7 @@ def sessions(bench: Bench) -> Iterator[Row]:
     yield _against_plain(bench, "sessions", "gap 1 min", 10_000, SessionWindows(MINUTE))
 
 
-def _against_plain(bench: Bench, section: str, what: str, keys: int, windows: WindowAssigner) -> Row:
+def _against_plain(bench: Bench, section: str, what: str, keys: int, windows: AnyWindows) -> Row:
     fewer = replace(bench, records=min(bench.records, SLOW_RECORDS), rounds=min(bench.rounds, 3))
     data = dataset(bench.spark, bench.home, fewer.records)
     median = alternate(

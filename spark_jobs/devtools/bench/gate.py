@@ -17,9 +17,11 @@ from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.quality.gate import GateResult, check
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.replaying import published_windows
 from spark_jobs.runs.staged_run import StagedRun
-from spark_jobs.runs.stages import identity_of, published_windows
+from spark_jobs.runs.status import RunKind
 
 KEYS = (10_000, 100)
 STAGED = f"{NAMESPACE}.gate_staged"
@@ -35,9 +37,9 @@ def gate(bench: Bench) -> Iterator[Row]:
         replayed(spark, data, keys, windows, _stage)
         pipeline = bench_pipeline(data, keys, bench.home / "bench", "gate_published")
         evidence, suites = _evidence(bench, pipeline), load_suites(pipeline, SUITES)
-        told = check(evidence, suites)
+        result = check(evidence, suites)
         count = evidence.staged.count()
-        bench.log(f"{keys:,} keys, {count:,} windows: {told.verdict}, {told.spark_jobs} Spark jobs")
+        bench.log(f"{keys:,} keys, {count:,} windows: {result.verdict}, {result.spark_jobs} Spark jobs")
         median = alternate(
             {
                 "gate": lambda evidence=evidence, suites=suites: _refuse_closed(check(evidence, suites)),
@@ -54,7 +56,7 @@ def gate(bench: Bench) -> Iterator[Row]:
             median["gate"],
             median["replay and stage"],
             "<= 0.4",
-            f"{len(told.results)} expectations, {told.spark_jobs} Spark jobs",
+            f"{len(result.results)} expectations, {result.spark_jobs} Spark jobs",
         )
         yield Row(
             "gate",
@@ -79,7 +81,7 @@ def _evidence(bench: Bench, pipeline: Pipeline) -> StagedRun:
         pipeline,
         plan,
         spec,
-        "backfill",
+        RunKind.BACKFILL,
         "bench",
         identity_of(spec),
         staged,
@@ -91,8 +93,8 @@ def _evidence(bench: Bench, pipeline: Pipeline) -> StagedRun:
     )
 
 
-def _refuse_closed(told: GateResult) -> None:
-    if told.blocks:
+def _refuse_closed(result: GateResult) -> None:
+    if result.blocks:
         raise RuntimeError("the benchmark's own windows do not pass")
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +27,7 @@ from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.windows import close_lookup
+from spark_jobs.settings import Variable, settings
 
 HEAP = "4g"
 KEYS = 10_000
@@ -57,10 +59,10 @@ def _row(bench: Bench, section: str, kind: str, records: int, what: str) -> Row:
     return Row(section, what, seen["seconds"], note=note)
 
 
-def in_child(kind: str, records: int, home: Path) -> dict:
+def in_child(kind: str, records: int, home: Path) -> dict[str, Any]:
     """Run one size in a new process and return what it measured. Raises RewindowError when it fails."""
     command = [sys.executable, "-m", "spark_jobs.devtools.bench.growth", kind, str(records)]
-    environment = {**os.environ, "REWINDOW_DRIVER_MEMORY": HEAP, "REWINDOW_HOME": str(home)}
+    environment = {**os.environ, Variable.DRIVER_MEMORY: HEAP, Variable.HOME: str(home)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
@@ -82,22 +84,22 @@ def year_history(spark: SparkSession, records: int) -> History:
     return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + YEAR_MS), MIDNIGHT + YEAR_MS)
 
 
-def _measure_replay(spark: SparkSession, records: int) -> dict:
-    data = dataset(spark, Path(os.environ["REWINDOW_HOME"]), records)
+def _measure_replay(spark: SparkSession, records: int) -> dict[str, Any]:
+    data = dataset(spark, settings().home, records)
     began = time.perf_counter()
     replayed(spark, data, KEYS, TumblingWindows(MINUTE), to_nowhere)
     return {"seconds": time.perf_counter() - began}
 
 
-def _measure_year(spark: SparkSession, records: int) -> dict:
+def _measure_year(spark: SparkSession, records: int) -> dict[str, Any]:
     began = time.perf_counter()
     spec = replay_spec(TumblingWindows(SECOND), YEAR_PARTITIONS)
     with Replay(year_history(spark, records), spec) as replay:
         rows = replay.timeline.rows(spark).count()
-        made = time.perf_counter()
+        built = time.perf_counter()
         midsummer = MIDNIGHT + YEAR_MS // 2
         close_lookup(replay.timeline, spec, TimeRange(midsummer, midsummer + 86_400_000))
-    return {"seconds": made - began, "rows": rows, "lookup_seconds": time.perf_counter() - made}
+    return {"seconds": built - began, "rows": rows, "lookup_seconds": time.perf_counter() - built}
 
 
 def main() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.spark.gateway import empty_double_array, java_context, jvm
+
 NAMESPACE = "rewindow.bench"
 
 
@@ -40,12 +42,12 @@ class Row:
 
 
 def to_nowhere(frame: DataFrame) -> None:
-    """Compute every row and column, and keep nothing."""
+    """Compute every row and column, and discard them."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def to_table(frame: DataFrame, name: str) -> None:
-    """Write it into the table of that name in `NAMESPACE`, in the place of what is there."""
+    """Write the frame to this table of `NAMESPACE`; the table is replaced."""
     frame.sparkSession.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
     frame.writeTo(f"{NAMESPACE}.{name}").createOrReplace()
 
@@ -81,8 +83,8 @@ def alternate(
 
 
 def peak_memory_mib(spark: SparkSession) -> float | None:
-    """The most memory that Spark's JVM has held so far, heap and all, in MiB; None where the system does not say."""
-    status = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/status")
+    """The peak memory of Spark's JVM so far, in MiB, heap included; None where the system does not report it."""
+    status = Path(f"/proc/{jvm(spark).java.lang.ProcessHandle.current().pid()}/status")
     try:
         lines = status.read_text().splitlines()
     except OSError:
@@ -92,7 +94,7 @@ def peak_memory_mib(spark: SparkSession) -> float | None:
 
 @dataclass(slots=True)
 class InputRead:
-    """What the stages of a block have read from files and tables."""
+    """The input that the stages of a block have read from files and tables."""
 
     bytes: int = 0
     records: int = 0
@@ -100,7 +102,7 @@ class InputRead:
 
 @contextmanager
 def input_read(spark: SparkSession) -> Iterator[InputRead]:
-    """Count the input of the block's stages; of these alone, since Spark forgets its oldest ones."""
+    """Count the input of the block's own stages. Totals would be wrong, because Spark forgets its oldest stages."""
     before = max((stage.stageId() for stage in _known_stages(spark)), default=-1)
     read = InputRead()
     yield read
@@ -111,9 +113,9 @@ def input_read(spark: SparkSession) -> Iterator[InputRead]:
 
 
 def _known_stages(spark: SparkSession) -> list[Any]:
-    context = spark._jsc.sc()
+    context = java_context(spark)
     context.listenerBus().waitUntilEmpty()
-    doubles = spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
+    doubles = empty_double_array(spark)
     stages = context.statusStore().stageList(None, False, False, doubles, None)
     return [stages.apply(i) for i in range(stages.length())]
 
@@ -122,8 +124,8 @@ def machine(spark: SparkSession) -> str:
     """The machine in one line: cores, memory, heap, Spark and Java."""
     gib = 1 << 30
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / gib
-    heap = spark._jvm.java.lang.Runtime.getRuntime().maxMemory() / gib
-    java = spark._jvm.java.lang.System.getProperty("java.version")
+    heap = jvm(spark).java.lang.Runtime.getRuntime().maxMemory() / gib
+    java = jvm(spark).java.lang.System.getProperty("java.version")
     cores = spark.sparkContext.defaultParallelism
     return f"{cores} cores, {memory:.0f} GiB memory, heap {heap:.0f} GiB, Spark {spark.version}, Java {java}"
 

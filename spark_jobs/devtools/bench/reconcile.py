@@ -236,7 +236,9 @@ def _windows(bench: Bench, count: int) -> DataFrame:
 def _publication(staged: DataFrame, run_id: str) -> Publication:
     identity = ("key", "window_start", "window_end")
     span = TimeRange(MIDNIGHT, MIDNIGHT + 1000 * DAY_MS)
-    return Publication(run_id, span, staged, identity, lambda windows: windows, _late_arrivals, {0: 1})
+    return Publication(
+        run_id, span, staged, identity, lambda windows: windows, _late_arrivals, {0: 1}, f"publishing_{run_id}", list
+    )
 
 
 def _late_arrivals() -> Column:

@@ -53,7 +53,7 @@ def streamed(
     bench: Bench, data: Dataset, keys: int, write: Callable[[DataFrame, Path], None], partitions: str | None = None
 ) -> None:
     """One streaming query over all files, in the order of their time, from a new checkpoint."""
-    before = bench.spark.conf.get(PARTITIONS)
+    before = bench.spark.conf.get(PARTITIONS) or DEFAULT_PARTITIONS
     per_batch = -(-data.files // MICRO_BATCHES)
     reader = bench.spark.readStream.schema(bench.spark.read.parquet(str(data.path)).schema)
     records = reader.option("maxFilesPerTrigger", per_batch).parquet(str(data.path))

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.devtools.bench.data import BOUND, PARTITIONS, Dataset
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
-from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows, TumblingWindows, WindowAssigner
-from spark_jobs.replay.assign import longest
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
+from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, SessionWindows, SlidingWindows, TumblingWindows
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.windows import close_lookup
@@ -33,15 +33,15 @@ class Bench:
     log: Callable[[str], None]
 
 
-def replay_spec(windows: WindowAssigner, partitions: int = PARTITIONS) -> ReplaySpec:
+def replay_spec(windows: AnyWindows, partitions: int = PARTITIONS) -> ReplaySpec:
     """Faithful and complete, per-event bounded out-of-orderness, nothing allowed late, flushed at the end."""
     ids = tuple(range(partitions))
-    strategy = WatermarkStrategy(GeneratorKind.BOUNDED, partitions=ids, subtasks=(ids,), bound=BOUND)
+    strategy = WatermarkStrategy(BoundedOutOfOrderness(BOUND), partitions=ids, subtasks=(ids,))
     return ReplaySpec(strategy, windows, 0, ("key",), AGGREGATES, mode=Mode.BOTH)
 
 
 def replayed(
-    spark: SparkSession, data: Dataset, keys: int, windows: WindowAssigner, sink: Callable[[DataFrame], None]
+    spark: SparkSession, data: Dataset, keys: int, windows: AnyWindows, sink: Callable[[DataFrame], None]
 ) -> None:
     """Everything from the files on: timeline, look-up, faithful and complete values, into `sink`."""
     times = data.event_times
@@ -49,7 +49,7 @@ def replayed(
         sink(replay.windows(covering(windows, times)))
 
 
-def timeline_only(spark: SparkSession, data: Dataset, keys: int, windows: WindowAssigner) -> None:
+def timeline_only(spark: SparkSession, data: Dataset, keys: int, windows: AnyWindows) -> None:
     """The timeline, up to the close positions of all windows."""
     with Replay(_history(spark, data, keys), replay_spec(windows)) as replay:
         close_lookup(replay.timeline, replay.spec, covering(windows, data.event_times))
@@ -59,19 +59,19 @@ def _history(spark: SparkSession, data: Dataset, keys: int) -> History:
     return History(data.canonical(spark, keys), data.event_times, data.event_times.end)
 
 
-def covering(windows: WindowAssigner, times: TimeRange) -> TimeRange:
+def covering(windows: AnyWindows, times: TimeRange) -> TimeRange:
     """The window starts that records of these event times can have."""
-    return times if isinstance(windows, SessionWindows) else TimeRange(times.start - longest(windows), times.end)
+    return TimeRange(times.start - windows.longest, times.end) if isinstance(windows, AlignedWindows) else times
 
 
-def plain(spark: SparkSession, data: Dataset, keys: int, windows: WindowAssigner) -> DataFrame:
+def plain(spark: SparkSession, data: Dataset, keys: int, windows: AnyWindows) -> DataFrame:
     """The complete values as plain Spark batch computes them; for tumbling windows in its fastest form."""
     records = data.read(spark, keys)
     values = [F.expr(text).alias(name) for name, text in AGGREGATES.items()]
     return records.groupBy("key", _plain_window(windows)).agg(*values)
 
 
-def _plain_window(windows: WindowAssigner) -> Column:
+def _plain_window(windows: AnyWindows) -> Column:
     time = F.timestamp_millis(F.col("event_time"))
     match windows:
         case TumblingWindows(size):

@@ -10,14 +10,15 @@ from typing import Any
 
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.job import Record
-from spark_jobs.eventtime.strategy import GeneratorKind, Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import (
+    AlignedWindows,
     CumulativeWindows,
     SessionWindows,
     SlidingWindows,
     TumblingWindows,
-    WindowAssigner,
 )
 
 FORMAT = "flink-oracle-case/1"
@@ -81,7 +82,7 @@ class Case:
         return self.config.get("allowed_lateness_ms", 0)
 
     @property
-    def assigner(self) -> WindowAssigner:
+    def assigner(self) -> AlignedWindows | SessionWindows:
         window = self.config["window"]
         offset = window.get("offset_ms", 0)
         match window["kind"]:
@@ -112,7 +113,16 @@ class Case:
         partitions = tuple(range(config["partitions"]))
         rows = self.rows
         return WatermarkStrategy(
-            kind=_KINDS[watermark["kind"]],
+            generator=supplier_of(
+                _KINDS[watermark["kind"]],
+                bound=watermark.get("bound_ms", 0),
+                lag=watermark.get("marker_lag_ms", watermark.get("lag_ms", 0)),
+                last=watermark.get("n", 1),
+                wait=watermark.get("wait_ms", 0),
+                streams=tuple(watermark.get("streams") or ()),
+                custom_class=watermark.get("class", ""),
+                parameters=watermark.get("parameters"),
+            ),
             partitions=partitions,
             subtasks=tuple(tuple(s) for s in config.get("subtasks") or [partitions]),
             scope=Scope(config.get("watermark_scope", "partition")),
@@ -121,13 +131,6 @@ class Case:
             timer_start=config.get("clock", {}).get("start_ms", rows[0][2] if rows else 0),
             idleness=watermark.get("idleness_ms"),
             all_idle_emits_maximum=all_idle_emits_maximum,
-            bound=watermark.get("bound_ms", 0),
-            lag=watermark.get("marker_lag_ms", watermark.get("lag_ms", 0)),
-            last=watermark.get("n", 1),
-            wait=watermark.get("wait_ms", 0),
-            streams=tuple(watermark.get("streams") or ()),
-            custom_class=watermark.get("class", ""),
-            parameters=watermark.get("parameters") or {},
         )
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Compares what an engine did with what a case records, and names the first difference."""
+"""Compares an engine's outcome with what a case records, and describes the first difference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
     "elements",
 )
 SET_COLUMNS = ("key", "start", "end", "pane", "at", "count", "sum", "min", "max", "checksum", "elements")
-"""What a set-based engine is held to: every firing with pane, position and contents."""
+"""The columns that a set-based engine must reproduce: every firing with pane, position and contents."""
 
 CHECKSUM_MODULUS = 2_147_483_647
 
@@ -36,7 +36,7 @@ CHECKSUM_MODULUS = 2_147_483_647
 class Outcome:
     """What an engine did with a case, in the columns of the format.
 
-    `details` holds what only a record-at-a-time engine can tell; `note` says how the engine went about it.
+    `details` holds what only a record-at-a-time engine knows; `note` describes how the engine worked.
     """
 
     firings: list[dict[str, Any]]
@@ -85,7 +85,7 @@ def firing_row(
 
 
 def first_difference(case: Case, expected: dict[str, Any], got: Outcome, *, set_based: bool) -> str | None:
-    """None where the outcome is what Flink did, else one line on the first difference."""
+    """One line that describes the first difference from what Flink did; None if there is none."""
     wanted = [dict(zip(expected["firing_columns"], row, strict=True)) for row in expected["firings"]]
     # The set-based engine has no exact watermark at a firing, so its steps are its positions alone.
     columns, step = (SET_COLUMNS, ("at",)) if set_based else (COLUMNS, ("at", "watermark"))

@@ -1,4 +1,4 @@
-"""Runs a folder of cases through one engine and says what differs."""
+"""Runs a folder of cases through one engine and reports the differences."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TINY = {
 def run_cases(folder: Path, engine: str, *, verbose: bool, say: Callable[[str], None]) -> tuple[int, int]:
     """(passed, failed) over all case files of a folder; a case with several Flink versions counts once.
 
-    Says one line for each failing case with its first difference, and, where the Spark engine handed
-    something to the sequential operator, a line that says what.
+    Writes one line for each failing case with its first difference. Where the Spark engine simulated the watermark or
+    handed sessions to the sequential operator, it writes a line about that.
     """
     run = run_sequential if engine == "sequential" else _spark_runner()
     passed = failed = 0

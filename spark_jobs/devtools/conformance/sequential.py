@@ -1,4 +1,4 @@
-"""Holds the sequential operator to a case: everything that the case records."""
+"""Runs a case through the sequential operator, for comparison in every detail that the case records."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def run_sequential(case: Case, strategy: WatermarkStrategy) -> Outcome:
         },
         details={
             "watermark_before_rle": [[i, watermark(w)] for i, w in result.watermarks_before],
-            "emissions": [[a.records, a.clock, w] for a, w in result.emissions] if timed else None,
-            "status_changes": [[a.records, a.clock, status(i)] for a, i in result.status_changes],
+            "emissions": [[a.records, a.clock, s.watermark] for a, s in result.emissions] if timed else None,
+            "status_changes": [[a.records, a.clock, status(s.idle)] for a, s in result.status_changes],
             "partition_idle_changes": [
-                [a.records, a.clock, p, status(i)] for a, p, i in result.partition_status_changes
+                [a.records, a.clock, s.partition, status(s.idle)] for a, s in result.partition_status_changes
             ],
             "final_partition_watermarks": [watermark(w) for w in result.partition_watermarks],
             "final_source_watermark": watermark(result.source_watermark),

@@ -1,4 +1,4 @@
-"""Holds the Spark engine to a case: every firing with pane, contents and position, late records, failures."""
+"""Runs a case through the Spark engine: every firing with pane, contents and position, late records, failures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from spark_jobs.devtools.conformance.compare import CHECKSUM_MODULUS, Outcome
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.columns import NEVER
-from spark_jobs.replay.engine import FIRED_COLUMNS, History, Position, Replay
+from spark_jobs.replay.columns import NEVER, Position
+from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.windows import PANE
 
@@ -80,8 +81,8 @@ def case_spec(case: Case, strategy: WatermarkStrategy, *, mode: Mode, panes: Pan
 
 def all_windows(case: Case, history: History) -> TimeRange:
     """A range that holds every window of the case."""
-    window = case.config["window"]
-    reach = window.get("gap_ms") or window["size_ms"] + window.get("slide_ms", 0)
+    windows = case.assigner
+    reach = windows.longest + windows.end_step if isinstance(windows, AlignedWindows) else windows.gap
     return TimeRange(history.event_times.start - reach, history.event_times.end + reach)
 
 
@@ -102,7 +103,7 @@ def run_spark(spark: SparkSession, case: Case, strategy: WatermarkStrategy) -> O
             windows, late_frame = replay.windows(span), replay.late(span)
         fired = windows.where(f"{PANE} IS NOT NULL").select("key", START, END, PANE, *_AGGREGATES, *FIRED_COLUMNS)
         firings = [_firing(case, row) for row in fired.collect()]
-        late = [] if late_frame is None else late_frame.where("side_output").select(*_LATE).collect()
+        late = late_frame.where("side_output").select(*_LATE).collect()
         note = ", ".join(filter(None, [replay.timeline.note, handed]))
     late_rows = sorted([row[0], row[1], row[2]] for row in late)
     failed_at = None if failure is None else failure[1] + 1
@@ -114,7 +115,7 @@ def run_spark(spark: SparkSession, case: Case, strategy: WatermarkStrategy) -> O
 
 
 def _firing(case: Case, row: Any) -> dict[str, Any]:
-    position: Position = tuple(row[c] for c in FIRED_COLUMNS)
+    position = Position(*(row[c] for c in FIRED_COLUMNS))
     at_end = position[0] == NEVER
     return {
         "key": row["key"],

@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from spark_jobs.devtools.services.ports import free_port
 from spark_jobs.devtools.services.supervised import Supervised
+from spark_jobs.devtools.services.waiting import becomes_true
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 
 START_SECONDS = 180
@@ -43,7 +43,7 @@ class DagRun:
 
 
 class Airflow:
-    """An Airflow that keeps everything in `directory`, and takes DAGs and plugins from the folders of `project`.
+    """An Airflow with all its files in `directory`, which takes DAGs and plugins from the folders of `project`.
 
     `spark` is the Spark connection's JSON (default: this machine's cores), `slots` how many tasks run at once. Users
     are `admin` and `viewer`, with passwords of their own (`password`).
@@ -67,7 +67,6 @@ class Airflow:
         self._spark = dict(spark or {"conn_type": "spark", "host": "local[*]"})
         self._environ = dict(environ or {})
         self._process: Supervised | None = None
-        self._passwords: dict[str, str] = {}
         self._tokens: dict[str, str] = {}
 
     @property
@@ -75,7 +74,12 @@ class Airflow:
         return f"http://127.0.0.1:{self.port}"
 
     def password(self, user: str = "admin") -> str:
-        return self._passwords[user]
+        """The password of `admin` or `viewer`, which the first start writes to `passwords.json`."""
+        return json.loads(self._password_file.read_text())[user]
+
+    @property
+    def _password_file(self) -> Path:
+        return self.directory / "passwords.json"
 
     def __enter__(self) -> Airflow:
         return self.start()
@@ -86,14 +90,10 @@ class Airflow:
     def start(self) -> Airflow:
         """Start, and wait until the API answers and the DAGs are read. Raises EnvironmentSetupError."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        passwords = self.directory / "passwords.json"
-        self._passwords = (
-            json.loads(passwords.read_text())
-            if passwords.exists()
-            else {user: secrets.token_urlsafe(12) for user in ("admin", "viewer")}
-        )
-        passwords.touch(mode=0o600)
-        passwords.write_text(json.dumps(self._passwords))
+        if not self._password_file.exists():
+            self._password_file.touch(mode=0o600)
+            passwords = {user: secrets.token_urlsafe(12) for user in ("admin", "viewer")}
+            self._password_file.write_text(json.dumps(passwords))
         with self.log.open("ab") as output:
             self._process = Supervised(
                 ["airflow", "standalone"], environ=self.environ(), log=output, folder=self.project
@@ -159,7 +159,7 @@ class Airflow:
         return DagRun(dag_id, self.post(f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
 
     def scheduled(self, dag_id: str) -> DagRun:
-        """The latest run of a DAG that the scheduler has made; it makes one as soon as the DAG is unpaused."""
+        """The latest run that the scheduler has created; it creates one as soon as the DAG is unpaused."""
         path = f"/dags/{dag_id}/dagRuns?run_type=scheduled&order_by=-run_after&limit=1"
         self._wait_until(lambda: bool(self.get(path)["dag_runs"]), START_SECONDS, f"no scheduled run of {dag_id}")
         return DagRun(dag_id, self.get(path)["dag_runs"][0]["dag_run_id"])
@@ -210,30 +210,33 @@ class Airflow:
         until: Callable[[list[dict[str, Any]]], bool] | None = None,
         on_end: Callable[[dict[str, Any]], None] | None = None,
     ) -> str:
-        """Wait for a run's end, or until its tasks satisfy `until`; its state then. `on_end` hears of each task's end.
+        """Wait until a run ends, or until its tasks satisfy `until`; return the run's state.
 
-        Raises EnvironmentSetupError after `seconds`.
+        `on_end` is called once for each attempt of a task that has ended. Raises EnvironmentSetupError after `seconds`.
         """
-        told: set[tuple[str, int, int]] = set()
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        reported: set[tuple[str, int, int]] = set()
+        state = ""
+
+        def has_ended() -> bool:
+            nonlocal state
             tasks = self.tasks(run)
             for task in sorted(tasks, key=lambda t: t["end_date"] or ""):
                 attempt = (task["task_id"], task["map_index"], task["try_number"])
-                if task["state"] in _ENDED and attempt not in told:
-                    told.add(attempt)
+                if task["state"] in _ENDED and attempt not in reported:
+                    reported.add(attempt)
                     if on_end is not None:
                         on_end(task)
             state = self.state(run)
-            if state in ("success", "failed") or (until is not None and until(tasks)):
-                return state
-            time.sleep(1)
-        raise EnvironmentSetupError(f"run {run.run_id} did not end in {seconds:g} s", str(self.log))
+            return state in ("success", "failed") or (until is not None and until(tasks))
+
+        if not becomes_true(has_ended, within=seconds, every=1):
+            raise EnvironmentSetupError(f"run {run.run_id} did not end in {seconds:g} s", str(self.log))
+        return state
 
     def _token(self, user: str) -> str:
         if user not in self._tokens:
             response = httpx.post(
-                f"{self.url}/auth/token", json={"username": user, "password": self._passwords[user]}, timeout=60
+                f"{self.url}/auth/token", json={"username": user, "password": self.password(user)}, timeout=60
             )
             self._tokens[user] = self._checked(response)["access_token"]
         return self._tokens[user]
@@ -252,13 +255,8 @@ class Airflow:
         return False
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                raise EnvironmentSetupError(
-                    f"{what} within {seconds:g} s", str(self.log), "Its output is in that file."
-                )
-            time.sleep(0.5)
+        if not becomes_true(condition, within=seconds, every=0.5):
+            raise EnvironmentSetupError(f"{what} within {seconds:g} s", str(self.log), "Its output is in that file.")
 
 
 def settings(directory: Path, project: Path, port: int, slots: int) -> dict[str, str]:

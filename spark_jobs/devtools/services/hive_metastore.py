@@ -15,17 +15,18 @@ import argparse
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 
+from spark_jobs.devtools.services.waiting import becomes_true
 from spark_jobs.errors import EnvironmentSetupError, RewindowError
+from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.java import find_java, java_reason
 
 _START_SECONDS = 60
@@ -33,7 +34,7 @@ _STOP_SECONDS = 10
 
 
 class HiveMetastore:
-    """A metastore that keeps its database, its warehouse and its log in `directory`, and listens on 127.0.0.1.
+    """A metastore with its database, its warehouse and its log in `directory`, and listens on 127.0.0.1.
 
     `port` 0 takes a free one. It serves from `start()` (or `with`) to `stop()`, and never longer than this process
     lives: the JVM ends when the pipe to its standard input closes, even after a SIGKILL. What it holds stays in
@@ -47,13 +48,13 @@ class HiveMetastore:
         self._port = port
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
-        self._gateway: JavaGateway | None = None
+        self._gateway: JavaObject | None = None
         self._server: JavaObject | None = None
         self._output: IO[str] | None = None
 
     @property
     def port(self) -> int:
-        """The port it listens on; 0 before the start when a free one was asked for."""
+        """The port it listens on; 0 before the start when a free one was requested."""
         return self._port
 
     @property
@@ -76,7 +77,7 @@ class HiveMetastore:
             gateway = self._launch(self._output)
             self._serve(gateway)
         except (Py4JError, OSError, ValueError) as error:
-            # Before stop(), because it asks the JVM; py4j fails to read a port (ValueError) when there is none to ask.
+            # Before stop(), because the reason comes from the JVM. py4j raises ValueError when the JVM printed no port.
             reason = "its JVM ended at once" if isinstance(error, ValueError) else java_reason(error)
             self.stop()
             raise EnvironmentSetupError(
@@ -116,11 +117,11 @@ class HiveMetastore:
     ) -> None:
         self.stop()
 
-    def _launch(self, output: IO[str]) -> JavaGateway:
+    def _launch(self, output: IO[str]) -> JavaObject:
         """Start the JVM with pyspark's jars; it is driven over py4j."""
         jars = Path(pyspark.__file__).parent / "jars"
         logging = (Path(__file__).parents[2] / "spark" / "log4j2.properties").as_uri()
-        port, token, self._process = launch_gateway(
+        launched: Any = launch_gateway(
             jarpath=str(next(jars.glob("py4j-*.jar"))),
             classpath=str(jars / "*"),
             javaopts=[
@@ -137,10 +138,11 @@ class HiveMetastore:
             redirect_stdout=output,
             redirect_stderr=output,
         )
+        port, token, self._process = launched
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
         return self._gateway
 
-    def _serve(self, gateway: JavaGateway) -> None:
+    def _serve(self, gateway: JavaObject) -> None:
         """What Hive 2.3's `HiveMetaStore.startMetaStore` does without SASL and SSL, on a loopback socket."""
         jvm = gateway.jvm
         conf = jvm.org.apache.hadoop.hive.conf.HiveConf()
@@ -155,16 +157,14 @@ class HiveMetastore:
         arguments.processor(hive.TUGIBasedProcessor(handler))
         arguments.transportFactory(jvm.org.apache.hadoop.hive.thrift.TUGIContainingTransport.Factory())
         arguments.protocolFactory(jvm.org.apache.thrift.protocol.TBinaryProtocol.Factory())
-        self._server = jvm.org.apache.thrift.server.TThreadPoolServer(arguments)
+        server = jvm.org.apache.thrift.server.TThreadPoolServer(arguments)
+        self._server = server
         self._port = socket.getServerSocket().getLocalPort()
         # serve() blocks until the server stops, so it runs in a thread of the JVM; this makes a Runnable of it.
         runnable = jvm.java.lang.Class.forName("java.lang.Runnable")
         jvm.java.lang.Thread(jvm.java.beans.EventHandler.create(runnable, self._server, "serve")).start()
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._server.isServing():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"not serving after {_START_SECONDS} s")
-            time.sleep(0.02)
+        if not becomes_true(server.isServing, within=_START_SECONDS, every=0.02):
+            raise TimeoutError(f"not serving after {_START_SECONDS} s")
 
     def _hive_conf(self) -> dict[str, str]:
         return {

@@ -17,14 +17,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
 from spark_jobs.devtools.services.ports import free_port
 from spark_jobs.errors import EnvironmentSetupError
+from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.java import find_java, java_reason
 from spark_jobs.spark.jvm import ivy_folder
 
@@ -33,17 +35,19 @@ APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 """The setting of a topic whose records carry the broker's clock."""
 
 _STOP_SECONDS = 30
+_METADATA_SECONDS = 30
+"""How long the broker may take to learn of a topic that its controller has created."""
 _CLUSTER_ID = "UmV3aW5kb3dLYWZrYS0xMA"
 
 
 class KafkaBroker:
-    """A broker that keeps its log in `directory` and listens on 127.0.0.1 until `stop()`.
+    """A broker with its log in `directory`, which listens on 127.0.0.1 until `stop()`.
 
-    `port` 0 takes a free one, which it keeps over `stop()` and `start()`. It never lives longer than this process: its
-    JVM ends when the pipe to its standard input closes, even after a SIGKILL. What it holds stays in `directory`.
+    `port` 0 takes a free one, which stays the same after `stop()` and `start()`. The broker ends with this process: its
+    JVM ends when the pipe to its standard input closes, even after a SIGKILL. Its records stay in `directory`.
 
     `settings` are more of Kafka's server properties. `users` (name to password) opens a second listener,
-    `sasl_servers`, which asks for them (SASL_PLAINTEXT, mechanism PLAIN).
+    `sasl_servers`, which requires them (SASL_PLAINTEXT, mechanism PLAIN).
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class KafkaBroker:
         self._settings = dict(settings or {})
         self._users = dict(users or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self._gateway: JavaGateway | None = None
+        self._gateway: JavaObject | None = None
         self._server: JavaObject | None = None
         self._admin: JavaObject | None = None
         self._output: IO[str] | None = None
@@ -122,7 +126,7 @@ class KafkaBroker:
         return self
 
     def stop(self) -> None:
-        """Stop it in order (all it holds is on disk then) and wait until its process has ended; harmless twice."""
+        """Stop it in order (all its records are on disk then) and wait until its process has ended; harmless twice."""
         if self._server is not None:
             with suppress(Py4JError):  # the JVM may be gone already
                 if self._admin is not None:
@@ -166,7 +170,7 @@ class KafkaBroker:
         self.stop()
 
     @property
-    def admin(self) -> JavaObject:
+    def admin(self) -> Any:
         """Kafka's own `Admin` client, connected to this broker; it lives in the broker's JVM."""
         if self._admin is None:
             jvm = self._running().jvm
@@ -180,8 +184,8 @@ class KafkaBroker:
     ) -> None:
         """Create a topic, one replica, and wait until each partition can be written to.
 
-        `settings` are its own, as `retention.ms`; it keeps all records by default. Its partitions lie on `brokers` in
-        turn.
+        `settings` are the topic's, as `retention.ms`; by default it retains all records. Its partitions lie on
+        `brokers` in turn.
         """
         jvm = self._running().jvm
         java_settings = jvm.java.util.HashMap()
@@ -191,8 +195,9 @@ class KafkaBroker:
         for partition in range(partitions):
             replicas.put(partition, jvm.java.util.List.of(brokers[partition % len(brokers)]))
         topic = jvm.org.apache.kafka.clients.admin.NewTopic(name, replicas)
-        self.admin.createTopics(jvm.java.util.List.of(topic.configs(java_settings))).all().get()
-        self._latest_offsets(name, range(partitions))
+        created = self.admin.createTopics(jvm.java.util.List.of(topic.configs(java_settings)))
+        created.all().get()
+        self._wait_until_served(name, created.topicId(name).get().toString(), partitions)
 
     def has_topic(self, name: str) -> bool:
         """Whether the topic exists."""
@@ -200,23 +205,47 @@ class KafkaBroker:
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """The offset that comes next, by partition."""
-        jvm = self._running().jvm
-        described = self.admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
-        return self._latest_offsets(topic, [info.partition() for info in described.partitions()])
+        return self._latest_offsets(topic, [info.partition() for info in self._describe(topic).partitions()])
+
+    def _describe(self, topic: str) -> Any:
+        names = self._running().jvm.java.util.List.of(topic)
+        return self.admin.describeTopics(names).allTopicNames().get().get(topic)
+
+    def _wait_until_served(self, topic: str, topic_id: str, partitions: int) -> None:
+        """Wait until the broker knows this topic (not a deleted one of the same name) and its partitions have leaders.
+
+        The controller confirms a new topic before the broker has heard of it. Until then the broker answers "unknown
+        topic", which Kafka's client does not retry when it lists offsets.
+        """
+        wait_for = Retrying(
+            retry=retry_if_exception(_is_unknown_topic) | retry_if_result(lambda is_served: not is_served),
+            stop=stop_after_delay(_METADATA_SECONDS),
+            wait=wait_fixed(0.02),
+            reraise=True,
+        )
+        wait_for(self._is_served, topic, topic_id, partitions)
+
+    def _is_served(self, topic: str, topic_id: str, partitions: int) -> bool:
+        description = self._describe(topic)
+        if description.topicId().toString() != topic_id or description.partitions().size() != partitions:
+            return False
+        self._latest_offsets(topic, range(partitions))
+        return True
 
     def _latest_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """The offset that comes next, from each partition's leader: the client asks until there is one.
+        """The offset that comes next, from each partition's leader; the client retries until there is a leader.
 
-        A controller answers before the leaders lead. What is sent meanwhile may be lost: of two batches under way, the
-        leader may refuse the first and take the second, after which an idempotent producer repeats the first in vain.
+        The controller confirms a topic before its partitions have leaders. A record that is sent before that can be
+        lost: the leader may refuse the first of two batches and accept the second, and then the idempotent producer
+        cannot send the first one again.
         """
         jvm = self._running().jvm
-        asked = jvm.java.util.HashMap()
+        specs = jvm.java.util.HashMap()
         for partition in partitions:
             place = jvm.org.apache.kafka.common.TopicPartition(topic, partition)
-            asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
-        found = self.admin.listOffsets(asked).all().get()
-        return {place.partition(): found.get(place).offset() for place in asked}
+            specs.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+        found = self.admin.listOffsets(specs).all().get()
+        return {place.partition(): found.get(place).offset() for place in specs}
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records."""
@@ -244,12 +273,12 @@ class KafkaBroker:
         self.admin.createPartitions(more).all().get()
         self._latest_offsets(topic, range(count))
 
-    def _running(self) -> JavaGateway:
+    def _running(self) -> JavaObject:
         if self._gateway is None:
             raise EnvironmentSetupError("the broker does not run", self.servers, "Start it first.")
         return self._gateway
 
-    def _launch(self, jars: Path, output: IO[str]) -> JavaGateway:
+    def _launch(self, jars: Path, output: IO[str]) -> JavaObject:
         own = Path(pyspark.__file__).parent / "jars"
         # Kafka brings no logger; Spark's goes before Kafka's older slf4j.
         loggers = [
@@ -257,7 +286,7 @@ class KafkaBroker:
             for name in ("slf4j-api", "log4j-slf4j2-impl", "log4j-api-2", "log4j-core")
             for jar in own.glob(f"{name}*.jar")
         ]
-        port, token, self._process = launch_gateway(
+        launched: Any = launch_gateway(
             jarpath=str(next(own.glob("py4j-*.jar"))),
             classpath=":".join([*loggers, f"{jars}/*"]),
             javaopts=[f"-Xmx{self._heap}", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_log_settings()}"],
@@ -269,10 +298,11 @@ class KafkaBroker:
             redirect_stdout=output,
             redirect_stderr=output,
         )
+        port, token, self._process = launched
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
         return self._gateway
 
-    def _serve(self, gateway: JavaGateway) -> None:
+    def _serve(self, gateway: JavaObject) -> None:
         """What `kafka-storage format` and `kafka-server-start` do."""
         jvm = gateway.jvm
         file = self.directory / "server.properties"
@@ -332,6 +362,11 @@ class KafkaBroker:
             **sasl,
             **self._settings,
         }
+
+
+def _is_unknown_topic(error: BaseException) -> bool:
+    # By its text: with a Spark session in this process, PySpark takes errors of the broker's JVM for those of its own.
+    return "UnknownTopicOrPartition" in str(error)
 
 
 def kafka_folder() -> Path:

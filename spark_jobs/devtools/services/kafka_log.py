@@ -1,8 +1,7 @@
-"""A partition's log as a broker leaves it on disk, so that a past topic can be put before a broker with its own times.
+"""Write a partition's log files, so that a broker serves records with append times in the past.
 
-No client can set the time at which a broker appends a record: only the broker's clock can. A history that is to be read
-from Kafka as if it had been live then is written here as the log's segment, in Kafka's own format (record batches,
-version 2), while the broker is stopped.
+Only the broker's clock sets the time at which a record is appended; no client can. This module writes a history as a
+segment of the log, in Kafka's own format (record batches, version 2), while the broker is stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class LogRecord:
 
 
 def write_partition(data: Path, topic: str, partition: int, records: Iterable[LogRecord]) -> int:
-    """Write the log of a partition whose broker is stopped, from offset 0; returns how many records it holds.
+    """Write the log of a partition whose broker is stopped, from offset 0; return how many records it contains.
 
     `data` is the broker's log folder, in which the topic exists. The broker rebuilds the indexes when it starts.
     """
@@ -53,7 +52,7 @@ def write_partition(data: Path, topic: str, partition: int, records: Iterable[Lo
 
 
 def crc32c(texts: Sequence[bytes]) -> list[int]:
-    """The CRC-32C (Castagnoli) of each text; all are worked through side by side."""
+    """The CRC-32C (Castagnoli) of each text; all texts are processed side by side."""
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     order = np.argsort(-lengths, kind="stable")
     ends = np.cumsum(lengths)

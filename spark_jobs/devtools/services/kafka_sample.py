@@ -1,4 +1,4 @@
-"""The flights sample as a Kafka topic: partitions, append times and order as a live producer would have left them."""
+"""The flights sample as a Kafka topic, with the partitions, append times and order of a live producer."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ TOPIC = "flights"
 def load_flights(
     broker: KafkaBroker, sample: Path = SAMPLE, topic: str = TOPIC, *, before: datetime | None = None
 ) -> int:
-    """Put the records that arrived `before` (default: all) into the topic; returns how many it holds then.
+    """Put the records that arrived `before` (default: all) into the topic; return how many records it then contains.
 
-    A topic that holds some of them keeps those: the rest is as if it had arrived since. One that holds all stays as it
-    is; else the broker restarts. Raises SourceError where the sample is not there.
+    Records that the topic already contains stay; the others look as if they had arrived since. The broker restarts,
+    unless the topic contains all of them already. Raises SourceError when the sample is missing.
     """
     if not sample.exists():
         raise SourceError("the flights sample is not here", str(sample), "Run in a checkout's root folder.")
     events = pq.read_table(sample).sort_by([("partition", "ascending"), ("offset", "ascending")])
-    partitions = pc.max(events.column("partition")).as_py() + 1
+    partitions = max(events.column("partition").to_pylist()) + 1
     if before is not None:
         events = events.filter(pc.field("arrival") < before)
     if broker.has_topic(topic):
-        held = sum(broker.end_offsets(topic).values())
-        if held >= events.num_rows:
-            return held
+        present = sum(broker.end_offsets(topic).values())
+        if present >= events.num_rows:
+            return present
     else:
         broker.create_topic(topic, partitions=partitions, settings=APPEND_TIME)
     columns = [events.column(name).to_pylist() for name in ("partition", "key", "value")]

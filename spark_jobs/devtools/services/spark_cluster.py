@@ -9,16 +9,17 @@ Standalone runs Python applications in client deploy mode only: the driver stays
 from __future__ import annotations
 
 import os
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import httpx
 import pyspark
 
 from spark_jobs.devtools.services.ports import free_port
 from spark_jobs.devtools.services.supervised import Supervised
+from spark_jobs.devtools.services.waiting import becomes_true
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.java import find_java
 
@@ -83,7 +84,7 @@ class SparkCluster:
         """End all of its processes; harmless twice."""
         self._running.close()
 
-    def applications(self) -> list[dict]:
+    def applications(self) -> list[dict[str, Any]]:
         """The applications that the master has seen, running and completed."""
         state = httpx.get(f"{self.web}/json/", timeout=10).json()
         return [*state["activeapps"], *state["completedapps"]]
@@ -97,13 +98,13 @@ class SparkCluster:
         self._running.callback(process.stop)
 
     def _wait_until_joined(self, workers: int) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
+        def have_joined() -> bool:
             with suppress(httpx.HTTPError, ValueError):
                 state = httpx.get(f"{self.web}/json/", timeout=5).json()
-                if sum(worker["state"] == "ALIVE" for worker in state["workers"]) >= workers:
-                    return
-            time.sleep(0.5)
-        raise EnvironmentSetupError(
-            "the Spark cluster did not start", str(self.directory), "Its logs are in that folder."
-        )
+                return sum(worker["state"] == "ALIVE" for worker in state["workers"]) >= workers
+            return False
+
+        if not becomes_true(have_joined, within=_START_SECONDS, every=0.5):
+            raise EnvironmentSetupError(
+                "the Spark cluster did not start", str(self.directory), "Its logs are in that folder."
+            )

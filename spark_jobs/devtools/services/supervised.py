@@ -1,7 +1,8 @@
 """Processes that end with the process that started them, however that ends.
 
-A small parent holds a pipe to whoever asked for it; when the pipe closes it ends all processes of its session, and
-those that have left it but carry its mark in their environment (some programs overwrite that with their title).
+A small parent process has a pipe to the process that started it. When the pipe closes, the parent ends all processes
+of its session, and those that have left the session but carry its mark in their environment. Both are needed: some
+programs overwrite their environment with their title.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import IO
 
 import psutil
 
-_MARK = "REWINDOW_SUPERVISED"
+_MARK = "SUPERVISED_MARK"
+"""The environment variable by which the processes of one command are found again."""
 _STOP_SECONDS = 15
 
 

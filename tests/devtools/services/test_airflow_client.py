@@ -37,8 +37,8 @@ def airflow(answers: list[tuple[int, object]], tmp_path: Path) -> Iterator[Airfl
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
+        (tmp_path / "passwords.json").write_text('{"admin": "x"}')
         client = Airflow(tmp_path, project=tmp_path, port=server.server_port)
-        client._passwords = {"admin": "x"}  # start() reads them
         yield client
         server.shutdown()
 

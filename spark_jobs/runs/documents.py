@@ -1,0 +1,394 @@
+"""The documents of a run's folder, each a frozen model with a version. No Spark in this module.
+
+A document is written whole by `write`, and read by `read`: None where the run has not come so far. Documents of earlier
+versions are read too; a field that was renamed is read by both names. Raises DocumentError for a damaged document.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.policy import Policy
+from spark_jobs.errors import DefinitionError, DocumentError, RewindowError
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.runs.status import RunKind, RunStatus, Stage
+from spark_jobs.runs.store import RunFolder
+from spark_jobs.spark.catalog import CATALOG
+
+
+class Part(BaseModel):
+    """A piece of a document. Fields that this version does not know are kept as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values, by the names in the file."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class Document(Part):
+    """One document. `FILE` is its name in the folder; `document_version` is 1 where the file says none."""
+
+    FILE: ClassVar[str]
+    document_version: int = 1
+
+    @classmethod
+    def read(cls, folder: RunFolder) -> Self | None:
+        """The run's document; None where it has not been written. Raises DocumentError where it is damaged."""
+        return cls.read_as(folder, cls.FILE)
+
+    @classmethod
+    def read_as(cls, folder: RunFolder, file: str) -> Self | None:
+        data = folder.read_bytes(file)
+        if data is None:
+            return None
+        try:
+            return cls.model_validate(json.loads(data))
+        except (ValueError, RecursionError, ValidationError) as problem:
+            first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+            raise DocumentError(
+                f"the document is damaged: {first[:200]}",
+                folder.address(file),
+                "Restore it from a copy, or discard the run and start it again.",
+            ) from problem
+
+    def write(self, folder: RunFolder) -> None:
+        self.write_as(folder, self.FILE)
+
+    def write_as(self, folder: RunFolder, file: str) -> None:
+        folder.write(file, {**self.to_dict(), "document_version": 2})
+
+
+class DryRun(StrEnum):
+    """How far a dry run goes: the plan only, or up to what would change."""
+
+    PLAN = "plan"
+    DIFF = "diff"
+
+
+class Requested(Part):
+    """The fields of the form or of the command line that were filled; None: not given."""
+
+    start: str | None = Field(default=None, alias="from")
+    end: str | None = Field(default=None, alias="to")
+    until: str | None = None
+    as_of: dict[int, int] | None = None
+    mode: str | None = None
+    chunks: int | None = None
+    panes: str | None = None
+    accept_degraded: bool | None = None
+    dry_run: DryRun | None = None
+    publish: Policy | None = None
+
+    @field_validator("dry_run", "publish", "mode", "panes", mode="before")
+    @classmethod
+    def _nothing_is_none(cls, value: object) -> object:
+        return None if value in (None, "", "none") else value
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were given, as JSON values."""
+        return {name: value for name, value in self.to_dict().items() if value is not None}
+
+
+class Request(Document):
+    """`request.json`: what was requested, by whom and why; a run begins with it."""
+
+    FILE: ClassVar[str] = "request.json"
+
+    run_id: str
+    pipeline: str
+    file: str | None = None
+    kind: RunKind
+    requested: Requested = Field(
+        default_factory=lambda: Requested(), validation_alias=AliasChoices("requested", "asked")
+    )
+    reason: str = ""
+    requested_by: str = ""
+    requested_at: str = ""
+    definition: dict[str, Any] = Field(default_factory=dict)
+    definition_hash: str = ""
+    output_table: str = ""
+    dag_id: str | None = None
+    dag_run_id: str | None = None
+
+    @field_serializer("requested")
+    def _given_only(self, value: Requested) -> dict[str, Any]:
+        return value.given()
+
+    @classmethod
+    def of(
+        cls,
+        run_id: str,
+        pipeline: Pipeline,
+        kind: RunKind,
+        reason: str,
+        at: datetime,
+        requested: Requested | None = None,
+        requested_by: str = "",
+    ) -> Request:
+        return cls(
+            run_id=run_id,
+            pipeline=pipeline.name,
+            file=pipeline.file,
+            kind=kind,
+            requested=requested or Requested(),
+            reason=reason,
+            requested_by=requested_by,
+            requested_at=at.isoformat(),
+            definition=json.loads(pipeline.to_canonical_json()),
+            definition_hash=pipeline.definition_hash,
+            output_table=f"{CATALOG}.{pipeline.output.namespace}.{pipeline.output.table}",
+        )
+
+    @classmethod
+    def required(cls, folder: RunFolder) -> Request:
+        """The run's request. Raises DefinitionError where there is no such run."""
+        request = cls.read(folder)
+        if request is None:
+            raise DefinitionError(
+                "there is no such run", folder.run_id, "Name one that `rewindow run` or Airflow has started here."
+            )
+        return request
+
+
+class StagedRange(Document):
+    """`staged.json`: what the staged rows of an attempt stand for.
+
+    `base`: the snapshot of the published table that the run started from; None: there was no table. Of the published
+    windows the staged ones stand for those with a start in `reach`, or, of a reconciliation, for those with a start in
+    `recent` and the ones before that are staged as touched (`older` spans their starts). `replaces`: the late and
+    quarantined rows stand for all that earlier runs wrote of the range. `expected`: by part of the staging
+    (`spark_jobs.lakehouse.staging.Part`), the numbers of the chunks that have to be staged; None: an earlier version.
+    """
+
+    FILE: ClassVar[str] = "staged.json"
+
+    base: int | None = None
+    reach: TimeRange
+    replaces: bool
+    recent: TimeRange | None = None
+    older: TimeRange | None = None
+    attempt: str | None = None
+    expected: dict[str, tuple[int, ...]] | None = None
+
+    @field_validator("reach", "recent", "older", mode="before")
+    @classmethod
+    def _pair(cls, value: object) -> object:
+        return TimeRange(*value) if isinstance(value, (list, tuple)) else value
+
+    @field_serializer("reach", "recent", "older")
+    def _as_pair(self, value: TimeRange | None) -> list[int] | None:
+        return None if value is None else [value.start, value.end]
+
+
+class PlanDocument(Document):
+    """`plan.json`, as far as it is needed without Spark; `spark_jobs.runs.plan.Plan` has all fields."""
+
+    FILE: ClassVar[str] = "plan.json"
+
+    span: TimeRange
+    chunks: tuple[TimeRange, ...] = ()
+
+
+class TimelineDocument(Document):
+    """`timeline.json`: all of a timeline but its rows, see `spark_jobs.replay.timeline.Timeline`.
+
+    `steps`: the rows are in `timeline.arrow`, else they are staged.
+    """
+
+    FILE: ClassVar[str] = "timeline.json"
+
+    flushes: bool
+    state: dict[str, Any]
+    watermark_below: int
+    note: str = ""
+    idle: dict[str, Any] | None = None
+    steps: bool
+
+    def timeline(self) -> dict[str, Any]:
+        """The fields of the timeline alone."""
+        names = ("flushes", "state", "watermark_below", "note", "idle")
+        return {name: getattr(self, name) for name in names}
+
+
+class ChunkDocument(Document):
+    """`chunk-0001.json`, ...: a chunk that is staged. `start` and `end` are epoch ms."""
+
+    chunk: int
+    start: int
+    end: int
+    seconds: float
+
+    @property
+    def file(self) -> str:
+        return f"chunk-{self.chunk:04}.json"
+
+
+class RunCounts(Part):
+    """What a run counted. `pairs_*` count pairs of record and window; `records_late` rows of the late table."""
+
+    records_read: int = 0
+    records_quarantined: int = 0
+    windows: int = 0
+    windows_open: int = 0
+    windows_all_late: int = 0
+    pairs_on_time: int = 0
+    pairs_late: int = 0
+    pairs_dropped: int = 0
+    records_late: int = 0
+
+
+COUNTED = tuple(RunCounts.model_fields)
+
+
+class Changes(RunCounts, Document):
+    """`changes.json`: what publishing would change. `counts`: windows by change; `causes`: windows by cause.
+
+    `windows_before`: published windows in the range.
+    """
+
+    FILE: ClassVar[str] = "changes.json"
+
+    counts: dict[str, int] = Field(default_factory=dict)
+    causes: dict[str, int] = Field(default_factory=dict)
+    windows_before: int = 0
+
+    @property
+    def restated(self) -> int:
+        """Published windows that would be updated or retracted."""
+        return self.counts.get("updated", 0) + self.counts.get("retracted", 0)
+
+
+class Evidence(Part):
+    """What was verified; the ledger keeps it, and only what has the same snapshots may be published.
+
+    `snapshots`: those of the staging tables, by part. `gate`: the gate's verdict; None: there was no gate.
+    """
+
+    attempt: str | None
+    snapshots: dict[str, int]
+    gate: str | None = None
+    gate_blocks: bool = False
+
+
+class GateResult(Part):
+    """One expectation; `spark_jobs.quality.gate.Checked` has all fields."""
+
+    success: bool
+    severity: str = ""
+
+
+class Gate(Document):
+    """`gate.json`: what the expectations say of the staged windows. `blocks`: a critical one failed."""
+
+    FILE: ClassVar[str] = "gate.json"
+
+    verdict: str
+    blocks: bool
+    results: tuple[GateResult, ...] = ()
+
+    @property
+    def critical_failures(self) -> int:
+        return sum(not result.success and result.severity == "critical" for result in self.results)
+
+
+class Facts(Document):
+    """`facts.json`: what the pictures of the report show; `spark_jobs.report.facts.gather` has the fields."""
+
+    FILE: ClassVar[str] = "facts.json"
+
+
+class Answer(StrEnum):
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+class Approval(Document):
+    """`approval.json`: who answered what. `attempt`: the attempt that was shown; None: an earlier version."""
+
+    FILE: ClassVar[str] = "approval.json"
+
+    decision: Answer
+    by: str
+    at: str = ""
+    comment: str = ""
+    attempt: str | None = None
+
+    @property
+    def why(self) -> str:
+        """Who answered what, in a few words."""
+        return f"{self.decision.value} by {self.by}" + (f": {self.comment}" if self.comment else "")
+
+
+class Application(Document):
+    """`application-<stage>[-<chunk>].json`: the Spark application of a stage. `seconds` is None until it has ended."""
+
+    stage: Stage
+    chunk: int | None = None
+    application_id: str
+    ui: str | None = None
+    timings: dict[str, float] = Field(default_factory=dict)
+    seconds: float | None = None
+
+    PREFIX: ClassVar[str] = "application-"
+
+    @classmethod
+    def file_of(cls, stage: Stage, chunk: int | None = None) -> str:
+        return f"{cls.PREFIX}{stage.value}{f'-{chunk:04}' if chunk else ''}.json"
+
+    @classmethod
+    def all_of(cls, folder: RunFolder) -> list[Application]:
+        """Those of a run, by file name."""
+        found = (cls.read_as(folder, name) for name in folder.documents() if name.startswith(cls.PREFIX))
+        return [application for application in found if application is not None]
+
+
+class Outcome(Document):
+    """`outcome.json`: where a run stands, and why. It follows the ledger, which is right where the two differ."""
+
+    FILE: ClassVar[str] = "outcome.json"
+
+    run_id: str
+    status: RunStatus
+    counts: RunCounts = Field(default_factory=RunCounts)
+    changes: dict[str, int] = Field(default_factory=dict)
+    timings: dict[str, float] = Field(default_factory=dict)
+    note: str = ""
+    applications: tuple[Application, ...] = ()
+    tables: dict[str, str] = Field(default_factory=dict)
+    fidelity: str | None = None
+    fidelity_reasons: tuple[str, ...] = ()
+    version: str | None = None
+    finished_at: str | None = None
+    message: str = ""
+    where: str = ""
+    hint: str = Field(default="", validation_alias=AliasChoices("hint", "mend"))
+    exit_code: int | None = None
+    stage: Stage | None = None
+    decision: dict[str, str] | None = None
+
+    def sentence(self) -> str:
+        """The message, where it happened and what to do."""
+        where = f" ({self.where})" if self.where else ""
+        return f"{self.message}{where}. {self.hint}".strip()
+
+
+def status_of(folder: RunFolder) -> RunStatus | None:
+    """Where the run stands by its outcome; None where it has none. The ledger is right where the two differ."""
+    outcome = Outcome.read(folder)
+    return None if outcome is None else outcome.status
+
+
+def failure_fields(problem: Exception) -> Mapping[str, Any]:
+    """An error as fields of an outcome."""
+    if isinstance(problem, RewindowError):
+        return {"message": problem.what, "where": problem.where, "hint": problem.hint, "exit_code": problem.exit_code}
+    first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+    return {"message": first[:500], "where": type(problem).__name__, "hint": "", "exit_code": 1}

@@ -1,0 +1,215 @@
+"""A run on its way: what all its stages share, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs import __version__
+from spark_jobs.definition import Pipeline
+from spark_jobs.errors import CatalogError, NotApprovedError, RunStateError
+from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
+from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.staging import Staging
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+from spark_jobs.runs.decision import Decision
+from spark_jobs.runs.documents import COUNTED, Application, Outcome, RunCounts, failure_fields
+from spark_jobs.runs.lifecycle import Event, RunLife, new_token
+from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.processes import STAGES_PROCESS
+from spark_jobs.runs.progress import Progress
+from spark_jobs.runs.status import RunKind, RunStatus, Stage
+from spark_jobs.runs.store import RunFolder, RunStore, checked_run_id
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What a run did. `pairs_*` count pairs of record and window; `records_late` rows of the late table."""
+
+    run_id: str
+    tables: Tables
+    records_read: int = 0
+    records_quarantined: int = 0
+    windows: int = 0
+    windows_open: int = 0
+    windows_all_late: int = 0
+    pairs_on_time: int = 0
+    pairs_late: int = 0
+    pairs_dropped: int = 0
+    records_late: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+    watermark_note: str = ""
+    continued_from: str | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+    decision: Decision | None = None
+
+    @contextmanager
+    def timed(self, stage: str, clock: Callable[[], float]) -> Iterator[None]:
+        began = clock()
+        yield
+        self.timings[stage] = round(self.timings.get(stage, 0.0) + clock() - began, 3)
+
+    def counts(self) -> RunCounts:
+        return RunCounts(**{name: getattr(self, name) for name in COUNTED})
+
+    def take_counts(self, counts: RunCounts) -> None:
+        """Set the counts that another process of the run has found."""
+        for name in COUNTED:
+            setattr(self, name, getattr(counts, name))
+
+
+def chosen_run_id(pipeline: Pipeline, requested: str | None, now: datetime) -> str:
+    """The run id that was requested, or `<pipeline>-<UTC time>-<random>`. Raises DefinitionError for an odd one."""
+    if requested is None:
+        return f"{pipeline.name}-{now:%Y%m%dT%H%M%SZ}-{new_token()[:6]}"
+    return checked_run_id(requested)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run on its way: what is to be done, and with what. `in_stages`: each stage is a process of its own.
+
+    `attempt` names this attempt of the run; its staging has a name of its own.
+    """
+
+    spark: SparkSession
+    pipeline: Pipeline
+    plan: Plan
+    spec: ReplaySpec
+    kind: RunKind
+    progress: Progress
+    result: RunResult
+    folder: RunFolder
+    now: Callable[[], datetime]
+    clock: Callable[[], float]
+    in_stages: bool = False
+    attempt: str | None = None
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.spark, self.result.tables)
+
+    @cached_property
+    def life(self) -> RunLife:
+        """The run's status in the ledger."""
+        process = STAGES_PROCESS if self.in_stages else None
+        return RunLife(self.ledger, self.result.run_id, self.attempt, now=self.now, process=process)
+
+    @cached_property
+    def published_table(self) -> PublishedTable:
+        return PublishedTable(self.spark, self.result.tables.windows)
+
+    @cached_property
+    def staging(self) -> Staging:
+        return Staging(self.spark, self.result.tables.staging(self.result.run_id, self.attempt), self.life.ensure)
+
+    @cached_property
+    def published(self) -> list[LedgerRow]:
+        """The published runs, see `Ledger.published`; read once, when the run has its base (`StagedRange.base`).
+
+        If another run of the same range is published after that, this one can not be published any more.
+        """
+        return self.ledger.published()
+
+    @property
+    def is_faithful(self) -> bool:
+        return self.spec.mode is not Mode.COMPLETE
+
+    @contextmanager
+    def stage(self, name: str, detail: str, timed_as: str = "") -> Iterator[None]:
+        self.life.ensure()
+        with self.progress.stage(name, detail), self.result.timed(timed_as or name, self.clock):
+            yield
+
+    @contextmanager
+    def watched(self, stage: Stage | None = None) -> Iterator[None]:
+        """Write signs of life while the block runs. If it fails, record that in the ledger and in the run's folder."""
+        with ExitStack() as beating:
+            beating.enter_context(self.life.beating())
+            try:
+                yield
+            except Exception as problem:
+                fail(self, problem, stage)
+                raise
+
+
+def job_of(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    plan: Plan,
+    progress: Progress,
+    run_id: str,
+    kind: RunKind,
+    *,
+    attempt: str | None,
+    panes: Panes | None = None,
+    store: RunStore | None = None,
+    in_stages: bool = False,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Callable[[], float] = time.monotonic,
+) -> Job:
+    """What the stages of a run share. `attempt`: `new_token()` for a run that begins, else that of its folder."""
+    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode(plan.mode), panes=panes)
+    result = RunResult(run_id, Tables.of(pipeline), plan.records, plan.quarantined)
+    folder = (store or RunStore.configured()).folder(run_id)
+    return Job(spark, pipeline, plan, spec, kind, progress, result, folder, now, clock, in_stages, attempt)
+
+
+def fail(job: Job, problem: Exception, stage: Stage | None = None) -> None:
+    """Record that the run failed, as far as the catalog still answers.
+
+    The staging is dropped, unless the run is in stages: then the stage that failed can be repeated. A run that has lost
+    its claim, or that is published, records nothing.
+    """
+    if isinstance(problem, (RunStateError, NotApprovedError)):
+        return  # refused: all is as it was
+    with suppress(CatalogError, RunStateError):
+        run_id, table = job.result.run_id, job.published_table
+        if table.head() is not None and run_id in table.published_runs():
+            return  # what is left to do after the commit is done by the next run's recovery
+        # Without an end in the ledger the next run's recovery drops what a kill in between leaves.
+        job.life.apply(Event.FAIL, reason=str(problem)[:1000], finished_at=None)
+        for side in (job.result.tables.late, job.result.tables.quarantine):
+            if job.spark.catalog.tableExists(side):
+                job.ledger.delete_rows(side, run_id)
+        if not job.in_stages:
+            job.staging.drop()
+        job.life.set(finished_at=job.now())
+    end(job, RunStatus.FAILED, stage=stage, **failure_fields(problem))
+
+
+def end(job: Job, status: RunStatus, **more: Any) -> None:
+    """Write `outcome.json`: where the run stands."""
+    result, plan = job.result, job.plan
+    applications = Application.all_of(job.folder)
+    timings = dict(result.timings)
+    for application in applications:
+        if application.application_id != job.spark.sparkContext.applicationId:
+            for stage, seconds in application.timings.items():
+                timings[stage] = round(timings.get(stage, 0.0) + seconds, 3)
+    tables = {name: getattr(result.tables, name) for name in ("windows", "late", "quarantine", "runs")}
+    Outcome(
+        run_id=result.run_id,
+        status=status,
+        counts=result.counts(),
+        changes=result.changes,
+        timings=timings,
+        note=result.note,
+        applications=tuple(applications),
+        tables={**tables, "staging": job.staging.table},
+        fidelity=plan.fidelity,
+        fidelity_reasons=plan.fidelity_reasons,
+        version=__version__,
+        finished_at=job.now().isoformat(),
+        **more,
+    ).write(job.folder)

@@ -1,0 +1,275 @@
+"""The publish stage, and all that it needs to be allowed: what becomes of a verified run.
+
+To publish takes proof. What is staged must be what was verified (the same snapshots of the staging tables). A closed
+gate must be overridden by a named person with a reason. An approval must be there where the policy requires one. No
+other process may publish the run, and no other run may have published the range meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_jobs.definition.policy import Policy
+from spark_jobs.errors import NotApprovedError, RunStateError
+from spark_jobs.lakehouse.ledger import LedgerRow
+from spark_jobs.lakehouse.published_table import Difference
+from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.tables import TIMELINE_STATE_SCHEMA, aligned, ensure_table, guarded, row_frame
+from spark_jobs.runs.decision import Action, Decision, decide
+from spark_jobs.runs.difference import branch_of, publication_of
+from spark_jobs.runs.documents import Answer, Approval, Evidence, Outcome, Request, StagedRange, TimelineDocument
+from spark_jobs.runs.job import Job, end
+from spark_jobs.runs.lifecycle import Event, new_token, next_status
+from spark_jobs.runs.processes import STAGES_PROCESS, this_process
+from spark_jobs.runs.start import instant
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.store import STEPS
+from spark_jobs.runs.timeline import topic_id_of
+from spark_jobs.runs.verification import Verified
+from spark_jobs.sources import QUARANTINE_SCHEMA
+from spark_jobs.spark.parallel import run_parallel
+
+_QUARANTINE = StructType([StructField("run_id", StringType()), *QUARANTINE_SCHEMA])
+
+
+def conclude(
+    job: Job, staged: StagedRange, policy: Policy, verified: Verified, *, ends_as: RunStatus | None = None
+) -> Decision:
+    """What becomes of a verified run: published, left staged for a person, or dropped.
+
+    It is dropped where it was only to be compared: by `ends_as` (dry_run or compared_only), or by the policy `never`.
+    A run in stages is not published here: that is a stage of its own.
+    """
+    if ends_as is not None:
+        drop(job, ends_as, "nothing was to be published")
+        return Decision(Action.STOP, ends_as.value)
+    decision = decide(policy, job.pipeline.publish.share, verified.changes, verified.gate)
+    if decision.action is Action.PUBLISH and not job.in_stages:
+        publish(job, staged, difference=verified.difference, evidence=verified.evidence)
+    elif decision.action is Action.STOP and not verified.evidence.gate_blocks:
+        drop(job, RunStatus.COMPARED_ONLY, decision.why)
+    else:
+        _wait(job, decision, verified.evidence)
+    return decision
+
+
+def _wait(job: Job, decision: Decision, evidence: Evidence) -> None:
+    """Leave what is staged, for `publish` or `discard`; the ledger and the outcome say why."""
+    event = Event.PASS if decision.action is Action.PUBLISH else Event.REQUEST_APPROVAL
+    if evidence.gate_blocks:
+        event = Event.CLOSE_GATE
+    status = job.life.apply(event, evidence=evidence.model_dump_json(), process=STAGES_PROCESS, **_counts(job))
+    run_id = job.result.run_id
+    hint = f"Look with `rewindow report {run_id}`, then `rewindow publish {run_id} --reason ...` or `rewindow discard`."
+    request = Request.read(job.folder)
+    if request is not None and request.dag_id:
+        hint = f"Read the report, then trigger the DAG `decide__{job.pipeline.name}` with the run `{run_id}`."
+        if status is RunStatus.AWAITING_APPROVAL:
+            hint = "Read the report, then answer the task `approve`."
+    end(job, status, message=decision.why, hint=hint, decision=decision.to_dict())
+
+
+_DROPS = {
+    RunStatus.DRY_RUN: Event.END_DRY_RUN,
+    RunStatus.COMPARED_ONLY: Event.END_COMPARISON,
+    RunStatus.REJECTED: Event.REJECT,
+    RunStatus.DISCARDED: Event.DISCARD,
+}
+
+
+def drop(job: Job, status: RunStatus, why: str) -> None:
+    """Drop what is staged. `status`: dry_run, compared_only, rejected or discarded.
+
+    Raises RunStateError where the run's state does not allow it; then nothing is dropped.
+    """
+    # Without an end in the ledger the next run's recovery drops what a kill in between leaves.
+    job.life.apply(_DROPS[status], finished_at=None, **_counts(job))
+    job.staging.drop()
+    job.life.set(finished_at=job.now())
+    end(job, status, message=why)
+
+
+def publish(
+    job: Job,
+    staged: StagedRange,
+    *,
+    difference: Difference | None = None,
+    evidence: Evidence | None = None,
+    reason: str = "",
+    person: str = "",
+) -> None:
+    """Side tables first, with the run's id; then the windows, in one commit; then what they replace goes.
+
+    A run that is published already is left as it is. `evidence` is what this process has verified just now; None: what
+    the ledger keeps counts. `reason` and `person`: why it is published all the same, and who says so; the ledger keeps
+    both. Raises NotApprovedError or RunStateError where it may not be published; then all is as it was. Raises
+    CatalogError where another run has published the range meanwhile.
+    """
+    result, tables, ledger, life = job.result, job.result.tables, job.ledger, job.life
+    if not evidence and life.status() is RunStatus.PUBLISHED:
+        result.note = "nothing was done: the run is published already"
+        return
+    with job.stage("publish", tables.windows):
+        committed = evidence is None and _is_committed(job)
+        earlier_claims: list[str | None] = []
+
+        def guard(row: LedgerRow | None) -> None:
+            earlier_claims[:] = [row["claim"]] if row is not None and row["claim"] else []
+            if evidence is None and not committed:
+                _check_proof(job, row, reason, person)
+
+        known = {"evidence": evidence.model_dump_json()} if evidence else {}
+        known |= {"reason": reason} if reason else {}
+        known |= {"person": person} if person else {}
+        life.apply(
+            Event.START_PUBLISHING,
+            guard,
+            process=this_process(),
+            claim=new_token(),
+            replaces=staged.replaces,
+            **known,
+            **_counts(job),
+        )
+        for claim in earlier_claims:
+            job.published_table.drop_branches(branch_of(result.run_id, claim))
+        if not committed:
+            run_parallel(job.spark, lambda: _write_side_rows(job), lambda: save_state(job))
+            result.changes = job.published_table.publish(
+                publication_of(job, staged), staged.base, job.now(), difference
+            )
+        leftovers: list[Callable[[], Any]] = [lambda: _drop_older_states(job), job.staging.drop]
+        if staged.replaces:
+            leftovers.append(lambda: ledger.delete_superseded(result.run_id))
+        run_parallel(job.spark, *leftovers)
+        # After the leftovers: recovery does not look for those of a run that has ended.
+        life.apply(Event.FINISH_PUBLISHING, finished_at=job.now(), process=this_process(), **_counts(job))
+    end(job, RunStatus.PUBLISHED if result.changes else RunStatus.UNCHANGED, message=reason)
+
+
+def _is_committed(job: Job) -> bool:
+    """Whether a process before this one has published the run's windows."""
+    table = job.published_table
+    return table.head() is not None and job.result.run_id in table.published_runs()
+
+
+def _check_proof(job: Job, row: LedgerRow | None, reason: str, person: str) -> None:
+    """Raises NotApprovedError or RunStateError where a run that waits may not be published."""
+    run_id = job.result.run_id
+    status = None if row is None else effective_status(row, Outcome.read(job.folder))
+    next_status(run_id, status, Event.START_PUBLISHING)
+    if row is None or status is None:
+        return
+    evidence = _evidence_of(row, job)
+    if evidence is None or evidence.attempt != row["attempt"]:
+        raise RunStateError(
+            "the run has not been verified", run_id, "Repeat the stage `verify`, or start the run again."
+        )
+    if evidence.snapshots != job.staging.snapshots():
+        raise RunStateError(
+            "what is staged is not what was verified: a chunk was staged again since, or the staging is gone",
+            run_id,
+            "Repeat the stage `verify`, or start the run again.",
+        )
+    if evidence.gate_blocks and not (reason and person):
+        raise NotApprovedError(
+            "the gate is closed: critical expectations failed",
+            run_id,
+            f"Publish it all the same with `rewindow publish {run_id} --reason ...`, or discard it.",
+        )
+    if status is RunStatus.AWAITING_APPROVAL and not (reason and person) and not _is_approved(job, row):
+        raise NotApprovedError(
+            "the run waits for an approval",
+            run_id,
+            f"Answer the task `approve` in Airflow, or run `rewindow publish {run_id} --reason ...`.",
+        )
+
+
+def effective_status(row: LedgerRow, outcome: Outcome | None) -> RunStatus:
+    """The status of a row. Before layout 4 the ledger said `staged` of all that wait; the outcome says which."""
+    status = RunStatus(row["status"])
+    is_old = (row["layout"] or 0) < 4
+    return outcome.status if is_old and status is RunStatus.STAGED and outcome and outcome.status.waits else status
+
+
+def _evidence_of(row: LedgerRow, job: Job) -> Evidence | None:
+    if row["evidence"]:
+        return Evidence.model_validate_json(row["evidence"])
+    if (row["layout"] or 0) >= 4:
+        return None
+    # An earlier version verified and kept no evidence: what is staged now is taken for what was verified then.
+    outcome = Outcome.read(job.folder)
+    blocks = outcome is not None and outcome.status is RunStatus.GATE_FAILED
+    snapshots = job.staging.snapshots()
+    is_verified = outcome is not None and outcome.status.waits and Part.WINDOWS.value in snapshots
+    return Evidence(attempt=None, snapshots=snapshots, gate_blocks=blocks) if is_verified else None
+
+
+def _is_approved(job: Job, row: LedgerRow) -> bool:
+    approval = Approval.read(job.folder)
+    if approval is None or approval.decision is not Answer.APPROVED:
+        return False
+    return approval.attempt in (None, row["attempt"])
+
+
+def _write_side_rows(job: Job) -> None:
+    """The late and the quarantined records, once each: what an attempt before this one wrote goes."""
+    tables, run_id = job.result.tables, job.result.run_id
+    for part, table, empty in (
+        (Part.LATE, tables.late, job.result.records_late == 0),
+        (Part.QUARANTINE, tables.quarantine, False),
+    ):
+        there = job.spark.catalog.tableExists(table)
+        if job.staging.has(part) and not (there and empty):
+            rows = job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*")
+            guarded("cannot make", table, lambda table=table, rows=rows: ensure_table(job.spark, table, rows.schema))
+            job.ledger.put_rows(table, run_id, aligned(job.spark, table, rows))
+        elif there:
+            job.ledger.delete_rows(table, run_id)
+        elif part is Part.QUARANTINE:
+            guarded("cannot make", table, lambda: ensure_table(job.spark, tables.quarantine, _QUARANTINE))
+
+
+def save_state(job: Job) -> None:
+    """Keep the state that the watermark logic ended with, and the timeline where it is small."""
+    document = TimelineDocument.read(job.folder)
+    if document is None or not job.is_faithful:
+        return
+    spark, plan, table = job.spark, job.plan, job.result.tables.timeline_state
+    state = document.state | {"topic_id": topic_id_of(plan)}
+    row = (
+        job.pipeline.name,
+        plan.definition_hash,
+        job.result.run_id,
+        plan.as_of,
+        instant(plan.processing_time_end),
+        document.watermark_below,
+        json.dumps(state),
+        job.folder.read_bytes(STEPS),
+        job.now(),
+    )
+    job.ledger.put_rows(table, job.result.run_id, row_frame(spark, row, TIMELINE_STATE_SCHEMA))
+
+
+def _drop_older_states(job: Job) -> None:
+    """Once a run is published, its state stands for those of earlier runs at the same as-of vector."""
+    plan, table = job.plan, job.result.tables.timeline_state
+    same = (
+        job.spark.table(table)
+        .where((F.col("pipeline") == job.pipeline.name) & (F.col("definition_hash") == plan.definition_hash))
+        .where(F.col("processing_time_end") == F.lit(instant(plan.processing_time_end)))
+    )
+    runs = {row["run_id"] for row in same.select("run_id", "as_of").collect() if row["as_of"] == plan.as_of}
+    if job.result.run_id in runs:
+        for earlier in sorted(runs - {job.result.run_id}):
+            job.ledger.delete_rows(table, earlier)
+
+
+def _counts(job: Job) -> dict[str, Any]:
+    """The columns of the ledger that say what a run counted."""
+    result = job.result
+    return {**result.counts().to_dict(), "changes": result.changes, "timings": result.timings}

@@ -1,0 +1,111 @@
+"""Recovery: what became of runs whose process is gone, found out from the published table and written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import RewindowError, RunStateError
+from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
+from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.staging import Staging
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.difference import branch_of
+from spark_jobs.runs.documents import Outcome
+from spark_jobs.runs.lifecycle import Event, RunLife, works_on
+from spark_jobs.runs.processes import STAGES_PROCESS
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.store import RunStore
+
+_OPEN = (
+    "status IN ('running', 'publishing', 'staged', 'awaiting_approval', 'gate_failed') "
+    f"OR (status = 'failed' AND process = '{STAGES_PROCESS}') OR finished_at IS NULL"
+)
+
+
+def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore | None = None) -> list[str]:
+    """Clear up runs whose process is gone, or that have waited too long; the ids of the abandoned ones.
+
+    A run whose commit is in the published table's history is published. Of any other one the staging, the branches
+    and the side rows are dropped. The ledger and the outcome say so.
+    """
+    ledger = Ledger(spark, tables)
+    open_runs = [row.asDict() for row in ledger.runs().where(_OPEN).collect()]
+    gone = [row for row in open_runs if not works_on(row, now)]
+    if not gone:
+        return []
+    table = PublishedTable(spark, tables.windows)
+    is_there = spark.catalog.tableExists(tables.windows)
+    published = table.published_runs() if is_there else set()
+    abandoned = []
+    for row in gone:
+        run_id = row["run_id"]
+        staging = Staging(spark, tables.staging(run_id, row["attempt"]))
+        life = RunLife(ledger, run_id, row["attempt"], now=lambda: now)
+        with suppress(RunStateError):  # another process has changed the run meanwhile
+            if run_id in published:
+                _clear(table if is_there else None, staging, row)
+                if row["replaces"]:
+                    ledger.delete_superseded(run_id)
+                if row["status"] != RunStatus.PUBLISHED:
+                    life.apply(Event.RECOVER, _same(row), finished_at=row["finished_at"] or now)
+                _write_outcome(store, run_id, RunStatus.PUBLISHED, now)
+                continue
+            if not RunStatus(row["status"]).has_ended or row["process"] == STAGES_PROCESS:
+                life.apply(Event.ABANDON, _same(row), finished_at=None)
+                abandoned.append(run_id)
+            _clear(table if is_there else None, staging, row)
+            for side in (tables.late, tables.quarantine):
+                if spark.catalog.tableExists(side):
+                    ledger.delete_rows(side, run_id)
+            life.set(finished_at=now)
+            if run_id in abandoned:
+                _write_outcome(store, run_id, RunStatus.ABANDONED, now)
+    return abandoned
+
+
+def _same(row: LedgerRow) -> Any:
+    """A guard: the run is still as it was seen."""
+
+    def guard(now: LedgerRow | None) -> None:
+        if now is None or any(now[name] != row[name] for name in ("status", "attempt", "claim", "process")):
+            raise RunStateError("the run has changed meanwhile", row["run_id"])
+
+    return guard
+
+
+def _clear(table: PublishedTable | None, staging: Staging, row: LedgerRow) -> None:
+    staging.drop()
+    if table is not None:
+        if row["attempt"] is None:  # a run of a version that named branches by the run alone
+            table.drop_branches("publishing_" + "".join(c if c.isalnum() else "_" for c in row["run_id"]))
+        elif row["claim"]:
+            table.drop_branches(branch_of(row["run_id"], row["claim"]))
+
+
+def _write_outcome(store: RunStore | None, run_id: str, status: RunStatus, now: datetime) -> None:
+    """Make the outcome say what the ledger says."""
+    with suppress(RewindowError):
+        folder = (store or RunStore.configured()).folder(run_id)
+        try:
+            before: Mapping[str, Any] = outcome.to_dict() if (outcome := Outcome.read(folder)) else {}
+        except RewindowError:
+            before = {}
+        if before.get("status") == status.value or (not before and not folder.documents()):
+            return
+        message, hint = _TEXTS[status]
+        outcome = Outcome.model_validate({**before, "run_id": run_id, "status": status.value})
+        outcome.model_copy(update={"message": message, "hint": hint, "finished_at": now.isoformat()}).write(folder)
+
+
+_TEXTS = {
+    RunStatus.PUBLISHED: ("the run was published; the process that published it ended before it could say so", ""),
+    RunStatus.ABANDONED: (
+        "the run was given up: its process is gone, or it waited too long; what it had staged is dropped",
+        "Start the run again; the published windows are as they were.",
+    ),
+}

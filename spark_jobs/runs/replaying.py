@@ -1,0 +1,95 @@
+"""The replay stage: windows and late records of each chunk, and the quarantine, into the staging tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.staging import Part
+from spark_jobs.replay.assign import END, START
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
+from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
+from spark_jobs.runs.job import Job
+from spark_jobs.sources import quarantined
+from spark_jobs.spark.parallel import run_parallel
+
+
+def prepare_staging(job: Job, replay: Replay) -> None:
+    """Make the tables that processes fill side by side, chunk by chunk."""
+    first = job.plan.chunks[0]
+    job.staging.prepare(published_windows(replay.windows(first)).schema)
+    if job.is_faithful:
+        job.staging.prepare(_published_late(_late_of_chunk(job, replay, first)).schema, Part.LATE)
+
+
+def stage_chunk(job: Job, replay: Replay, number: int) -> None:
+    """Stage the windows and the late records of chunk `number`, counted from 1."""
+    chunk, of = job.plan.chunks[number - 1], len(job.plan.chunks)
+    with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):
+        job.staging.write(number, published_windows(replay.windows(chunk)))
+    if job.is_faithful:
+        with job.stage("late records", job.result.tables.late, "late"):
+            job.staging.write(number, _published_late(_late_of_chunk(job, replay, chunk)), Part.LATE)
+
+
+def _late_of_chunk(job: Job, replay: Replay, chunk: TimeRange) -> DataFrame:
+    is_last = chunk == job.plan.chunks[-1]
+    # Records just behind the range can still have missed its last windows.
+    reach = 0 if replay.merges or not is_last else replay.spec.aligned_windows.longest
+    late = replay.late(TimeRange(chunk.start, chunk.end + reach), job.plan.span)
+    if late is None:
+        raise ValueError("a run of complete values alone has no late records")
+    return late
+
+
+def stage_parallel(job: Job, parts: Sequence[tuple[Part, Callable[[], DataFrame]]]) -> None:
+    """Stage what the engine gives, side by side; the chunks are numbered from 1 in the order of `parts`."""
+    columns = {Part.WINDOWS: published_windows, Part.LATE: _published_late}
+
+    def stage(number: int, part: Part, rows_of: Callable[[], DataFrame]) -> None:
+        rows = rows_of()
+        job.staging.write(number, columns[part](rows) if part in columns else rows, part)
+
+    run_parallel(job.spark, *(partial(stage, number, *one) for number, one in enumerate(parts, 1)))
+
+
+def stage_quarantine(job: Job, records: DataFrame) -> None:
+    """Stage the records that cannot be used."""
+    if job.plan.quarantined:
+        with job.stage("quarantine", f"{job.plan.quarantined} records"):
+            job.staging.write(0, quarantined(records), Part.QUARANTINE)
+
+
+def published_windows(windows: DataFrame) -> DataFrame:
+    """The engine's windows in the published table's columns: timestamps in UTC, the close as `closed_at`."""
+    fired = [c for c in FIRED_COLUMNS if c in windows.columns]
+    rest = [c for c in windows.columns if c not in (START, END, *fired)]
+    closed_at = (
+        F.when(F.col(FIRED_COLUMNS[0]) < F.lit(NEVER), F.timestamp_millis(FIRED_COLUMNS[0]))
+        if fired
+        else F.lit(None).cast("timestamp")
+    )
+    return windows.select(
+        F.timestamp_millis(START).alias("window_start"),
+        F.timestamp_millis(END).alias("window_end"),
+        *rest,
+        closed_at.alias("closed_at"),
+    )
+
+
+def _published_late(late: DataFrame) -> DataFrame:
+    instants = {ARRIVAL: "arrival", EVENT_TIME: "event_time", START: "window_start", END: "window_end"}
+    renamed = {"rw_partition": "partition", "rw_offset": "offset", "rw_sequence": "sequence"}
+    columns = []
+    for name in late.columns:
+        if name in instants:
+            columns.append(F.timestamp_millis(name).alias(instants[name]))
+        else:
+            columns.append(F.col(name).alias(renamed.get(name, name)))
+    placed = late.select(*columns)
+    return placed.withColumn("range_start", F.coalesce("window_start", "event_time"))

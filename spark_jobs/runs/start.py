@@ -1,0 +1,132 @@
+"""Begin a run: refuse what breaks a rule, make the tables, and enter the run into the ledger and its folder."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from spark_jobs import __version__
+from spark_jobs.definition import Pipeline
+from spark_jobs.errors import HistoryError
+from spark_jobs.lakehouse.staging import Part, Staging
+from spark_jobs.lakehouse.tables import LAYOUT, create_tables
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
+from spark_jobs.replay.engine import History
+from spark_jobs.runs.documents import Approval, Outcome, Request, StagedRange
+from spark_jobs.runs.job import Job
+from spark_jobs.runs.lifecycle import Event
+from spark_jobs.runs.plan import Plan, check_plan
+from spark_jobs.runs.recovery import recover
+from spark_jobs.runs.store import DEFINITION, PLAN
+
+
+def prepare(job: Job, history: History, started: datetime, *, is_new: bool = False) -> bool:
+    """Refuse what breaks a rule, make the tables and clear up killed runs. False: the run is published already.
+
+    `is_new`: the run's id was drawn just now, so that no run has it. Raises DefinitionError for a plan that does not
+    cover its range, HistoryError for records that break a rule.
+    """
+    check_plan(job.plan, job.pipeline)
+    check_quarantine(job.pipeline, job.plan)
+    refuse_missing_event_time(job.pipeline, job.plan, history)
+    create_tables(job.spark, job.result.tables)
+    recover(job.spark, job.result.tables, started)
+    if is_new:
+        job.ledger.assume_new(job.result.run_id)
+    elif job.ledger.is_published(job.result.run_id):
+        job.result.note = "this run has been published already; nothing was done"
+        return False
+    return True
+
+
+def backfill_range(job: Job) -> StagedRange:
+    """What a run over the plan's whole range stages, from the published table as it is now."""
+    numbers = tuple(range(1, len(job.plan.chunks) + 1))
+    expected = {Part.WINDOWS.value: numbers}
+    if job.is_faithful:
+        expected[Part.LATE.value] = numbers
+    if job.plan.quarantined:
+        expected[Part.QUARANTINE.value] = (0,)
+    return StagedRange(
+        base=job.published_table.head(), reach=job.plan.span, replaces=True, attempt=job.attempt, expected=expected
+    )
+
+
+def begin(job: Job, reason: str, started: datetime) -> None:
+    """Enter a new attempt of the run into the ledger, and write the run's first documents.
+
+    Raises RunStateError where another process works on the run, or where it is published.
+    """
+    before: list[str | None] = []
+
+    def remember(row: Any) -> None:
+        before[:] = [] if row is None else [row["attempt"]]
+
+    job.life.apply(Event.BEGIN, remember, **first_row(job, reason, started))
+    for attempt in before:
+        if attempt != job.attempt:
+            Staging(job.spark, job.result.tables.staging(job.result.run_id, attempt)).drop()
+    if Request.read(job.folder) is None:
+        Request.of(job.result.run_id, job.pipeline, job.kind, reason, started).write(job.folder)
+        job.folder.write_text(DEFINITION, job.pipeline.text)
+    for document in (Outcome.FILE, Approval.FILE):  # of an attempt before this one
+        job.folder.remove(document)
+    job.folder.write_text(PLAN, job.plan.to_json())
+
+
+def first_row(job: Job, reason: str, started: datetime) -> dict[str, Any]:
+    """The run's row in the ledger when it begins."""
+    plan = job.plan
+    return {
+        "pipeline": job.pipeline.name,
+        "kind": job.kind.value,
+        "definition_hash": plan.definition_hash,
+        "definition": job.pipeline.to_canonical_json(),
+        "range_start": instant(plan.span.start),
+        "range_end": instant(plan.span.end),
+        "as_of": plan.as_of,
+        "processing_time_end": instant(plan.processing_time_end),
+        "mode": plan.mode,
+        "panes": job.spec.panes.value,
+        "fidelity": plan.fidelity,
+        "fidelity_reasons": list(plan.fidelity_reasons),
+        "reason": reason or None,
+        "whole": plan.is_whole,
+        "rewindow_version": __version__,
+        "layout": LAYOUT,
+        "started_at": started,
+        "finished_at": None,
+        "attempt": job.attempt,
+        "claim": None,
+        "evidence": None,
+        "person": None,
+    }
+
+
+def instant(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def check_quarantine(pipeline: Pipeline, plan: Plan) -> None:
+    """Raises HistoryError where more records are in quarantine than the definition allows."""
+    if pipeline.quarantine.threshold.is_exceeded(plan.quarantined, plan.records):
+        raise HistoryError(
+            f"{plan.quarantined} of {plan.records} records cannot be used, more than the quarantine allows",
+            pipeline.source_of(("quarantine",)) or pipeline.name,
+            "See the reasons with `rewindow plan --quarantined`, fix the definition or raise quarantine.threshold.",
+        )
+
+
+def refuse_missing_event_time(pipeline: Pipeline, plan: Plan, history: History) -> None:
+    """Raises HistoryError for a record without an event time where the definition says `fail`."""
+    if pipeline.event_time.missing != "fail" or not plan.missing_event_times:
+        return
+    missing = history.records.where(F.col(EVENT_TIME).isNull())
+    first = missing.select(F.min(F.struct(ARRIVAL, "rw_partition", "rw_offset"))).collect()[0][0]
+    raise HistoryError(
+        f"{plan.missing_event_times} records have no event time, and event_time.missing is `fail`, as in Flink",
+        f"{pipeline.name}, first at partition {first[1]}, offset {first[2]}",
+        "Choose `missing: quarantine` or `missing: drop`, or fix event_time.expression.",
+    )

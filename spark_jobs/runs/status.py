@@ -1,0 +1,81 @@
+"""The fixed sets of values of a run: its status, its kind and its stages. No Spark in this module."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunKind(StrEnum):
+    """What started a run: a backfill of a range, or a reconciliation with what has arrived since."""
+
+    BACKFILL = "backfill"
+    RECONCILE = "reconcile"
+
+
+class Stage(StrEnum):
+    """The steps of a run that can be processes of their own."""
+
+    PLAN = "plan"
+    TIMELINE = "timeline"
+    REPLAY = "replay"
+    VERIFY = "verify"
+    PUBLISH = "publish"
+    DISCARD = "discard"
+    RECONCILE = "reconcile"
+
+
+class RunStatus(StrEnum):
+    """Where a run stands. The table `runs` (the ledger) and `outcome.json` use the same words.
+
+    `unchanged` is in `outcome.json` only: the ledger calls such a run `published`, with no changes.
+    """
+
+    RUNNING = "running"
+    STAGED = "staged"
+    AWAITING_APPROVAL = "awaiting_approval"
+    GATE_FAILED = "gate_failed"
+    PUBLISHING = "publishing"
+    PUBLISHED = "published"
+    UNCHANGED = "unchanged"
+    DRY_RUN = "dry_run"
+    COMPARED_ONLY = "compared_only"
+    REJECTED = "rejected"
+    DISCARDED = "discarded"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+    @classmethod
+    def _missing_(cls, value: object) -> RunStatus | None:
+        """Earlier versions wrote `dry run` and `compared only` into the ledger."""
+        plain = value.replace(" ", "_") if isinstance(value, str) else value
+        return next((status for status in cls if status.value == plain), None)
+
+    @property
+    def is_published(self) -> bool:
+        """The published table holds the run's windows."""
+        return self in (RunStatus.PUBLISHED, RunStatus.UNCHANGED)
+
+    @property
+    def waits(self) -> bool:
+        """The run is verified, and its windows are staged: it can be published or discarded."""
+        return self in (RunStatus.STAGED, RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED)
+
+    @property
+    def has_work(self) -> bool:
+        """A process works on the run, or was killed while it did."""
+        return self in (RunStatus.RUNNING, RunStatus.PUBLISHING)
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing more happens to the run unless somebody starts it again."""
+        return not self.waits and not self.has_work
+
+    @property
+    def is_final(self) -> bool:
+        """Later stages of the run have nothing to do, and no stage may be repeated."""
+        return self.is_published or self in (RunStatus.REJECTED, RunStatus.DISCARDED)
+
+    @property
+    def is_success(self) -> bool:
+        """The run did what was requested."""
+        return self.is_published or self in (RunStatus.DRY_RUN, RunStatus.COMPARED_ONLY)

@@ -1,0 +1,171 @@
+"""The verify stage: is all staged, what would publishing change, and what do the expectations say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.errors import RunStateError
+from spark_jobs.lakehouse.published_table import Difference
+from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.tables import starts_within
+from spark_jobs.replay.spec import Panes, ReplaySpec
+from spark_jobs.replay.timeline import Timeline
+from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.runs.difference import publication_of
+from spark_jobs.runs.documents import Changes, Evidence, Facts, Gate, StagedRange
+from spark_jobs.runs.job import Job
+from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.spark.parallel import run_parallel
+
+GateCheck = Callable[[StagedRun], Mapping[str, Any]]
+"""The gate: takes the evidence, returns the fields of `gate.json`."""
+ReportCollector = Callable[[StagedRun], Mapping[str, Any]]
+"""Gathers the report's facts: takes the evidence, returns the fields of `facts.json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A verified run: the difference to what is published, the documents that say so, and the evidence."""
+
+    difference: Difference
+    changes: Changes
+    gate: Gate | None
+    evidence: Evidence
+
+
+def check_staged(job: Job, staged: StagedRange) -> None:
+    """Raises RunStateError where a chunk of the plan is not staged by this attempt."""
+    if staged.expected is None:  # staged by a version that counted no chunks
+        expected = {Part.WINDOWS.value: tuple(range(1, len(job.plan.chunks) + 1))}
+        found = {Part.WINDOWS.value: {c for c in expected[Part.WINDOWS.value] if _has_document(job, c)}}
+        if not any(found.values()):
+            return
+    else:
+        expected = staged.expected
+        found = {part: job.staging.chunks(Part(part)) for part in expected}
+    for part, numbers in expected.items():
+        missing = sorted(set(numbers) - found[part])
+        if missing:
+            what = {Part.LATE.value: "late records of chunk", Part.QUARANTINE.value: "quarantine of chunk"}
+            shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+            raise RunStateError(
+                f"not everything is staged: {what.get(part, 'chunk')} {shown} of {len(numbers)} is missing",
+                job.result.run_id,
+                "Repeat the stage `replay` of it (in Airflow: clear the task), or start the run again.",
+            )
+
+
+def _has_document(job: Job, number: int) -> bool:
+    return job.folder.read_bytes(f"chunk-{number:04}.json") is not None
+
+
+@contextmanager
+def verified(
+    job: Job,
+    staged: StagedRange,
+    records: DataFrame,
+    timeline: Timeline | None,
+    checks: GateCheck | None = None,
+    collector: ReportCollector | None = None,
+) -> Iterator[Verified]:
+    """Count what is staged, compare it with what is published, and call the gate; the documents record the results.
+
+    `records` are the good ones up to the as-of vector. Raises RunStateError where a chunk is missing.
+    """
+    check_staged(job, staged)
+    snapshots = job.staging.snapshots()
+    table = job.published_table
+    table.prepare(job.staging.rows().schema)
+    publication = publication_of(job, staged)
+    before = publication.in_scope(table.current())
+    windows_before = table.current().where(starts_within(staged.reach))
+    made: list[Difference] = []
+
+    def compared() -> dict[str, int]:
+        made.append(table.difference(publication, job.now()))
+        return made[0].counts
+
+    try:
+        with job.stage("diff", job.result.tables.windows):
+            counts, _, published = run_parallel(job.spark, compared, lambda: count_staged(job), windows_before.count)
+        difference, job.result.changes = made[0], counts
+        evidence = StagedRun(
+            job.spark,
+            job.pipeline,
+            job.plan,
+            job.spec,
+            job.kind,
+            job.result.run_id,
+            publication.identity,
+            publication.staged,
+            difference.changes,
+            before,
+            job.staging.rows(Part.LATE) if job.is_faithful else None,
+            records,
+            timeline,
+        )
+        changes = Changes(
+            counts=counts,
+            causes=difference.causes,
+            windows_before=published,
+            **job.result.counts().to_dict(),
+        )
+        changes.write(job.folder)
+        gate = None
+        if checks is not None:
+            with job.stage("gate", "expectations"):
+                gate = Gate.model_validate(checks(evidence))
+                gate.write(job.folder)
+        if collector is not None:
+            with job.stage("facts", "for the report"):
+                Facts.model_validate(collector(evidence)).write(job.folder)
+        proof = Evidence(
+            attempt=job.attempt,
+            snapshots=snapshots,
+            gate=gate and gate.verdict,
+            gate_blocks=gate is not None and gate.blocks,
+        )
+        yield Verified(difference, changes, gate, proof)
+    finally:
+        for difference in made:
+            difference.release()
+
+
+def count_staged(job: Job) -> None:
+    """Count the staged windows and late records into the result."""
+    result, written = job.result, job.staging.rows()
+    if PANE in written.columns and STATE in written.columns:
+        last = written.where(_is_last_pane(job.spec))
+        counts = last.agg(
+            F.expr("count(*)"),
+            F.count_if(F.col(STATE) == "open"),
+            F.count_if(F.col(STATE) == "all_late"),
+            F.sum(ON_TIME),
+            F.sum(LATE),
+            F.sum(DROPPED),
+        ).collect()[0]
+        (
+            result.windows,
+            result.windows_open,
+            result.windows_all_late,
+            result.pairs_on_time,
+            result.pairs_late,
+            result.pairs_dropped,
+        ) = (int(c or 0) for c in counts)
+        result.records_late = job.staging.rows(Part.LATE).count()
+    else:
+        result.windows = written.count()
+
+
+def _is_last_pane(spec: ReplaySpec) -> str:
+    if spec.panes is Panes.LAST:
+        return "TRUE"
+    if spec.has_sessions:
+        return f"{PANE} IS NULL OR {PANE} = 0"
+    return f"{PANE} IS NULL OR {PANE} = {LATE} - IF({ON_TIME} > 0, 0, 1)"

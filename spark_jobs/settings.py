@@ -1,0 +1,189 @@
+"""What Rewindow reads from the environment: every `REWINDOW_*` variable, its type, its default and its meaning.
+
+This is the only module that reads these variables; `docs/settings.md` is generated from the class `Settings`. It
+imports no Spark and no Airflow. Variables that a pipeline's YAML names as `${NAME}` belong to the user and are read by
+`spark_jobs.definition.environment`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from spark_jobs.errors import EnvironmentSetupError
+
+
+class Variable(StrEnum):
+    """The names of the environment variables, for messages and for the environment of child processes."""
+
+    HOME = "REWINDOW_HOME"
+    RUNS = "REWINDOW_RUNS"
+    CATALOG_CONF = "REWINDOW_CATALOG_CONF"
+    METASTORE = "REWINDOW_METASTORE"
+    EXPECTATIONS = "REWINDOW_EXPECTATIONS"
+    DRIVER_MEMORY = "REWINDOW_DRIVER_MEMORY"
+    JAVA_OPTIONS = "REWINDOW_JAVA_OPTIONS"
+    SPARK_UI = "REWINDOW_SPARK_UI"
+    SPARK_CONNECTION = "REWINDOW_SPARK_CONNECTION"
+    SPARK_CONF = "REWINDOW_SPARK_CONF"
+    POOL = "REWINDOW_POOL"
+    PARALLEL_CHUNKS = "REWINDOW_PARALLEL_CHUNKS"
+    NOTIFIERS = "REWINDOW_NOTIFIERS"
+    SPARK_HISTORY = "REWINDOW_SPARK_HISTORY"
+    TABLE_LINK = "REWINDOW_TABLE_LINK"
+
+
+def _heap_size(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*[mg]", text, re.IGNORECASE):
+        raise ValueError("a heap size is a whole number with m or g")
+    return text
+
+
+def _absolute(folder: Path) -> Path:
+    return folder.expanduser().absolute()
+
+
+class Settings(BaseSettings):
+    """One field for each variable. A variable that is empty counts as not set.
+
+    A field's `title` names the kind of value; with the field's examples it makes the message about a bad value.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True, env_ignore_empty=True, case_sensitive=True, extra="ignore", str_strip_whitespace=True
+    )
+
+    home: Annotated[Path, AfterValidator(_absolute)] = Field(
+        default=Path(".rewindow"),
+        validate_default=True,
+        validation_alias=Variable.HOME,
+        title="a folder",
+        description="Holds the embedded catalog, its tables, the runs and the logs.",
+        examples=["/data/rewindow"],
+    )
+    runs: str | None = Field(
+        default=None,
+        validation_alias=Variable.RUNS,
+        title="a folder, or an address that fsspec knows",
+        description="Holds the documents and reports of the runs; without it, `$REWINDOW_HOME/runs` does.",
+        examples=["s3://lake/rewindow/runs"],
+    )
+    catalog_conf: str | None = Field(
+        default=None,
+        validation_alias=Variable.CATALOG_CONF,
+        title="`name=value` pairs, separated by commas",
+        description="Iceberg's properties of the catalog `rewindow`; without it, the catalog is SQLite under the home.",
+        examples=["type=hive,uri=thrift://host:9083,warehouse=s3a://lake/rewindow"],
+    )
+    metastore: str | None = Field(
+        default=None,
+        validation_alias=Variable.METASTORE,
+        title="a Thrift address",
+        description="Hive metastore of pipelines whose history or live tables name none.",
+        examples=["thrift://host:9083"],
+    )
+    expectations: Path | None = Field(
+        default=None,
+        validation_alias=Variable.EXPECTATIONS,
+        title="a folder",
+        description="Holds the expectation suites; without it, `expectations/` beside the pipeline's `dags/` does.",
+        examples=["/data/expectations"],
+    )
+    driver_memory: Annotated[str, AfterValidator(_heap_size)] = Field(
+        default="4g",
+        validation_alias=Variable.DRIVER_MEMORY,
+        title="a heap size",
+        description="Heap of Spark's driver, which in a local run does all the work.",
+        examples=["4g", "512m"],
+    )
+    java_options: str | None = Field(
+        default=None,
+        validation_alias=Variable.JAVA_OPTIONS,
+        title="options of `java`",
+        description="More options for Spark's JVM; one that names a garbage collector replaces the parallel collector.",
+        examples=["-Xss4m -XX:+UseZGC"],
+    )
+    spark_ui: bool = Field(
+        default=False,
+        validation_alias=Variable.SPARK_UI,
+        title="a switch",
+        description="Serves Spark's own web page in a local run.",
+        examples=["1", "0"],
+    )
+    spark_connection: str = Field(
+        default="spark_default",
+        validation_alias=Variable.SPARK_CONNECTION,
+        title="an Airflow connection",
+        description="Connection of type Spark that says where Airflow's tasks run Spark.",
+        examples=["spark_yarn"],
+    )
+    spark_conf: str | None = Field(
+        default=None,
+        validation_alias=Variable.SPARK_CONF,
+        title="`name=value` pairs, separated by commas",
+        description="More Spark settings for the tasks in Airflow.",
+        examples=["spark.executor.memory=8g,spark.executor.cores=4"],
+    )
+    pool: str = Field(
+        default="default_pool",
+        validation_alias=Variable.POOL,
+        title="an Airflow pool",
+        description="Pool of the tasks that start Spark.",
+        examples=["spark"],
+    )
+    parallel_chunks: int = Field(
+        default=2,
+        ge=1,
+        validation_alias=Variable.PARALLEL_CHUNKS,
+        title="a number of tasks",
+        description="Chunks of one run that Airflow replays at the same time, at most.",
+        examples=["1", "2"],
+    )
+    notifiers: str | None = Field(
+        default=None,
+        validation_alias=Variable.NOTIFIERS,
+        title="a JSON list of notifiers",
+        description="Airflow notifiers that are called for failed gates, refused runs, failures and pending approvals.",
+        examples=['[{"class": "package.Notifier", "arguments": {}, "on": ["gate_failed"]}]'],
+    )
+    spark_history: str | None = Field(
+        default=None,
+        validation_alias=Variable.SPARK_HISTORY,
+        title="a web address",
+        description="Spark history server that a task's link opens; without it, the link opens the live Spark UI.",
+        examples=["https://spark-history.example.com"],
+    )
+    table_link: str | None = Field(
+        default=None,
+        validation_alias=Variable.TABLE_LINK,
+        title="a web address with `{table}`",
+        description="Page of a table in your data catalog; without it, a task's link opens the run's report.",
+        examples=["https://catalog.example.com/tables/{table}"],
+    )
+
+    @property
+    def run_store(self) -> str:
+        """The address of the folder that holds all runs."""
+        return self.runs or str(self.home / "runs")
+
+
+def settings() -> Settings:
+    """The settings as the environment has them now; nothing is cached.
+
+    Raises EnvironmentSetupError that names the variable whose value cannot be used, whichever setting is needed.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        variable = problem["loc"][0]
+        field = next(field for field in Settings.model_fields.values() if field.validation_alias == variable)
+        examples = " or ".join(field.examples or ())
+        raise EnvironmentSetupError(
+            f"`{problem['input']}` is not {field.title}", str(variable), f"Write {examples}."
+        ) from error

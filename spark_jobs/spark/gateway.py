@@ -1,0 +1,138 @@
+"""The JVM behind PySpark: the only module that touches PySpark's private members.
+
+PySpark offers no public way to Hadoop's file systems, Spark's parser and catalog, or Iceberg's own Java interface. All
+other modules reach them through the functions here, so that a new PySpark has to be checked in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from subprocess import Popen
+from typing import Any, TypeAlias
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+JavaObject: TypeAlias = Any
+"""An object, class or package in the JVM. py4j looks its members up when they are called, so no type describes them."""
+
+_LOOKED_UP_OFTEN = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils", "py4j")
+
+
+def jvm(spark: SparkSession) -> JavaObject:
+    """The root of all Java packages, as in `jvm(spark).java.util.HashMap()`."""
+    return spark._jvm
+
+
+def java_session(spark: SparkSession) -> JavaObject:
+    """Java's SparkSession."""
+    return spark._jsparkSession
+
+
+def session_state(spark: SparkSession) -> JavaObject:
+    """The session's parser, catalog and configuration (`org.apache.spark.sql.internal.SessionState`)."""
+    return java_session(spark).sessionState()
+
+
+def hadoop_conf(spark: SparkSession) -> JavaObject:
+    """A new Hadoop configuration with the session's settings."""
+    return session_state(spark).newHadoopConf()
+
+
+def hadoop_path(spark: SparkSession, path: str) -> JavaObject:
+    """Hadoop's Path of a path or address."""
+    return jvm(spark).org.apache.hadoop.fs.Path(path)
+
+
+def java_context(spark: SparkSession) -> JavaObject:
+    """Scala's SparkContext, which knows the jobs and stages."""
+    context: JavaObject = spark.sparkContext
+    return context._jsc.sc()
+
+
+def analyzed_plan(frame: DataFrame) -> JavaObject:
+    """The logical plan of a DataFrame after Spark has resolved its columns; no Spark job runs."""
+    private: JavaObject = frame
+    return private._jdf.queryExecution().analyzed()
+
+
+def iceberg_catalog(spark: SparkSession, name: str) -> JavaObject:
+    """Iceberg's own catalog (`org.apache.iceberg.catalog.Catalog`) behind Spark's catalog `name`."""
+    with _active(spark):
+        return session_state(spark).catalogManager().catalog(name).icebergCatalog()
+
+
+def loaded_iceberg_table(spark: SparkSession, name: str) -> JavaObject:
+    """Iceberg's own table (`org.apache.iceberg.Table`), as it is now, by its full name with the catalog."""
+    with _active(spark):
+        table = jvm(spark).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(java_session(spark), name)
+    table.refresh()
+    return table
+
+
+@contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    """Make the session the active one of the JVM's thread.
+
+    Spark makes a session's catalog at its first use, with the settings of the active session, whichever that is.
+    """
+    sessions = jvm(spark).org.apache.spark.sql.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(java_session(spark))
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def empty_double_array(spark: SparkSession) -> JavaObject:
+    """A Java `double[0]`."""
+    context: JavaObject = spark.sparkContext
+    return context._gateway.new_array(jvm(spark).double, 0)
+
+
+def java_throwable(error: BaseException) -> JavaObject | None:
+    """The Java exception behind an error of py4j or PySpark; None where the error began in Python."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def context_conf(spark: SparkSession) -> SparkConf:
+    """The settings of the running context itself; `SparkContext.getConf` gives a copy of them."""
+    return spark.sparkContext._conf
+
+
+def is_spark_running() -> bool:
+    """Whether this process has a Spark context."""
+    return SparkContext._active_spark_context is not None
+
+
+def has_jvm() -> bool:
+    """Whether PySpark has started a JVM in this process, or is connected to one. It survives `SparkSession.stop`."""
+    return SparkContext._gateway is not None
+
+
+def system_property(name: str, gateway: JavaObject | None) -> str | None:
+    """A property of the JVM behind `gateway` (None: the one of this process); None where there is none."""
+    known: JavaObject = gateway or SparkContext._gateway
+    return None if known is None else known.jvm.java.lang.System.getProperty(name)
+
+
+def connect_to_jvm() -> None:
+    """Connect to the JVM that `spark-submit` has started this process from."""
+    SparkContext._ensure_initialized()
+
+
+def jvm_process(spark: SparkSession) -> Popen[bytes]:
+    """The JVM that `launch_jvm` has started; its standard input is its lifeline."""
+    context: JavaObject = spark.sparkContext
+    return context._gateway.proc
+
+
+def cache_java_names(context: SparkContext) -> None:
+    """Cache the names that PySpark looks up for every column and query; Java searches all jars at each look-up."""
+    for name in _LOOKED_UP_OFTEN:
+        setattr(context._jvm, name, getattr(context._jvm, name))

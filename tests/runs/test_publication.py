@@ -1,0 +1,332 @@
+"""What it takes to publish a run, and what every refusal leaves: each test is a way in which a run was once lost."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.policy import Policy
+from spark_jobs.errors import CatalogError, DefinitionError, NotApprovedError, RunStateError
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.maintain import maintain
+from spark_jobs.runs.backfill import EndPolicy, execute
+from spark_jobs.runs.difference import cause_of_change, cause_of_run
+from spark_jobs.runs.documents import Answer, Approval, Outcome, Request, Requested, StagedRange, status_of
+from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.lifecycle import Event, RunLife
+from spark_jobs.runs.plan import make_plan, plan_from_json
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.publication import publish
+from spark_jobs.runs.recovery import recover
+from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
+from spark_jobs.runs.status import RunKind, RunStatus, Stage
+from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
+from spark_jobs.submit.application import execute_stage, plan_stage, run_stage
+from tests.runs.small_runs import MINUTE, T0, contents, pipeline, record, rows, write
+
+pytestmark = pytest.mark.long
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def folder_of(run_id: str) -> RunFolder:
+    return RunStore.configured().folder(run_id)
+
+
+def staged(spark: SparkSession, defined: Pipeline, run_id: str | None = None, **options) -> RunResult:
+    """A run that waits for an approval; `options` as of `make_plan`."""
+    plan = make_plan(spark, defined, **options)
+    end_policy = EndPolicy(policy=Policy.ON_APPROVAL)
+    return execute(spark, defined, plan, NoProgress(), run_id=run_id, end_policy=end_policy)
+
+
+def published(spark: SparkSession, defined: Pipeline, **options) -> RunResult:
+    return execute(spark, defined, make_plan(spark, defined, **options), NoProgress())
+
+
+def begun_in_stages(spark: SparkSession, defined: Pipeline, run_id: str, chunks: int) -> RunFolder:
+    """A run whose plan stage is done, as Airflow does it."""
+    folder = folder_of(run_id)
+    Request.of(run_id, defined, RunKind.BACKFILL, "", now(), Requested(chunks=chunks)).write(folder)
+    folder.write_text(DEFINITION, defined.text)
+    plan_stage(spark, folder, defined, NoProgress())
+    execute_stage(spark, folder, defined, NoProgress(), Stage.TIMELINE)
+    return folder
+
+
+def status(spark: SparkSession, defined: Pipeline, run_id: str) -> str:
+    row = Ledger(spark, Tables.of(defined)).row(run_id)
+    return row["status"] if row else ""
+
+
+def changed(tmp_path: Path, name: str, number: int) -> Pipeline:
+    """The pipeline with other totals."""
+    path = tmp_path / f"{name}.yaml"
+    other = tmp_path / f"{name}_{number}.yaml"
+    other.write_text(path.read_text().replace("total: sum(v)", f"total: sum(v) + {number}"))
+    return load_pipeline(other)
+
+
+def test_a_run_that_was_given_up_cannot_be_approved_any_more(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "given_up")
+    published(spark, defined)
+    waiting = staged(spark, changed(tmp_path, "given_up", 1))
+    before = contents(spark, defined)
+    assert before[1], "there are late records to lose"
+    assert recover(spark, Tables.of(defined), now() + timedelta(days=8)) == [waiting.run_id]
+    assert status(spark, defined, waiting.run_id) == "abandoned"
+    assert status_of(folder_of(waiting.run_id)) is RunStatus.ABANDONED
+    with pytest.raises(RunStateError, match="the run is abandoned"):
+        publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "approved late")
+    assert contents(spark, defined) == before
+    assert status(spark, defined, waiting.run_id) == "abandoned"
+
+
+def test_a_run_with_a_missing_chunk_is_not_published(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(600)])
+    defined = pipeline(tmp_path, "missing_chunk")
+    published(spark, defined)
+    before = contents(spark, defined)
+    folder = begun_in_stages(spark, defined, "missing-chunk", 2)
+    execute_stage(spark, folder, defined, NoProgress(), Stage.REPLAY, 1)
+    with pytest.raises(RunStateError, match="not everything is staged: chunk 2 of 2 is missing"):
+        execute_stage(spark, folder, defined, NoProgress(), Stage.VERIFY)
+    with pytest.raises(RunStateError, match="has not been verified"):
+        publish_staged(lambda _: spark, "missing-chunk", NoProgress(), "in a hurry")
+    assert contents(spark, defined) == before
+    execute_stage(spark, folder, defined, NoProgress(), Stage.REPLAY, 2)
+    execute_stage(spark, folder, defined, NoProgress(), Stage.VERIFY)
+    assert run_stage("missing-chunk", Stage.PUBLISH, None, "") == 0
+    assert contents(spark, defined) == before
+
+
+def test_a_chunk_without_windows_counts_as_staged(spark, tmp_path) -> None:
+    far = [record(i) for i in range(40)] + [record(i, t=T0 + 90 * MINUTE, a=T0 + 90 * MINUTE) for i in range(40, 80)]
+    write(tmp_path / "data", far)
+    defined = pipeline(tmp_path, "empty_chunk")
+    result = published(spark, defined, chunks=6)
+    assert len(result.changes) == 1 and status(spark, defined, result.run_id) == "published"
+
+
+def test_what_was_staged_again_since_it_was_verified_is_not_published(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "staged_again")
+    folder = begun_in_stages(spark, defined, "staged-again", 1)
+    execute_stage(spark, folder, defined, NoProgress(), Stage.REPLAY, 1)
+    execute_stage(spark, folder, defined, NoProgress(), Stage.VERIFY)
+    execute_stage(spark, folder, defined, NoProgress(), Stage.REPLAY, 1)
+    assert run_stage("staged-again", Stage.PUBLISH, None, "") == 9
+    assert not spark.table(Tables.of(defined).windows).count()
+    execute_stage(spark, folder, defined, NoProgress(), Stage.VERIFY)
+    assert run_stage("staged-again", Stage.PUBLISH, None, "") == 0
+    assert spark.table(Tables.of(defined).windows).count()
+
+
+def test_a_plan_with_a_chunk_cut_out_is_refused(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(600)])
+    defined = pipeline(tmp_path, "cut_plan")
+    plan = make_plan(spark, defined, chunks=3)
+    for kept in (plan.chunks[1:], plan.chunks[:2], plan.chunks[::2], ()):
+        edited = plan_from_json(plan.to_json())
+        object.__setattr__(edited, "chunks", kept)
+        with pytest.raises(DefinitionError, match="do not cover its range"):
+            execute(spark, defined, edited, NoProgress())
+
+
+def test_a_second_process_cannot_publish_a_run_that_is_being_published(spark, tmp_path, monkeypatch) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "published_twice")
+    waiting = staged(spark, defined)
+    refused: list[Exception] = []
+    original = PublishedTable.publish
+
+    def meanwhile(self: PublishedTable, *arguments):
+        monkeypatch.setattr(PublishedTable, "publish", original)
+        with pytest.raises(RunStateError, match="another process works on this run") as refusal:
+            publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "also me")
+        refused.append(refusal.value)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(PublishedTable, "publish", meanwhile)
+    publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "looks right")
+    assert refused
+    windows = spark.table(Tables.of(defined).windows)
+    assert windows.count() == waiting.windows == windows.select("k", "window_start").distinct().count()
+    again = publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "once more")
+    assert again.note == "nothing was done: the run is published already"
+    row = Ledger(spark, Tables.of(defined)).row(waiting.run_id)
+    assert row is not None and row["reason"] == "looks right" and row["person"]
+
+
+def test_run_ids_that_differ_in_punctuation_or_case_share_nothing(spark, tmp_path) -> None:
+    names = {Tables.of(pipeline(tmp_path, "ids")).staging(run, "a") for run in ("x.1", "x-1", "x_1", "X.1", "x" * 200)}
+    assert len({name.lower() for name in names}) == 5
+    assert all(len(name.rsplit(".", 1)[1]) < 60 for name in names)
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "ids")
+    mine = staged(spark, defined, "night.1")
+    theirs = staged(spark, defined, "night-1", end=T0 + 2 * MINUTE)
+    assert theirs.windows < mine.windows
+    publish_staged(lambda _: spark, "night.1", NoProgress(), "approved")
+    assert spark.table(Tables.of(defined).windows).count() == mine.windows
+
+
+def test_the_publish_stage_demands_the_approval_and_the_gate(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "demands")
+    waiting = staged(spark, defined)
+    folder = folder_of(waiting.run_id)
+    assert run_stage(waiting.run_id, Stage.PUBLISH, None, "") == 3
+    assert status(spark, defined, waiting.run_id) == "awaiting_approval"
+    Approval(decision=Answer.APPROVED, by="ann", attempt="another attempt").write(folder)
+    assert run_stage(waiting.run_id, Stage.PUBLISH, None, "") == 3, "the approval was of another attempt"
+    document = StagedRange.read(folder)
+    assert document is not None
+    Approval(decision=Answer.APPROVED, by="ann", attempt=document.attempt).write(folder)
+    assert run_stage(waiting.run_id, Stage.PUBLISH, None, "") == 0
+    assert status(spark, defined, waiting.run_id) == "published"
+
+
+def test_a_closed_gate_is_overridden_only_by_a_person_with_a_reason(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "closed_gate")
+    failed = {"expectation": "few", "severity": "critical", "success": False}
+    closed = {"verdict": "failed", "blocks": True, "results": [failed]}
+    end_policy = EndPolicy(gate=lambda evidence: closed)
+    run = execute(spark, defined, make_plan(spark, defined), NoProgress(), end_policy=end_policy)
+    assert status(spark, defined, run.run_id) == "gate_failed"
+    assert run_stage(run.run_id, Stage.PUBLISH, None, "") == 3
+    job, document = reopened(spark, folder_of(run.run_id), defined, NoProgress())
+    with pytest.raises(NotApprovedError, match="the gate is closed"):
+        publish(job, document, reason="it is fine")
+    assert status(spark, defined, run.run_id) == "gate_failed"
+    publish_staged(lambda _: spark, run.run_id, NoProgress(), "it is fine", "ann")
+    row = Ledger(spark, Tables.of(defined)).row(run.run_id)
+    assert row is not None and (row["status"], row["reason"], row["person"]) == ("published", "it is fine", "ann")
+
+
+def test_a_stale_approval_does_not_overwrite_a_newer_run_whose_snapshots_have_expired(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "stale")
+    published(spark, defined)
+    waiting = staged(spark, changed(tmp_path, "stale", 1))
+    newer = published(spark, changed(tmp_path, "stale", 2))
+    maintain(spark, defined, NoProgress(), now=now() + timedelta(seconds=1), keep_snapshots=timedelta(0))
+    before = contents(spark, defined)
+    with pytest.raises(CatalogError, match=f"run {newer.run_id} has published windows of the same range meanwhile"):
+        publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "approved late")
+    assert contents(spark, defined) == before
+
+
+def test_a_commit_whose_answer_is_lost_is_looked_up(spark, tmp_path, monkeypatch) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "lost_answer")
+    move = PublishedTable._move
+
+    def lost(self: PublishedTable, *arguments) -> bool:
+        assert move(self, *arguments)
+        return False
+
+    monkeypatch.setattr(PublishedTable, "_move", lost)
+    result = published(spark, defined)
+    assert result.changes == {"inserted": result.windows}
+    assert spark.table(Tables.of(defined).windows).count() == result.windows
+    outcome = Outcome.read(folder_of(result.run_id))
+    assert outcome is not None and outcome.status is RunStatus.PUBLISHED
+
+
+def test_an_attempt_that_was_replaced_writes_nothing_any_more(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "replaced")
+    folder = begun_in_stages(spark, defined, "replaced", 1)
+    first, _ = reopened(spark, folder, defined, NoProgress())
+    begun_in_stages(spark, defined, "replaced", 1)
+    with pytest.raises(RunStateError, match="another attempt of this run has begun since"):
+        first.life.apply(Event.FAIL)
+    assert not first.staging.has(), "its staging is dropped"
+    assert status(spark, defined, "replaced") == "running"
+
+
+def test_a_long_run_gives_signs_of_life_and_stops_when_it_has_lost_its_claim(spark, tmp_path) -> None:
+    import time
+
+    write(tmp_path / "data", [record(i) for i in range(60)])
+    defined = pipeline(tmp_path, "heartbeat")
+    folder = begun_in_stages(spark, defined, "heartbeat", 1)
+    job, document = reopened(spark, folder, defined, NoProgress())
+    ledger = Ledger(spark, Tables.of(defined))
+    life = RunLife(ledger, "heartbeat", document.attempt, now=now, heartbeat=timedelta(seconds=0.2))
+    began = (ledger.row("heartbeat") or {})["heartbeat_at"]
+    with life.beating():
+        deadline = time.monotonic() + 60
+        while (ledger.row("heartbeat") or {})["heartbeat_at"] == began and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert (ledger.row("heartbeat") or {})["heartbeat_at"] > began
+        begun_in_stages(spark, defined, "heartbeat", 1)
+        with pytest.raises(RunStateError, match="another attempt"):
+            while time.monotonic() < deadline:
+                life.ensure()
+                time.sleep(0.2)
+    assert job.result.run_id == "heartbeat"
+
+
+def test_discarding_a_run_leaves_no_staging_and_a_published_one_cannot_be_discarded(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "discarded")
+    waiting = staged(spark, defined)
+    discard_staged(lambda _: spark, waiting.run_id, NoProgress(), "a test")
+    assert status(spark, defined, waiting.run_id) == "discarded"
+    assert not spark.sql("SHOW TABLES IN rewindow.run_tests LIKE 'discarded__staging*'").collect()
+    done = published(spark, defined)
+    with pytest.raises(RunStateError, match="the run is published"):
+        discard_staged(lambda _: spark, done.run_id, NoProgress(), "a test")
+    assert spark.table(Tables.of(defined).windows).count() == done.windows
+
+
+def test_the_cause_of_a_change_is_that_of_the_latest_run_over_it_however_many_have_published(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(600)])
+    defined = pipeline(tmp_path, "causes")
+    plan = make_plan(spark, defined)
+    draw = random.Random(7)
+    starts = range(plan.span.start, plan.span.end, MINUTE)
+    for count in (0, 1, 3, 40, 5000):
+        history = []
+        for number in range(count):
+            low = draw.randrange(plan.span.start - 5 * MINUTE, plan.span.end, MINUTE)
+            span = TimeRange(low, low + draw.choice((1, 2, 5)) * MINUTE)
+            seen = draw.choice((plan.as_of, {0: 1, 1: 1}, {0: 10**9}))
+            history.append(
+                {
+                    "run_id": f"run-{number}",
+                    "definition_hash": draw.choice((plan.definition_hash, plan.definition_hash, "another")),
+                    "as_of": seen,
+                    "range_start": datetime.fromtimestamp(span.start / 1000, UTC),
+                    "range_end": datetime.fromtimestamp(span.end / 1000, UTC),
+                }
+            )
+        known = [None, "a run of long ago", *(row["run_id"] for row in history[:3])]
+        cases = [(start, draw.choice(known)) for start in starts]
+        frame = spark.createDataFrame(cases, "start BIGINT, old_run_id STRING")
+        found = frame.withColumn("rw_start", F.timestamp_millis("start")).select(
+            "start", "old_run_id", cause_of_change(history, plan).alias("cause")
+        )
+
+        def expected(start: int, old: str | None) -> str:
+            at = datetime.fromtimestamp(start / 1000, UTC)
+            over = next((r for r in history if r["range_start"] <= at < r["range_end"]), None)  # noqa: B023
+            over = over or next((r for r in history if r["run_id"] == old), None)  # noqa: B023
+            return cause_of_run(over, plan).value if over else "backfill"
+
+        assert rows(found) == rows(spark.createDataFrame([(s, o, expected(s, o)) for s, o in cases], found.schema))
