@@ -10,7 +10,8 @@ from spark_jobs.devtools.conformance.sequential import run_sequential
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.job import LiveJob, Record
 from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import GeneratorKind, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.suppliers import Lag
 from spark_jobs.eventtime.windows import TumblingWindows
 
 PAGE = Path("docs/semantics.md")
@@ -19,7 +20,7 @@ WATERMARKS = [3, 7, 7, 11, 11, 11, 13, 13, 17, 20, 20, 20]
 
 
 def lag(milliseconds: int) -> WatermarkStrategy:
-    return WatermarkStrategy(GeneratorKind.LAG, (0,), ((0,),), lag=milliseconds)
+    return WatermarkStrategy(Lag(milliseconds), (0,), ((0,),))
 
 
 def test_twelve_events_with_out_of_orderness_four_in_the_legacy_convention() -> None:
