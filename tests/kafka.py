@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.spark.gateway import jvm
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -23,7 +25,7 @@ class Producer:
     """A producer in Spark's JVM; with `transactional_id`, one that can begin, commit and abort."""
 
     def __init__(self, spark: SparkSession, servers: str, transactional_id: str | None = None) -> None:
-        self._jvm = spark._jvm
+        self._jvm = jvm(spark)
         settings = self._jvm.java.util.Properties()
         settings.put("bootstrap.servers", servers)
         settings.put("linger.ms", "0")

@@ -152,11 +152,11 @@ class PublishedTable:
                 )
         ensure_table(spark, table, StructType([*staged, *_FACTS]))
         if not is_there:  # ordered by time within a file: a query for few windows, as of each night, reads little
-            self._alter("WRITE LOCALLY ORDERED BY window_start")
+            self.alter("WRITE LOCALLY ORDERED BY window_start")
         if not self._refs():
             spark.table(table).limit(0).writeTo(table).append()  # a branch needs a snapshot to start from
         if REVISIONS not in self._refs():
-            self._alter(f"CREATE BRANCH IF NOT EXISTS {REVISIONS}")
+            self.alter(f"CREATE BRANCH IF NOT EXISTS {REVISIONS}")
 
     def head(self) -> int | None:
         """The snapshot of the current windows; None where the table has none yet, or is not there."""
@@ -305,7 +305,7 @@ class PublishedTable:
                 if not counts:
                     return counts
                 self._write(publication, difference, heads)
-                if self._move(publication, heads):
+                if self.move(publication, heads):
                     return counts
             finally:
                 difference.release()
@@ -344,7 +344,7 @@ class PublishedTable:
         spark, table, changes = self._spark, self.table, difference.changes
         ours, history, added = _branches(publication.branch)
         for branch, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
-            self._alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
+            self.alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
         changed = [c for c in changes.columns if c != "rw_change"]
         written = changes.where("rw_change <> 'retracted'").select(*_quoted(changed))
         steps = [lambda: self._append(aligned(spark, table, written), added, publication)]
@@ -407,7 +407,7 @@ class PublishedTable:
             append = append.appendFile(files.next())
         append.commit()
 
-    def _move(self, publication: Publication, heads: dict[str, int]) -> bool:
+    def move(self, publication: Publication, heads: dict[str, int]) -> bool:
         """Move `main` and `revisions` together; False if one of them is no longer where the difference was made."""
         ours, history, added = _branches(publication.branch)
         ours_at = self._refs()[ours]
@@ -437,7 +437,8 @@ class PublishedTable:
         self.drop_branches(publication.branch)
         return False
 
-    def _alter(self, change: str) -> None:
+    def alter(self, change: str) -> None:
+        """Carry out `ALTER TABLE ... <change>`, again if another process has changed the table meanwhile."""
         _retry_on_commit_conflict(lambda: self._spark.sql(f"ALTER TABLE {self.table} {change}"))
 
     def _have_moved(self, heads: dict[str, int]) -> bool:
@@ -447,7 +448,7 @@ class PublishedTable:
     def drop_branches(self, branch: str) -> None:
         """Drop what a process that was killed while it published has left; `branch`: see `Publication`."""
         for name in _branches(branch):
-            self._alter(f"DROP BRANCH IF EXISTS {name}")
+            self.alter(f"DROP BRANCH IF EXISTS {name}")
 
     def _refs(self) -> dict[str, int]:
         return {name: ref.snapshotId() for name, ref in self._java().refs().items()}

@@ -51,10 +51,15 @@ def java_context(spark: SparkSession) -> JavaObject:
     return context._jsc.sc()
 
 
+def query_execution(frame: DataFrame) -> JavaObject:
+    """The plans of a DataFrame (`org.apache.spark.sql.execution.QueryExecution`); no Spark job runs."""
+    private: JavaObject = frame
+    return private._jdf.queryExecution()
+
+
 def analyzed_plan(frame: DataFrame) -> JavaObject:
     """The logical plan of a DataFrame after Spark has resolved its columns; no Spark job runs."""
-    private: JavaObject = frame
-    return private._jdf.queryExecution().analyzed()
+    return query_execution(frame).analyzed()
 
 
 def iceberg_catalog(spark: SparkSession, name: str) -> JavaObject:

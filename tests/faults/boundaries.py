@@ -17,7 +17,7 @@ STEPS: list[tuple[Any, str]] = [
     (Ledger, "change"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
     (Ledger, "put_rows"), (Ledger, "delete_superseded"), (publication, "save_state"), (RunFolder, "write"),
     (PublishedTable, "prepare"), (PublishedTable, "_write"), (PublishedTable, "_append"),
-    (PublishedTable, "_share_last_append"), (PublishedTable, "_move"),
+    (PublishedTable, "_share_last_append"), (PublishedTable, "move"),
 ]  # fmt: skip
 
 

@@ -13,16 +13,17 @@ import sys
 from spark_jobs.definition import load_pipeline
 from spark_jobs.runs import nightly
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.spark.gateway import jvm
 from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import stopped_at
 
 
 def main(path: str, kill_at: int) -> None:
     spark = spark_session("faults", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
-    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    java_process = jvm(spark).java.lang.ProcessHandle.current().pid()
 
     def kill() -> None:
-        os.kill(jvm, signal.SIGKILL)
+        os.kill(java_process, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
     with stopped_at(kill_at, stop=kill) as passed:

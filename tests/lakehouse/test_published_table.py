@@ -29,7 +29,7 @@ def test_branches_are_changed_also_while_others_change_theirs(spark: SparkSessio
 
     def change(name: str) -> int:
         for number in range(15):
-            facts._alter(f"CREATE OR REPLACE BRANCH {name} AS OF VERSION {head}")
+            facts.alter(f"CREATE OR REPLACE BRANCH {name} AS OF VERSION {head}")
             if number % 5 == 4:
                 spark.range(1).selectExpr("id AS n").writeTo(f"{table}.branch_{name}").append()
         return number

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from spark_jobs.quality.gate import Checked, GateResult, Verdict, check
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.spark.gateway import java_context
 from tests.quality.conftest import EXPECTATIONS
 from tests.quality.small_suites import between, own
 
@@ -77,7 +78,7 @@ def test_the_document_is_json_with_the_agreed_fields(passed: GateResult) -> None
 def test_few_spark_jobs_and_nothing_stays_cached(spark: SparkSession, passed: GateResult) -> None:
     # unique 2, row count 2, all row checks and sums together 2, days 4, and 4 for each of the two pairs of columns
     assert 0 < passed.spark_jobs <= 20
-    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
+    assert java_context(spark).getPersistentRDDs().isEmpty()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from spark_jobs.eventtime.windows import CumulativeWindows, SlidingWindows, Tumb
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.inversion import first_reached
 from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.spark.gateway import jvm, query_execution
 
 RECORDS = (
     "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, rw_marker BOOLEAN, k STRING, v BIGINT"
@@ -24,7 +25,7 @@ LATENESS = [0, 1500, MAX_TIMESTAMP]
 
 
 def plan_of(frame) -> str:
-    return frame._jdf.queryExecution().executedPlan().toString()
+    return query_execution(frame).executedPlan().toString()
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +65,12 @@ def test_faithful_and_complete_come_out_of_one_hash_aggregation_with_one_shuffle
 def test_a_record_is_looked_up_once_and_its_partition_and_offset_only_at_equal_arrivals(spark, records) -> None:
     strategy = WatermarkStrategy(BoundedOutOfOrderness(300), (0, 1), ((0, 1),))
     spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
-    debug = getattr(spark._jvm.org.apache.spark.sql.execution.debug, "package$")
+    debug = getattr(jvm(spark).org.apache.spark.sql.execution.debug, "package$")
     with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
         replay.timeline  # noqa: B018 - made before, as it would be with adaptive execution
         spark.conf.set("spark.sql.adaptive.enabled", "false")  # which shows no code before it has run
         try:
-            plan = replay.windows(TimeRange(-4000, 6000))._jdf.queryExecution().executedPlan()
+            plan = query_execution(replay.windows(TimeRange(-4000, 6000))).executedPlan()
             stages = getattr(debug, "MODULE$").codegenString(plan).split("== Subtree")
         finally:
             spark.conf.unset("spark.sql.adaptive.enabled")

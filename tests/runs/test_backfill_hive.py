@@ -7,6 +7,7 @@ import pytest
 from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.spark.gateway import query_execution
 from tests.runs.small_runs import contents, definition_text, pipeline, record, run, write
 
 pytestmark = pytest.mark.usefixtures("hive_metastore")
@@ -49,7 +50,7 @@ def test_a_partitioned_hive_table_gives_what_files_give(spark, tmp_path) -> None
     pruned = hive_pipeline(tmp_path, "pruned", "run_hive.log", "day >= 1")
     plan = make_plan(spark, pruned)
     assert plan.records == 400
-    physical = read_planned(spark, pruned, plan)._jdf.queryExecution().executedPlan().toString()
+    physical = query_execution(read_planned(spark, pruned, plan)).executedPlan().toString()
     assert "PartitionFilters: [isnotnull(day" in physical
 
     spark.sql("CREATE OR REPLACE VIEW run_hive.log_view AS SELECT * FROM run_hive.log WHERE day < 2")

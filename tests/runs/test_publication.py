@@ -233,13 +233,13 @@ def test_a_stale_approval_does_not_overwrite_a_newer_run_whose_snapshots_have_ex
 def test_a_commit_whose_answer_is_lost_is_looked_up(spark, tmp_path, monkeypatch) -> None:
     write(tmp_path / "data", [record(i) for i in range(300)])
     defined = pipeline(tmp_path, "lost_answer")
-    move = PublishedTable._move
+    move = PublishedTable.move
 
     def lost(self: PublishedTable, *arguments) -> bool:
         assert move(self, *arguments)
         return False
 
-    monkeypatch.setattr(PublishedTable, "_move", lost)
+    monkeypatch.setattr(PublishedTable, "move", lost)
     result = published(spark, defined)
     assert result.changes == {"inserted": result.windows}
     assert spark.table(Tables.of(defined).windows).count() == result.windows

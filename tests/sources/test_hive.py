@@ -7,6 +7,7 @@ import pytest
 
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns
+from spark_jobs.spark.gateway import jvm, query_execution
 from tests.processes import run_python
 from tests.sources.conftest import BASE, MakePipeline, position
 
@@ -69,7 +70,7 @@ def test_a_hive_table_is_a_history_and_its_partition_columns_are_fields(
     assert partition_columns(spark, definition) == ("day",)
     assert offsets(spark, definition) == [2]
     assert inspect_history(spark, definition, opened).records == 1
-    plan = canonical(opened.frame, definition)._jdf.queryExecution().executedPlan().toString()
+    plan = query_execution(canonical(opened.frame, definition)).executedPlan().toString()
     assert "PartitionFilters: [isnotnull(day" in plan
 
 
@@ -89,7 +90,7 @@ def test_partitions_are_pruned_also_where_values_are_decoded(spark, database: st
     )
     frame = canonical(open_history(spark, definition).frame, definition)
     assert sorted((row.rw_offset, row.rw_reason) for row in frame.collect()) == [(4, None), (5, "not valid JSON")]
-    assert "PartitionFilters: [isnotnull(day" in frame._jdf.queryExecution().executedPlan().toString()
+    assert "PartitionFilters: [isnotnull(day" in query_execution(frame).executedPlan().toString()
 
 
 def test_partitions_added_later_by_another_application_are_seen(
@@ -161,7 +162,7 @@ def test_a_table_that_spark_cannot_read_does_not_hide_the_one_that_was_meant(
 
 def make_unreadable(spark, metastore: str, database: str, name: str) -> None:
     """A table as Hive itself makes them, with a type that Spark does not know."""
-    hive = spark._jvm.org.apache.hadoop.hive
+    hive = jvm(spark).org.apache.hadoop.hive
     conf = hive.conf.HiveConf()
     conf.set("hive.metastore.uris", metastore)
     client = hive.metastore.HiveMetaStoreClient(conf)
@@ -172,7 +173,7 @@ def make_unreadable(spark, metastore: str, database: str, name: str) -> None:
             if key.startswith("spark."):
                 table.getParameters().remove(key)
         choice = hive.metastore.api.FieldSchema("choice", "uniontype<int,string>", None)
-        table.getSd().setCols(spark._jvm.java.util.ArrayList([choice]))
+        table.getSd().setCols(jvm(spark).java.util.ArrayList([choice]))
         table.getSd().unsetLocation()
         client.createTable(table)
     finally:

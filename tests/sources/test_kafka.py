@@ -17,6 +17,7 @@ from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import HistoryError, RewindowError, SourceError
 from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
 from spark_jobs.sources import check_expressions, good, open_history, quarantined
+from spark_jobs.spark.gateway import jvm, query_execution
 from tests.conftest import KAFKA_PASSWORD
 from tests.kafka import Producer, Sent, produce
 from tests.sources.avro import zigzag
@@ -105,7 +106,7 @@ def test_records_are_read_once_for_plan_and_run(spark, kafka: KafkaBroker, topic
     name = topic(events(20))
     with planned_records(spark, of_topic(kafka.servers, name)) as (plan, records):
         assert plan.records == 20
-        assert "InMemoryTableScan" in records._jdf.queryExecution().executedPlan().toString()
+        assert "InMemoryTableScan" in query_execution(records).executedPlan().toString()
         assert "value" not in records.columns
     assert not records.is_cached
 
@@ -348,9 +349,9 @@ def test_secrets_come_from_the_environment_and_go_nowhere(
     monkeypatch.setenv("KAFKA_JAAS", f'{module} required username="alice" password="{KAFKA_PASSWORD}";')
     plan = make_plan(spark, pipeline)
     frame = read_planned(spark, pipeline, plan)
-    shown = plan.to_json() + pipeline.to_canonical_json() + frame._jdf.queryExecution().toString()
+    shown = plan.to_json() + pipeline.to_canonical_json() + query_execution(frame).toString()
     assert plan.records == 150 and KAFKA_PASSWORD not in shown
-    arguments = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/cmdline").read_text()
+    arguments = Path(f"/proc/{jvm(spark).java.lang.ProcessHandle.current().pid()}/cmdline").read_text()
     assert KAFKA_PASSWORD not in arguments
     monkeypatch.setenv("KAFKA_JAAS", f'{module} required username="alice" password="wrong";')
     with pytest.raises(SourceError, match="the brokers refuse access") as refused:

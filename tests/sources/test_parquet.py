@@ -8,6 +8,7 @@ import pytest
 
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, good, open_history, partition_columns, reading
+from spark_jobs.spark.gateway import query_execution
 from tests.sources.conftest import BASE, MakePipeline, payload, records, write_log
 
 
@@ -184,7 +185,7 @@ def test_folders_named_by_a_value_are_columns_and_stay_so_when_pinned(
         again = open_history(spark, definition, pinned=opened.pinned)
         for frame in (opened.frame, again.frame):
             assert [row.day for row in canonical(frame, definition).collect()] == [2]
-            plan = canonical(frame, definition)._jdf.queryExecution().executedPlan().toString()
+            plan = query_execution(canonical(frame, definition)).executedPlan().toString()
             assert "PartitionFilters: [isnotnull(day" in plan
 
 

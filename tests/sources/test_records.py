@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.sources import canonical, cut_at, good, open_history, quarantined
+from spark_jobs.spark.gateway import query_execution
 from tests.sources.conftest import BASE, MakePipeline, payload, position, records, write_log
 
 ABSURD = "event time out of [1970-01-01T00:00:00Z, 2100-01-01T00:00:00Z)"
@@ -393,7 +394,7 @@ def test_an_unknown_column_is_a_source_error_and_a_wrong_expression_a_definition
 
 def test_no_python_worker_makes_canonical_records(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     write_log(tmp_path / "a.parquet", records((0, 0, 0)))
-    plan = opened(spark, pipeline(tmp_path))._jdf.queryExecution().executedPlan().toString()
+    plan = query_execution(opened(spark, pipeline(tmp_path))).executedPlan().toString()
     assert "Python" not in plan and "Arrow" not in plan
 
 
@@ -402,13 +403,13 @@ def test_a_text_is_decoded_once_however_often_its_fields_are_used(
 ) -> None:
     write_log(tmp_path / "a.parquet", records((0, 0, 0)))
     frame = good(opened(spark, pipeline(tmp_path, filter={"before_watermark": "distance > 0"})))
-    plan = frame.groupBy("carrier").agg(F.sum("distance"), F.max("rw_event_time"))._jdf.queryExecution().optimizedPlan()
+    plan = query_execution(frame.groupBy("carrier").agg(F.sum("distance"), F.max("rw_event_time"))).optimizedPlan()
     assert plan.toString().count("from_json") == 1
 
 
 def test_only_the_columns_that_are_used_are_read(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     frame = _typed(spark, pipeline, tmp_path, "timestamp", pa.array([BASE], pa.timestamp("ms", "UTC")))
-    plan = good(frame).groupBy().max("rw_event_time")._jdf.queryExecution().executedPlan().toString()
+    plan = query_execution(good(frame).groupBy().max("rw_event_time")).executedPlan().toString()
     assert "ReadSchema: struct<partition:bigint,offset:bigint,arrival:bigint,t:timestamp>" in plan
 
 

@@ -21,6 +21,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.sources import good
+from spark_jobs.spark.gateway import query_execution
 from tests.kafka import Sent, produce
 from tests.sources.conftest import BASE
 
@@ -117,7 +118,7 @@ def test_a_past_is_read_up_to_its_end_and_the_topic_from_there_on(spark, kafka: 
     assert plan.fidelity == "log_order" and plan.records == RECORDS
     again = plan_from_json(plan.to_json())
     frame = read_planned(spark, pipeline, again)
-    assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
+    assert "Exchange" not in query_execution(frame).executedPlan().toString()
     places = [(row.rw_partition, row.rw_offset) for row in good(frame).collect()]
     assert len(places) == len(set(places)) == RECORDS
 
