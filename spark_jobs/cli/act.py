@@ -29,7 +29,6 @@ from spark_jobs.cli.options import (
     as_of_vector,
     console,
     dry_run_of,
-    duration,
     end_policy_of,
     errors,
     instant,
@@ -206,12 +205,12 @@ def maintain_tables(
     from dataclasses import asdict
     from datetime import UTC, datetime
 
-    from spark_jobs.operations.maintain import maintain
+    from spark_jobs.operations.maintain import maintain, retention
     from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
-    snapshots = duration(keep_snapshots, "--keep-snapshots")
-    revisions = duration(keep_revisions, "--keep-revisions") if keep_revisions is not None else None
+    snapshots = retention(keep_snapshots, "--keep-snapshots")
+    revisions = retention(keep_revisions, "--keep-revisions") if keep_revisions is not None else None
     done = maintain(
         session(loaded, "maintain"),
         loaded,

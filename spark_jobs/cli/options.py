@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,6 @@ import typer
 from rich.console import Console
 
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.durations import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,14 +126,6 @@ def dry_run_of(text: str | None) -> str | None:
     if text not in (None, "plan", "diff"):
         raise DefinitionError(f"--dry-run: {text!r}", hint="Write --dry-run (or --dry-run=plan), or --dry-run=diff.")
     return text
-
-
-def duration(text: str, option: str) -> timedelta:
-    """A length of time as people write it: 7 d, 36 h, PT30M."""
-    try:
-        return timedelta(milliseconds=parse_duration(text))
-    except ValueError as problem:
-        raise DefinitionError(f"{option}: {problem}", hint="Write it like 7 d, 36 h or PT30M.") from None
 
 
 def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.errors import EmptyRangeError
+from spark_jobs.errors import DefinitionError, EmptyRangeError
+from spark_jobs.eventtime.durations import parse_duration
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import REVISIONS
 from spark_jobs.lakehouse.tables import Tables, guarded
@@ -42,6 +43,14 @@ class Maintenance:
     orphans_removed: dict[str, int] = field(default_factory=dict)
     revisions_deleted: int = 0
     states_deleted: int = 0
+
+
+def retention(text: str, field: str) -> timedelta:
+    """A length of time as people write it: 7 d, 36 h, PT30M. Raises DefinitionError, with the field's name."""
+    try:
+        return timedelta(milliseconds=parse_duration(text))
+    except (ValueError, OverflowError) as problem:
+        raise DefinitionError(f"{field}: {problem}", hint="Write it like 7 d, 36 h or PT30M.") from None
 
 
 def maintain(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -134,8 +134,7 @@ class Job:
     @contextmanager
     def watched(self, stage: Stage | None = None) -> Iterator[None]:
         """Write signs of life while the block runs. If it fails, record that in the ledger and in the run's folder."""
-        with ExitStack() as beating:
-            beating.enter_context(self.life.beating())
+        with self.life.beating():
             try:
                 yield
             except Exception as problem:

@@ -88,7 +88,7 @@ class RunFolder:
         try:
             self._files.makedirs(self._path, exist_ok=True)
             if isinstance(self._files, LocalFileSystem):
-                _replace_file(Path(path), data)
+                replace_file(Path(path), data)
             else:  # an object store shows an object once it is complete
                 self._files.pipe_file(path, data)
         except OSError as problem:
@@ -140,11 +140,14 @@ class RunFolder:
         return f"{self._path}/{document}"
 
 
-def _replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that readers, and a machine that loses power, see the old content or the new one."""
+def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a file so that readers, and a machine that loses power, see the old content or the new one.
+
+    `mode`: the permissions of the new file; the umask narrows them.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with temporary.open("xb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

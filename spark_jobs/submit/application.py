@@ -13,15 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
-from spark_jobs.eventtime.durations import parse_duration
-from spark_jobs.operations.maintain import maintain
+from spark_jobs.operations.maintain import maintain, retention
 from spark_jobs.quality.configured import gate_of
 from spark_jobs.replay.engine import History
 from spark_jobs.replay.spec import Mode
@@ -192,8 +191,7 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
             print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
-        metastore = getattr(pipeline.history, "metastore", None)
-        spark = spark_session(f"rewindow {stage} {pipeline.name}", metastore=metastore)
+        spark = spark_session(f"rewindow {stage} {pipeline.name}", metastore=pipeline.history.metastore)
         if stage is Stage.PUBLISH:
             with recorded(folder, stage, chunk, spark):
                 publish_staged(lambda _: spark, run_id, progress, why, person)
@@ -230,8 +228,8 @@ def maintain_tables(file: str, keep_snapshots: str, keep_revisions: str | None) 
             pipeline,
             LogProgress(),
             now=datetime.now(UTC),
-            keep_snapshots=_length(keep_snapshots, "keep_snapshots"),
-            keep_revisions=_length(keep_revisions, "keep_revisions") if keep_revisions else None,
+            keep_snapshots=retention(keep_snapshots, "keep_snapshots"),
+            keep_revisions=retention(keep_revisions, "keep_revisions") if keep_revisions else None,
         )
         print(json.dumps(asdict(done)), flush=True)
         return 0
@@ -241,13 +239,6 @@ def maintain_tables(file: str, keep_snapshots: str, keep_revisions: str | None) 
     except RewindowError as problem:
         print(str(problem), file=sys.stderr, flush=True)
         return problem.exit_code
-
-
-def _length(text: str, field: str) -> timedelta:
-    try:
-        return timedelta(milliseconds=parse_duration(text))
-    except (ValueError, OverflowError) as problem:
-        raise DefinitionError(f"{field}: {problem}", hint="Write it like 7 d, 36 h or PT30M.") from None
 
 
 def _record_failure(folder: RunFolder, stage: Stage, problem: Exception) -> None:

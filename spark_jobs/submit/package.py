@@ -10,13 +10,13 @@ import hashlib
 import io
 import os
 import stat
-import tempfile
 import zipfile
 from pathlib import Path
 
 import spark_jobs
 from spark_jobs import __version__
 from spark_jobs.errors import EnvironmentSetupError
+from spark_jobs.runs.store import replace_file
 
 ENTRY = Path(__file__).parent / "main.py"
 """The entry script, for spark-submit."""
@@ -39,7 +39,7 @@ def packaged(folder: Path | None = None) -> Path:
     target = folder / f"rewindow-{__version__}-{hashlib.sha256(content).hexdigest()}.zip"
     try:
         if not _holds(target, content):
-            _replace(target, content)
+            replace_file(target, content, mode=0o600)
     except OSError as problem:
         raise _unwritable(folder, problem) from problem
     return target
@@ -89,17 +89,3 @@ def _archive() -> bytes:
 def _holds(target: Path, content: bytes) -> bool:
     """Whether there is a plain file with exactly this content; links are not followed."""
     return not target.is_symlink() and target.is_file() and target.read_bytes() == content
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write the file whole or not at all."""
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".zip")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
