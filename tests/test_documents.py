@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from spark_jobs import errors
+from spark_jobs.definition import load_pipeline
+from spark_jobs.devtools import commands_page
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spark_jobs"
@@ -15,14 +20,87 @@ FOLDERS = sorted(file.parent.name for file in PACKAGE.glob("*/__init__.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
-def names_in_readme_map() -> list[str]:
-    """The folders of `spark_jobs` as the map in README.md lists them."""
-    map_of_folders = (ROOT / "README.md").read_text().partition("    spark_jobs/ ")[2].partition("    dags/  ")[0]
-    return re.findall(r"^ {6}(\w+)/ ", map_of_folders, re.MULTILINE)
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+"""README and the pages under `docs/`."""
 
 
-def test_the_map_in_the_readme_lists_the_folders_of_the_package() -> None:
-    assert sorted(names_in_readme_map()) == FOLDERS
+def id_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_the_map_of_the_top_folders_names_those_that_exist() -> None:
+    text = (ROOT / "docs/contributing.md").read_text().partition("## The folders")[2].partition("\n## ")[0]
+    named = re.findall(r"^ {4}(\w+)/ ", text, re.MULTILINE)
+    folders = {file.parts[0] for file in map(Path, tracked_files()) if len(file.parts) > 1}
+    assert sorted(named) == sorted(name for name in folders if not name.startswith("."))
+
+
+def tracked_files() -> list[str]:
+    return subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+
+
+def test_the_readme_is_short_and_has_a_picture() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) < 900
+    assert "](docs/pictures/" in text
+
+
+def test_the_definition_in_the_readme_is_valid() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(text.splitlines()) <= 10
+    assert load_pipeline("orders_hourly.yaml", text=text).name == "orders_hourly"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
+def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text()))
+    missing = []
+    for target in (target for target in targets if "://" not in target):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            missing.append(target)
+    assert missing == []
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", without_code(page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
+def test_commands_that_a_page_shows_exist(page: Path) -> None:
+    """Each line of a console block that begins with `rewindow` names a command and options of the command line."""
+    known = dict(commands_page.commands())
+    for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = line.partition(" #")[0].split()
+            while words and re.fullmatch(r"\$|\w+=\S*", words[0]):
+                words = words[1:]
+            if not words or not words[0].endswith("rewindow"):
+                continue
+            name = next((name for name in (" ".join(words[1:3]), " ".join(words[1:2])) if name in known), None)
+            assert name, line
+            names = {option for parameter in known[name].params for option in parameter.opts + parameter.secondary_opts}
+            given = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert given <= names | {"--debug", "--help"}, line
+
+
+def test_the_page_of_commands_is_the_one_that_the_command_line_generates() -> None:
+    renew = "run `python -m spark_jobs.devtools.commands_page`"
+    assert (ROOT / commands_page.PAGE).read_text(encoding="utf-8") == commands_page.commands_page(), renew
+
+
+def test_the_exit_code_of_each_error_is_documented() -> None:
+    codes = {
+        error.exit_code for error in vars(errors).values() if isinstance(error, type) and hasattr(error, "exit_code")
+    }
+    assert codes <= commands_page.EXIT_CODES.keys()
 
 
 def test_the_architecture_page_lists_the_folders_of_the_package() -> None:

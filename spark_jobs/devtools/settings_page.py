@@ -21,7 +21,20 @@ with exit code 8 and a message that names the variable.
 """
 
 _OTHERS = """\
-Rewindow also obeys variables of others:
+## Where things lie
+
+| | |
+| --- | --- |
+| input | the history that the pipeline names; its metastore: `history.metastore`, or `REWINDOW_METASTORE` |
+| output | the Iceberg catalog `rewindow`: SQLite under `REWINDOW_HOME`, or yours with `REWINDOW_CATALOG_CONF` |
+| tables | windows, late records and quarantine of each pipeline, the ledger `runs`: see [tables.md](tables.md) |
+| runs | documents and reports of the runs: `REWINDOW_RUNS`, a folder or an object store |
+| memory | `REWINDOW_DRIVER_MEMORY` |
+| log | `$REWINDOW_HOME/logs/spark.log` |
+
+## Variables of others
+
+Rewindow also obeys these:
 
 - `JAVA_HOME` and `PATH` decide which Java runs Spark.
 - `SPARK_CONF_DIR` names the folder of your `spark-defaults.conf` (object stores, proxies, mirrors).
