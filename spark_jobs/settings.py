@@ -48,6 +48,20 @@ def _absolute(folder: Path) -> Path:
     return folder.expanduser().absolute()
 
 
+HOME_NAME = ".rewindow"
+PIPELINES = Path("dags/pipelines")
+"""Where a project's folder has its definitions."""
+
+
+def project_folder() -> Path:
+    """The nearest folder, from the current one upwards, that has `dags/pipelines` or a home; else the current one."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / PIPELINES).is_dir() or (folder / HOME_NAME).is_dir():
+            return folder
+    return here
+
+
 class Settings(BaseSettings):
     """One field for each variable. A variable that is empty counts as not set.
 
@@ -59,11 +73,12 @@ class Settings(BaseSettings):
     )
 
     home: Annotated[Path, AfterValidator(_absolute)] = Field(
-        default=Path(".rewindow"),
+        default_factory=lambda: project_folder() / HOME_NAME,
         validate_default=True,
         validation_alias=Variable.HOME,
         title="a folder",
-        description="Holds the embedded catalog, its tables, the runs and the logs.",
+        description="Holds the embedded catalog, its tables, the runs and the logs; without it, `.rewindow` in the "
+        "project's folder does: the nearest one upwards with `dags/pipelines` or `.rewindow`, else the current one.",
         examples=["/data/rewindow"],
     )
     runs: str | None = Field(
@@ -165,6 +180,13 @@ class Settings(BaseSettings):
         description="Page of a table in your data catalog; without it, a task's link opens the run's report.",
         examples=["https://catalog.example.com/tables/{table}"],
     )
+
+    @property
+    def home_origin(self) -> str:
+        """Where the home comes from: the variable, the project's folder, or the current folder; for people."""
+        if "home" in self.model_fields_set:
+            return str(Variable.HOME)
+        return "the current folder" if self.home.parent == Path.cwd() else "the project's folder"
 
     @property
     def run_store(self) -> str:

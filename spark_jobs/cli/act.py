@@ -34,9 +34,11 @@ from spark_jobs.cli.options import (
     instant,
     load,
     mode_of,
+    policy_of,
     session,
 )
-from spark_jobs.cli.output import print_plan, print_result, result_record
+from spark_jobs.cli.output import columns_to_query, print_plan, print_result, result_record
+from spark_jobs.cli.stopwatch import Stopwatch
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ def run(
     from spark_jobs.runs.backfill import execute
     from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
     from spark_jobs.runs.progress import progress_for
+    from spark_jobs.runs.requirements import check_order, check_range
 
     loaded = load(pipeline)
     try:
@@ -86,7 +89,13 @@ def run(
         as_of_vector(as_of),
     )
     planned = plan_from_json(plan_file.read_text()) if plan_file else None
-    spark = session(loaded, "run")
+    if planned is None:
+        check_range(loaded, from_ms, to_ms)
+        check_order(loaded, chosen_mode)
+    policy_of(loaded, publish)
+    stopwatch = Stopwatch()
+    with stopwatch.timed("start"):
+        spark = session(loaded, "run")
     progress = progress_for(errors)
     requested = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
     if dry_run_of(dry_run) == "plan":
@@ -95,7 +104,7 @@ def run(
         return
     end_policy = end_policy_of(loaded, publish, dry_run, gate)
     with ExitStack() as open_records:
-        with progress.stage("plan", loaded.name):
+        with progress.stage("plan", loaded.name), stopwatch.timed("plan"):
             planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **requested))
         result = execute(
             spark,
@@ -108,7 +117,7 @@ def run(
             reason=reason,
             end_policy=end_policy,
         )
-    _end(result, as_json, end_policy)
+    _end(loaded, result, as_json, end_policy, stopwatch)
 
 
 @app.command()
@@ -135,15 +144,18 @@ def reconcile(
     until_ms = instant(until, "--until")
     if dry_run_of(dry_run) == "plan":
         raise DefinitionError("--dry-run: a reconciliation has no plan of its own", hint="Use --dry-run=diff.")
+    policy_of(loaded, publish)
+    stopwatch = Stopwatch()
+    with stopwatch.timed("start"):
+        spark = session(loaded, "reconcile")
     end_policy = end_policy_of(loaded, publish, dry_run, gate)
-    spark = session(loaded, "reconcile")
     result = reconcile_run(
         spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, end_policy=end_policy
     )
-    _end(result, as_json, end_policy)
+    _end(loaded, result, as_json, end_policy, stopwatch)
 
 
-def _end(result: RunResult, as_json: bool, end_policy: EndPolicy) -> None:
+def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPolicy, stopwatch: Stopwatch) -> None:
     """Print a run's outcome, write its report; exit code 3 where it waits for a person."""
     from spark_jobs.report.build import build_report
     from spark_jobs.runs.decision import Action
@@ -153,11 +165,14 @@ def _end(result: RunResult, as_json: bool, end_policy: EndPolicy) -> None:
     folder = RunStore.configured().folder(result.run_id)
     outcome = Outcome.read(folder)
     if outcome is not None:
-        build_report(folder)
+        with stopwatch.timed("report"):
+            build_report(folder)
+    if result.timings:
+        result.timings = stopwatch.around(result.timings)
     if as_json:
         print(json.dumps(result_record(result), default=str))
     else:
-        print_result(result)
+        print_result(result, columns_to_query(pipeline))
         if folder.read_bytes(PAGE) is not None:
             console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
     if result.decision is not None and result.decision.action is not Action.PUBLISH and not end_policy.ends_as:

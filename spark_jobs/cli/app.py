@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -15,19 +16,40 @@ app = typer.Typer(
     help="Replays bounded history through the event-time logic of the live streaming job.\n\n"
     "Start with `rewindow check PIPELINE`, then `rewindow plan PIPELINE`, then `rewindow run PIPELINE`.\n\n"
     "Exit codes: 0 done, 1 unexpected or failed conformance, 2 definition or command line, 3 gate closed, "
-    "4 source, 5 history breaks a rule, 6 nothing in the range, 7 catalog, 8 environment.",
+    "4 source, 5 history breaks a rule, 6 nothing in the range, 7 catalog, 8 environment, 9 the run's state.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from spark_jobs import __version__
+
+        print(f"rewindow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options_of_all(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the whole story of an error; may stand anywhere in the command line.")
+    ] = False,
+) -> None:
+    """Options that all commands have."""
+
+
 def main() -> None:
     """Entry point of the console script: errors become short messages and documented exit codes."""
     debug = "--debug" in sys.argv
-    # `--dry-run` alone means the plan.
-    argv = ["--dry-run=plan" if a == "--dry-run" else a for a in sys.argv[1:] if a != "--debug"]
+    argv = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    if argv[:1] != ["archive"]:  # of the others, `--dry-run` alone means the plan
+        argv = ["--dry-run=plan" if argument == "--dry-run" else argument for argument in argv]
     try:
         app(args=argv, standalone_mode=True)
     except RewindowError as problem:

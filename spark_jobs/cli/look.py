@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import (
@@ -27,21 +26,28 @@ from spark_jobs.cli.options import (
     mode_of,
     session,
 )
-from spark_jobs.cli.output import print_history, print_plan
+from spark_jobs.cli.output import print_plan
 from spark_jobs.errors import DefinitionError
 
 
 @app.command()
-def check(pipeline: PipelineArgument) -> None:
+def check(pipeline: PipelineArgument, as_json: JsonOption = False) -> None:
     """Check a definition without reading data: fields, durations, expressions, columns."""
+    from spark_jobs.cli.checked import print_checked, print_refused
     from spark_jobs.sources import check_expressions
 
-    loaded = load(pipeline)
-    spark = session(loaded, "check")
-    problems = check_expressions(spark, loaded)
-    if problems:
-        raise DefinitionError.listing(problems)
-    console.print(f"[green]ok[/] {loaded.name} ({loaded.file}), definition {loaded.definition_hash[:12]}")
+    try:
+        loaded = load(pipeline)
+        spark = session(loaded, "check")
+        problems = check_expressions(spark, loaded)
+        if problems:
+            raise DefinitionError.listing(problems)
+    except DefinitionError as refused:
+        if not as_json:
+            raise
+        print_refused(refused)
+        raise typer.Exit(refused.exit_code) from None
+    print_checked(loaded, as_json)
 
 
 @app.command()
@@ -65,18 +71,15 @@ def plan(
 ) -> None:
     """Show what a run would do: its source, as-of vector, chunks and fidelity. Writes nothing."""
     from spark_jobs.runs.plan import make_plan, read_planned
+    from spark_jobs.runs.requirements import check_order, check_range
 
     loaded = load(pipeline)
+    from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
+    chosen = mode_of(mode)
+    check_range(loaded, from_ms, to_ms)
+    check_order(loaded, chosen)
     spark = session(loaded, "plan")
-    planned = make_plan(
-        spark,
-        loaded,
-        start=instant(start, "--from"),
-        end=instant(end, "--to"),
-        as_of=as_of_vector(as_of),
-        mode=mode_of(mode),
-        chunks=chunks,
-    )
+    planned = make_plan(spark, loaded, start=from_ms, end=to_ms, as_of=cut, mode=chosen, chunks=chunks)
     if as_json:
         print(planned.to_json())
         return
@@ -104,9 +107,11 @@ def compare(
     from spark_jobs.cli.comparison import print_report
     from spark_jobs.comparison.compare import run_compare
     from spark_jobs.runs.progress import progress_for
+    from spark_jobs.runs.requirements import check_range
 
     loaded = load(pipeline)
     from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
+    check_range(loaded, from_ms, to_ms)
     spark = session(loaded, "compare")
     report = run_compare(spark, loaded, progress_for(errors), start=from_ms, end=to_ms, as_of=cut, limit=limit)
     if as_json:
@@ -125,10 +130,9 @@ def history(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the revisions of a window: each value that it had, when, why, and from which run."""
-    from dataclasses import asdict
-
-    from spark_jobs.operations.window_history import window_history
+    """List the revisions of a window: what each one changed, when, why, and from which run. Times are in UTC."""
+    from spark_jobs.cli.revisions import history_records, print_history
+    from spark_jobs.operations.window_history import check_keys, window_history
 
     loaded = load(pipeline)
     start = instant(window, "--window")
@@ -137,40 +141,38 @@ def history(
     pairs = [(name, value) for name, equals, value in (text.partition("=") for text in key or []) if equals]
     if len(pairs) != len(key or []):
         raise DefinitionError("--key: write name=value", hint=f"The keys: {', '.join(loaded.keys)}.")
+    check_keys(loaded, pairs)
     revisions = window_history(session(loaded, "history"), loaded, pairs, start)
     if as_json:
-        for revision in revisions:
-            print(json.dumps(asdict(revision), default=str))
+        for record in history_records(revisions, list(loaded.keys)):
+            print(json.dumps(record, default=str))
     else:
-        print_history(revisions)
+        print_history(revisions, list(loaded.keys), console)
 
 
 @app.command()
 def sql(
     query: Annotated[str, typer.Argument(help="A SELECT over the tables of the catalog `rewindow`.")],
-    limit: Annotated[int, typer.Option(help="The most rows to print.")] = 50,
-    as_json: JsonOption = False,
+    limit: Annotated[int, typer.Option(min=1, help="The most rows to print.")] = 50,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values, with a header line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object a line.")] = False,
 ) -> None:
-    """Query the tables with Spark SQL."""
-    from pyspark.errors import AnalysisException, ParseException
+    """Query the tables with Spark SQL. It only reads: other statements are refused. Times are in UTC.
 
-    spark = session(None, "sql")
-    try:
-        rows = spark.sql(query).limit(limit).collect()
-    except (AnalysisException, ParseException) as problem:
-        raise DefinitionError(
-            str(problem).split("\n")[0], "the query", "Tables are named rewindow.<namespace>.<table>."
-        ) from None
-    if as_json:
-        for row in rows:
-            print(json.dumps(row.asDict(recursive=True), default=str))
-        return
-    if rows:
-        table = Table(*rows[0].__fields__)
-        for row in rows:
-            table.add_row(*(escape(str(value)) for value in row))
-        console.print(table)
-    console.print(f"{len(rows)} rows")
+    Rows that are too wide for the terminal are printed one below the other.
+    """
+    from spark_jobs.cli.rows import print_csv, print_json, print_rows
+    from spark_jobs.operations.query import query as rows_of
+
+    if as_csv and as_json:
+        raise DefinitionError("--csv and --json: choose one of them")
+    found = rows_of(session(None, "sql"), query, limit)
+    if as_csv:
+        print_csv(found)
+    elif as_json:
+        print_json(found)
+    else:
+        print_rows(found, console)
 
 
 @app.command()

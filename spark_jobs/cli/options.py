@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from spark_jobs.errors import DefinitionError
 
@@ -14,16 +16,42 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.definition import Pipeline
+    from spark_jobs.definition.policy import Policy
     from spark_jobs.replay.spec import Mode
     from spark_jobs.runs.backfill import EndPolicy
 
 console = Console()
 errors = Console(stderr=True)
 
-PIPELINES = Path("dags/pipelines")
+
+def known_pipelines() -> list[str]:
+    """The names of the project's definitions, for completion and for messages."""
+    from spark_jobs.settings import PIPELINES, project_folder
+
+    return sorted(file.stem for file in (project_folder() / PIPELINES).glob("*.y*ml"))
+
+
+def known_runs() -> list[str]:
+    """The ids of the last runs, for completion and for messages."""
+    from itertools import islice
+
+    from spark_jobs.runs.store import RunStore
+
+    return list(islice(RunStore.configured().run_ids(), 200))
+
+
+def starting(known: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    """Completion of an argument whose values are known."""
+    return lambda incomplete: [name for name in known() if name.startswith(incomplete)]
+
 
 PipelineArgument = Annotated[
-    str, typer.Argument(metavar="PIPELINE", help="A YAML file, or the name of one in dags/pipelines.")
+    str,
+    typer.Argument(
+        metavar="PIPELINE",
+        help="A YAML file, or the name of one in dags/pipelines.",
+        autocompletion=starting(known_pipelines),
+    ),
 ]
 FromOption = Annotated[
     str | None, typer.Option("--from", help="First window start, with a zone: 2013-02-01T00:00:00Z. Default: all.")
@@ -57,22 +85,35 @@ PolicyOption = Annotated[
 GateOption = Annotated[
     bool, typer.Option(help="Check what is staged against the suites in expectations/ before it is published.")
 ]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run id, as `run` and `reconcile` print it.")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run id, as `run` and `reconcile` print it.", autocompletion=starting(known_runs)
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
 def find_pipeline(name: str) -> Path:
-    """The YAML file that a person means: a path, or a name in dags/pipelines."""
+    """The YAML file that a person means: a path, or a name in the project's dags/pipelines."""
+    from spark_jobs.definition.fields import nearest
+    from spark_jobs.settings import PIPELINES, project_folder
+
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path
+    folder = project_folder() / PIPELINES
+    if folder == Path.cwd() / PIPELINES:
+        folder = PIPELINES  # messages then name files as people see them
     for suffix in (".yaml", ".yml"):
-        candidate = PIPELINES / f"{name}{suffix}"
+        candidate = folder / f"{name}{suffix}"
         if candidate.exists():
             return candidate
-    known = sorted(p.stem for p in PIPELINES.glob("*.y*ml")) if PIPELINES.is_dir() else []
-    hint = f"Known here: {', '.join(known)}." if known else "Give the path of a YAML file."
-    raise DefinitionError(f"there is no pipeline {name!r}", str(PIPELINES), hint)
+    known = known_pipelines()
+    near = nearest(name, known)
+    meant = f"Did you mean {near}? " if near else ""
+    hint = f"{meant}Known here: {', '.join(known)}." if known else "Give the path of a YAML file."
+    raise DefinitionError(f"there is no pipeline {name!r}", str(folder), hint)
 
 
 def load(name: str) -> Pipeline:
@@ -114,9 +155,19 @@ def mode_of(text: str) -> Mode:
         raise DefinitionError(f"--mode: {text!r}", hint="Use faithful, complete or both.") from None
 
 
+def say_home() -> None:
+    """Print which home is used, before the first thing that depends on it."""
+    from spark_jobs.settings import settings
+
+    used = settings()
+    errors.print(Text(f"home {used.home}, from {used.home_origin}", style="dim"), soft_wrap=True)
+
+
 def session(pipeline: Pipeline | None, app_name: str) -> SparkSession:
+    """Start Spark, and say which home is used."""
     from spark_jobs.spark.session import spark_session
 
+    say_home()
     metastore = pipeline.history.metastore if pipeline is not None else None
     return spark_session(f"rewindow {app_name}", metastore=metastore)
 
@@ -128,21 +179,32 @@ def dry_run_of(text: str | None) -> str | None:
     return text
 
 
+def policy_of(pipeline: Pipeline, policy: str | None) -> Policy | None:
+    """The policy that was requested; one that is weaker than the definition's is refused."""
+    from spark_jobs.definition.policy import Policy
+    from spark_jobs.runs.decision import effective_policy
+
+    if policy is None:
+        return None
+    if policy not in list(Policy):
+        raise DefinitionError(f"--publish: {policy!r}", hint=f"Use {', '.join(Policy)}.")
+    effective_policy(pipeline.publish, Policy(policy))
+    return Policy(policy)
+
+
 def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
-    from spark_jobs.definition.policy import Policy
     from spark_jobs.quality.configured import gate_of
     from spark_jobs.report.collect import collect
     from spark_jobs.runs.backfill import EndPolicy
     from spark_jobs.runs.status import RunStatus
 
-    if policy is not None and policy not in list(Policy):
-        raise DefinitionError(f"--publish: {policy!r}", hint=f"Use {', '.join(Policy)}.")
+    requested = policy_of(pipeline, policy)
     checks = gate_of(pipeline, thorough=True) if gate and dry_run != "plan" else None
     if gate and checks is None and dry_run != "plan":
         errors.print("[yellow]note[/]: there is no folder `expectations`: nothing is checked before it is published")
     return EndPolicy(
-        policy=Policy(policy) if policy else None,
+        policy=requested,
         ends_as=RunStatus.DRY_RUN if dry_run else None,
         gate=checks,
         collector=collect,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
 
 from spark_jobs.cli.options import console
+
+if TYPE_CHECKING:
+    from spark_jobs.definition import Pipeline
+
+_FIRST_AGGREGATES = 3
 
 
 def print_plan(made) -> None:
@@ -59,8 +64,8 @@ def program() -> str:
     return sys.argv[0] if sys.argv[0].endswith("rewindow") else "rewindow"
 
 
-def print_result(result) -> None:
-    """Print what a run did, and where to look."""
+def print_result(result, columns: str = "*") -> None:
+    """Print what a run did, and where to look, with the `columns` to query."""
     if result.note:
         console.print(f"[yellow]note[/]: {escape(result.note)}", soft_wrap=True)
     if not result.timings:
@@ -86,21 +91,14 @@ def print_result(result) -> None:
     table.add_row("seconds", ", ".join(f"{k} {v:.1f}" for k, v in result.timings.items()))
     console.print(table)
     console.print(
-        f'Query it: {program()} sql "SELECT * FROM {result.tables.windows} ORDER BY window_start LIMIT 10"',
+        f'Query it: {program()} sql "SELECT {columns} FROM {result.tables.windows} ORDER BY window_start LIMIT 10"',
         highlight=False,
         soft_wrap=True,
     )
 
 
-def print_history(revisions) -> None:
-    """The revisions of a window, one line each."""
-    table = Table("revision", "cause", "from", "until", "window", "values", "run", title_justify="left")
-    for r in revisions:
-        values = ", ".join(f"{name} {value}" for name, value in r.values.items())
-        window = f"{r.window_start:%Y-%m-%d %H:%M:%S} to {r.window_end:%Y-%m-%d %H:%M:%S}"
-        until = f"{r.valid_to:%Y-%m-%d %H:%M:%S}" if r.valid_to else "now"
-        run = f"{r.run_id}\ndefinition {(r.definition_hash or 'unknown')[:12]}" + (f"\n{r.reason}" if r.reason else "")
-        table.add_row(
-            str(r.revision), r.cause, f"{r.valid_from:%Y-%m-%d %H:%M:%S}", until, window, escape(values), escape(run)
-        )
-    console.print(table)
+def columns_to_query(pipeline: Pipeline | None) -> str:
+    """The columns of a published table that a first look needs: keys, window, the first aggregates."""
+    if pipeline is None:
+        return "*"
+    return ", ".join([*pipeline.keys, "window_start", *list(pipeline.aggregates)[:_FIRST_AGGREGATES]])

@@ -351,6 +351,7 @@ def _optional(frame: DataFrame, pipeline: Pipeline, text: str | None, name: str,
 
 def _instant_type(frame: DataFrame, pipeline: Pipeline, text: str, unit: TimeUnit, path: FieldPath) -> DataType:
     kind = expression_type(frame, text, pipeline, path)
-    if (refused := unit_refused(kind, unit)) is not None:
+    field = "emitted_at_unit" if path[-1] == "emitted_at" else "unit"
+    if (refused := unit_refused(kind, unit, field)) is not None:
         raise refuse(pipeline, path, refused)
     return kind

@@ -34,9 +34,10 @@ class Position(Section):
     arrival: Expression | None = Field(
         default=None, description="Column of the time the broker appended the record.", examples=["arrival"]
     )
-    arrival_unit: Literal["timestamp", "s", "ms", "us"] = Field(
+    arrival_unit: Literal["timestamp", "s", "ms", "us", "iso"] = Field(
         default="timestamp",
-        description="The unit of `arrival`: a timestamp, or an integer of seconds, ms or µs since 1970.",
+        description="The unit of `arrival`: a timestamp, an integer of seconds, ms or µs since 1970, or ISO-8601 text "
+        "with its zone (iso).",
     )
     arrival_kind: Literal["append_time", "producer_time"] = Field(
         default="append_time",
@@ -52,6 +53,11 @@ class Position(Section):
         default="refuse",
         description="An arrival that goes back within a partition: refuse the history, or use the running maximum.",
     )
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The fields without which the order of the log is not known, of those that are not named."""
+        return tuple(name for name in ("partition", "offset", "arrival") if getattr(self, name) is None)
 
     @field_validator("offset")
     @classmethod

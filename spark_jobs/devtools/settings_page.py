@@ -56,6 +56,8 @@ def _row(field: FieldInfo) -> str:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return "`.rewindow` of the project"
     match field.default:
         case None:
             return "none"

@@ -112,6 +112,10 @@ class AlignedWindows(ABC):
     def assign(self, timestamp: int) -> Iterator[Window]:
         """The windows of a record with this event time. There may be none (slide > size)."""
 
+    @abstractmethod
+    def first_start_at_or_after(self, time: int) -> int:
+        """The first instant at or after `time` at which a window can start (epoch ms)."""
+
     def covering(self, times: TimeRange) -> TimeRange:
         """A range that holds every window of these event times, on the windows' own grid where it can."""
         first, last = list(self.assign(times.start)), list(self.assign(times.end - 1))
@@ -143,6 +147,9 @@ class RegularWindows(AlignedWindows):
     @property
     def longest(self) -> int:
         return self.size
+
+    def first_start_at_or_after(self, time: int) -> int:
+        return time + (self.offset - time) % self.start_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +260,10 @@ class CalendarDayWindows(AlignedWindows):
         local = datetime.fromtimestamp(timestamp // 1000, UTC).astimezone(self.time_zone).date()
         index = (local - _EPOCH).days // self.days
         yield Window(self.day_start(index), self.day_start(index + 1))
+
+    def first_start_at_or_after(self, time: int) -> int:
+        window = next(self.assign(time))
+        return window.start if window.start == time else window.end
 
     def day_start(self, index: int) -> int:
         """Epoch milliseconds of the local midnight at which window number `index` starts."""

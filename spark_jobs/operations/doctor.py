@@ -162,7 +162,7 @@ def _pyspark() -> Check:
 
 def _home() -> Check:
     home = rewindow_home()
-    return Check("home", Status.OK, f"{home} (Spark's log: {log_file(home)})")
+    return Check("home", Status.OK, f"{home}, from {settings().home_origin} (Spark's log: {log_file(home)})")
 
 
 def _space() -> Check:

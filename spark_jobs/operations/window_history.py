@@ -10,18 +10,22 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.query import in_utc
 
+INSTANT = TimestampType()
 _COUNT_COLUMNS = ("records_on_time", "records_late", "records_dropped", "pane", "state")
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One value of a window.
+    """One value of a window. Times are in UTC, without a zone.
 
     Attributes:
         cause: Why the value changed, as `backfill` or `late_arrivals`.
@@ -44,6 +48,50 @@ class Revision:
     definition_hash: str | None
     reason: str | None
 
+    def changed(self, before: Revision | None) -> dict[str, Change]:
+        """By column, what this revision changed in the one before it; empty for a window's first one."""
+        if before is None:
+            return {}
+        pairs = {name: Change(before.values.get(name), value) for name, value in self.values.items()}
+        return {name: pair for name, pair in pairs.items() if pair.before != pair.after}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A column's value in two revisions that follow each other."""
+
+    before: Any
+    after: Any
+
+
+def with_previous(revisions: Sequence[Revision], keys: Sequence[str]) -> list[tuple[Revision, Revision | None]]:
+    """Each revision with the one before it of the same window; None for a window's first one.
+
+    Where a window has a row for each of its panes, each pane has revisions of its own.
+    """
+
+    def window(revision: Revision) -> tuple[Any, ...]:
+        return revision.window_start, revision.window_end, *(revision.values.get(name) for name in keys)
+
+    has_panes = len({(*window(r), r.revision) for r in revisions}) < len(revisions)
+    last: dict[tuple[Any, ...], Revision] = {}
+    paired = []
+    for revision in revisions:
+        place = (*window(revision), revision.values.get("pane") if has_panes else None)
+        paired.append((revision, last.get(place)))
+        last[place] = revision
+    return paired
+
+
+def check_keys(pipeline: Pipeline, keys: Sequence[tuple[str, str]]) -> None:
+    """Raises DefinitionError for a column that is not a key of the pipeline. Needs no Spark."""
+    for name, _ in keys:
+        if name not in pipeline.keys:
+            near = nearest(name, pipeline.keys)
+            known = ", ".join(pipeline.keys) or "none"
+            hint = f"Did you mean {near}?" if near else f"Its keys are {known}."
+            raise DefinitionError(f"--key: {name!r} is not a key of {pipeline.name}", hint=hint)
+
 
 def window_history(
     spark: SparkSession, pipeline: Pipeline, keys: Sequence[tuple[str, str]], start: int
@@ -61,12 +109,11 @@ def window_history(
     tables = Tables.of(pipeline)
     facts = PublishedTable(spark, tables.windows)
     known = ", ".join(pipeline.keys)
+    check_keys(pipeline, keys)
     if not spark.catalog.tableExists(tables.windows):
         raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
     rows = facts.revisions().where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
     for name, text in keys:
-        if name not in pipeline.keys:
-            raise DefinitionError(f"--key: {name!r} is not a key of {pipeline.name}", hint=f"Its keys are {known}.")
         kind = rows.schema[name].dataType
         value = F.lit(None) if text == "null" else F.lit(text)
         rows = rows.where(F.col(f"`{name}`").eqNullSafe(value.try_cast(kind)))
@@ -85,11 +132,11 @@ def window_history(
         Revision(
             row["revision"],
             row["cause"],
-            row["valid_from"],
-            row["valid_to"],
-            row["window_start"],
-            row["window_end"],
-            {name: row[name] for name in present},
+            in_utc(row["valid_from"], INSTANT),
+            in_utc(row["valid_to"], INSTANT),
+            in_utc(row["window_start"], INSTANT),
+            in_utc(row["window_end"], INSTANT),
+            {name: in_utc(row[name], rows.schema[name].dataType) for name in present},
             row["run_id"],
             {int(partition): end for partition, end in json.loads(row["as_of"]).items()},
             row["definition_hash"],

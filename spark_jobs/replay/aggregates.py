@@ -6,7 +6,7 @@ complete values come out of one aggregation. Any deterministic Spark SQL aggrega
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError
 from spark_jobs.spark.gateway import jvm, session_state
 
@@ -54,6 +55,7 @@ _NOT_REPEATABLE = frozenset(
         "input_file_name",
     }
 )
+_SHOWN_COLUMNS = 30
 _SORTERS = ("sort_array", "array_sort")
 
 
@@ -203,19 +205,22 @@ def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple
     try:
         frame.agg(F.expr(text)).schema  # noqa: B018 - runs Spark's analyzer
     except AnalysisException as problem:
-        yield analyzer_message(problem)
+        yield analyzer_message(problem, [name for name in frame.columns if not name.startswith("rw_")])
 
 
 def _is_total(call: _Call) -> bool:
     return {"rw_partition", "rw_offset"} <= call.references or "rw_sequence" in call.references
 
 
-def analyzer_message(problem: AnalysisException) -> tuple[str, str]:
-    """Spark's message about an expression in one line, and its suggestion as the hint."""
+def analyzer_message(problem: AnalysisException, columns: Sequence[str]) -> tuple[str, str]:
+    """Spark's message about an expression in one line; for an unknown column, which of `columns` is meant."""
     parameters = problem.getMessageParameters() or {}
     if "objectName" in parameters and "UNRESOLVED_COLUMN" in (problem.getCondition() or ""):
-        known = parameters.get("proposal", "").replace("`", "")
-        return f"unknown column {parameters['objectName']}", f"known columns: {known}" if known else ""
+        name = parameters["objectName"].replace("`", "")
+        near = nearest(name.rpartition(".")[2], columns)
+        listed = ", ".join(columns[:_SHOWN_COLUMNS]) + (", ..." if len(columns) > _SHOWN_COLUMNS else "")
+        hint = f"did you mean `{near}`? " if near else ""
+        return f"there is no column `{name}`", f"{hint}known columns: {listed or 'none'}"
     return str(problem).split("\n")[0].split("SQLSTATE")[0].strip(), ""
 
 

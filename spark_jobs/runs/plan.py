@@ -22,6 +22,7 @@ from spark_jobs.replay.from_pipeline import strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.spec import Mode
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
+from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.sources import (
     Inspection,
     OffsetRange,
@@ -155,21 +156,11 @@ def make_plan(
     Raises EmptyRangeError where there is nothing to do, HistoryError where the history breaks a rule or a
     faithful result is not to be had, SourceError where it cannot be read.
     """
-    if start is not None and end is not None and start >= end:
-        raise DefinitionError(
-            f"the range is reversed or empty: from {format_instant(start)} to {format_instant(end)}",
-            pipeline.name,
-            "Give a --to after --from; the range [from, to) selects windows by their start.",
-        )
+    check_range(pipeline, start, end)
+    check_order(pipeline, mode)
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of)
     found_fidelity = fidelity(pipeline, opened.topic)
-    if found_fidelity.level == "complete_only" and mode is not Mode.COMPLETE:
-        raise HistoryError(
-            "faithful results need the order of the log: " + "; ".join(found_fidelity.reasons),
-            pipeline.source_of(("history",)) or pipeline.name,
-            "Name partition, offset and arrival under history.position, or run with --mode complete.",
-        )
     if seen is None:
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
     partitions = seen.partitions

@@ -27,7 +27,7 @@ class Fidelity:
 def fidelity(pipeline: Pipeline, topic: PinnedTopic | None = None) -> Fidelity:
     """The fidelity of a history, from `history.position`, the topic's timestamps, and the gaps that were accepted."""
     position = pipeline.history.position
-    missing = [name for name in ("partition", "offset", "arrival") if getattr(position, name) is None]
+    missing = position.missing
     if missing:
         return Fidelity(
             "complete_only", tuple(f"the history has no {name} (history.position.{name})" for name in missing)

@@ -39,22 +39,24 @@ class PinnedFile:
     size: int
 
 
-def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, ...]:
-    """The files that match the definition's paths, sorted by path. Raises SourceError where there is none."""
+def find_files(spark: SparkSession, history: FilesHistory, place: str = "") -> tuple[PinnedFile, ...]:
+    """The files that match the definition's paths, sorted by path. Raises SourceError where there is none.
+
+    `place`: the file and line of the definition that names the paths, for errors.
+    """
     patterns = ", ".join(plain_path(path) for path in history.path)
+    where = f"{patterns}, {place}" if place else patterns
     try:
         with reading(patterns):
             found = _pinned(_relation(spark, history))
     except AnalysisException as error:
-        raise SourceError(
-            f"the files cannot be listed: {short(str(error))}", patterns, "Correct history.path."
-        ) from error
+        raise SourceError(f"the files cannot be listed: {short(str(error))}", where, "Correct history.path.") from error
     except SourceError as error:
         if "is gone" not in error.what:
             raise
         found = ()
     if not found:
-        raise SourceError("no file matches", patterns, "Correct history.path, or put the files there.")
+        raise SourceError("no file matches", where, "Correct history.path, or put the files there.")
     return found
 
 

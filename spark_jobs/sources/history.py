@@ -165,7 +165,7 @@ class FilesSource:
         """Columns come from the first file, or from `value.schema` where no file is there."""
         schema = self._line_schema()
         try:
-            files = find_files(self.spark, self.history)[:1]
+            files = self._found()[:1]
             found = read_files(self.spark, self.history, files, schema, infer_from=1).schema
         except SourceError:
             if schema is None:
@@ -183,9 +183,12 @@ class FilesSource:
         if pinned:
             check_pinned(self.spark, pinned)
             return tuple(sorted(pinned))
-        files = find_files(self.spark, self.history)
+        files = self._found()
         check_same_schema(self.spark, self.history, files)
         return files
+
+    def _found(self) -> tuple[PinnedFile, ...]:
+        return find_files(self.spark, self.history, self.pipeline.source_of(("history", "path")))
 
     def _line_schema(self) -> StructType | None:
         """The schema of JSON or CSV lines, if the definition gives it: `value.schema`, for the format `columns`."""

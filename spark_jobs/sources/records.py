@@ -153,8 +153,9 @@ def with_positions(
     }
     columns[PARTITION] = F.when(columns[PARTITION] >= 0, columns[PARTITION])
     if position.arrival is not None:
-        kind = _of_unit(frame, position.arrival, position.arrival_unit, pipeline, (*path, "arrival"))
-        columns[ARRIVAL] = instants(F.expr(position.arrival), kind, position.arrival_unit).milliseconds
+        unit = position.arrival_unit
+        kind = _of_unit(frame, position.arrival, unit, pipeline, (*path, "arrival"), "arrival_unit")
+        columns[ARRIVAL] = instants(F.expr(position.arrival), kind, unit).milliseconds
     if position.sequence is not None:
         columns[SEQUENCE] = _whole_number(frame, position.sequence, "bigint", pipeline, (*path, "sequence"))
     return frame.withColumns(columns)
@@ -319,10 +320,12 @@ def _whole_number(frame: DataFrame, text: str | None, target: str, pipeline: Pip
     return F.expr(text).try_cast(target)
 
 
-def _of_unit(frame: DataFrame, text: str, unit: Unit, pipeline: Pipeline, path: FieldPath) -> DataType:
+def _of_unit(
+    frame: DataFrame, text: str, unit: Unit, pipeline: Pipeline, path: FieldPath, field: str = "unit"
+) -> DataType:
     """The type of an expression that gives an instant in this unit. Raises what `refuse` gives for another type."""
     kind = expression_type(frame, text, pipeline, path)
-    if (refused := unit_refused(kind, unit)) is not None:
+    if (refused := unit_refused(kind, unit, field)) is not None:
         raise refuse(pipeline, path, refused)
     return kind
 

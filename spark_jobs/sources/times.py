@@ -45,13 +45,13 @@ class Instants:
     reason: Column
 
 
-def unit_refused(kind: DataType, unit: Unit) -> Refused | None:
-    """Why a column of this type cannot be read in this unit; None where it can."""
+def unit_refused(kind: DataType, unit: Unit, field: str = "unit") -> Refused | None:
+    """Why a column of this type cannot be read in this unit; None where it can. `field`: the unit's, for the hint."""
     name = kind.simpleString().upper()
     if unit == "iso":
         if isinstance(kind, StringType):
             return None
-        instead = "`unit: timestamp`" if isinstance(kind, TimestampType) else "`unit: s`, `ms` or `us`"
+        instead = f"`{field}: timestamp`" if isinstance(kind, TimestampType) else f"`{field}: s`, `ms` or `us`"
         return Refused(f"is {name}, and unit `iso` reads text", f"write {instead}")
     if unit == "timestamp":
         if isinstance(kind, TimestampType):
@@ -59,11 +59,11 @@ def unit_refused(kind: DataType, unit: Unit) -> Refused | None:
         if isinstance(kind, (TimestampNTZType, DateType)):
             hint = "write CAST(... AS TIMESTAMP) if it is UTC, else to_utc_timestamp(..., 'Europe/Berlin')"
             return Refused(f"is {name}, a time without zone", hint)
-        instead = "`unit: iso` for ISO-8601 text" if isinstance(kind, StringType) else "`unit: s`, `ms` or `us`"
+        instead = f"`{field}: iso` for ISO-8601 text" if isinstance(kind, StringType) else f"`{field}: s`, `ms` or `us`"
         return Refused(f"is {name}, not a timestamp", f"write {instead}")
     if isinstance(kind, (IntegralType, FractionalType, StringType)):
         return None
-    instead = "`unit: timestamp`" if isinstance(kind, TimestampType) else "an expression that gives a number"
+    instead = f"`{field}: timestamp`" if isinstance(kind, TimestampType) else "an expression that gives a number"
     return Refused(f"is {name}, not a number of {unit}", f"write {instead}")
 
 

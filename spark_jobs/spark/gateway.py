@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from subprocess import Popen
 from typing import Any, TypeAlias
 
+from py4j import java_gateway
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
@@ -33,6 +34,20 @@ def java_session(spark: SparkSession) -> JavaObject:
 def session_state(spark: SparkSession) -> JavaObject:
     """The session's parser, catalog and configuration (`org.apache.spark.sql.internal.SessionState`)."""
     return java_session(spark).sessionState()
+
+
+def parsed_plan(spark: SparkSession, text: str) -> JavaObject:
+    """The logical plan of a statement as Spark's parser reads it; nothing is looked up and nothing is carried out.
+
+    Raises ParseException for what is no SQL.
+    """
+    return session_state(spark).sqlParser().parsePlan(text)
+
+
+def is_instance_of(spark: SparkSession, value: JavaObject, java_class: str) -> bool:
+    """Whether a Java object is of a class or has an interface, by its full name."""
+    context: JavaObject = spark.sparkContext
+    return java_gateway.is_instance_of(context._gateway, value, java_class)
 
 
 def hadoop_conf(spark: SparkSession) -> JavaObject:

@@ -42,7 +42,7 @@ def test_every_aggregate_in_an_expression_gets_the_condition(spark, text, wanted
         ("x + 1", "is no aggregate"),
         ("no_such_function(x)", "is no aggregate"),
         ("no_such_catalog.no_such_function(x)", "is no aggregate"),
-        ("sum(nothing)", "unknown column"),
+        ("sum(nothing)", "there is no column `nothing`"),
         ("sum(x", "not a Spark SQL expression"),
     ],
 )

@@ -1,0 +1,85 @@
+"""Prints the rows of a query: a table where it fits the terminal, else one block for each row; CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from spark_jobs.formatting import plural
+
+if TYPE_CHECKING:
+    from spark_jobs.operations.query import Rows
+
+_BORDERS = 3
+"""Characters that a table needs beside each column's text."""
+
+
+def print_rows(found: Rows, console: Console) -> None:
+    """A table where its lines fit the terminal, else each row as a block of lines; nothing is cut."""
+    texts = [[shown(value) for value in row] for row in found.rows]
+    widths = [max(map(len, column)) for column in zip(found.columns, *texts, strict=True)]
+    if sum(widths) + _BORDERS * len(widths) + 1 <= console.width and not any("\n" in t for row in texts for t in row):
+        if texts:
+            _print_table(found, texts, console)
+    else:
+        _print_blocks(found, texts, console)
+    more = ", and there are more: see --limit" if found.has_more else ""
+    console.print(f"{plural(len(found.rows), 'row')}{more}", highlight=False)
+
+
+def print_csv(found: Rows) -> None:
+    """Comma-separated values with a header line; null is empty."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(found.columns)
+    writer.writerows(["" if value is None else shown(value) for value in row] for row in found.rows)
+
+
+def print_json(found: Rows) -> None:
+    """One JSON object a line."""
+    for row in found.rows:
+        print(json.dumps(dict(zip(found.columns, row, strict=True)), default=str))
+
+
+def shown(value: Any) -> str:
+    """A value as people read it; a time without milliseconds that are 0."""
+    if value is None:
+        return "null"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
+
+
+def _print_table(found: Rows, texts: list[list[str]], console: Console) -> None:
+    table = Table()
+    for index, name in enumerate(found.columns):
+        of_column = [row[index] for row in found.rows]
+        is_number = any(isinstance(v, (int, float)) for v in of_column) and not any(
+            isinstance(v, str) for v in of_column
+        )
+        table.add_column(escape(name), justify="right" if is_number else "left", no_wrap=True)
+    for row in texts:
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def _print_blocks(found: Rows, texts: list[list[str]], console: Console) -> None:
+    is_empty = [all(row[index] is None for row in found.rows) for index in range(len(found.columns))]
+    width = max((len(name) for name, empty in zip(found.columns, is_empty, strict=True) if not empty), default=0)
+    for number, row in enumerate(texts, 1):
+        console.print(Text(f"row {number}", style="bold"))
+        for name, text, empty in zip(found.columns, row, is_empty, strict=True):
+            if not empty:
+                console.print(Text(f"  {name:<{width}}  {text}"), soft_wrap=True)
+    if found.rows and any(is_empty):
+        names = ", ".join(name for name, empty in zip(found.columns, is_empty, strict=True) if empty)
+        console.print(Text(f"null in every row: {names}", style="dim"), soft_wrap=True)
