@@ -1,0 +1,174 @@
+"""The command `rewindow init`: from a folder of files, a table or a topic to a definition that can be run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from spark_jobs.cli.app import app
+from spark_jobs.cli.options import console
+from spark_jobs.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from spark_jobs.project.address import Address
+    from spark_jobs.project.answers import Answers
+    from spark_jobs.project.questions import Ask, Check
+    from spark_jobs.project.sample import Sample
+
+_SHOWN = 40
+"""Letters of an example value."""
+
+
+@app.command()
+def init(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="SOURCE", help="A path or glob, hive:DATABASE.TABLE, or kafka://HOST:PORT/TOPIC."),
+    ] = None,
+    directory: Annotated[Path, typer.Option(help="The project's folder; it is made where it is missing.")] = Path(),
+    name: Annotated[str | None, typer.Option(help="Name of the pipeline. Default: from the source.")] = None,
+    time: Annotated[str | None, typer.Option(help="Field of the event time, or a SQL expression.")] = None,
+    unit: Annotated[str | None, typer.Option(help="What the event time is: timestamp, s, ms, us or iso.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="A field, or name=expression; once for each key. none: no key.")
+    ] = None,
+    partition: Annotated[str | None, typer.Option(help="Field of the log's partition, or none.")] = None,
+    offset: Annotated[str | None, typer.Option(help="Field of the offset, or none.")] = None,
+    arrival: Annotated[str | None, typer.Option(help="Field of the broker's append time, or none.")] = None,
+    arrival_kind: Annotated[str | None, typer.Option(help="Whose clock: append_time or producer_time.")] = None,
+    generator: Annotated[
+        str | None, typer.Option(help="Watermark: bounded_out_of_orderness, ascending or none.")
+    ] = None,
+    bound: Annotated[str | None, typer.Option(help="Out-of-orderness bound of the live job, as '30 min'.")] = None,
+    window: Annotated[str | None, typer.Option(help="tumbling, sliding, cumulative or session.")] = None,
+    size: Annotated[str | None, typer.Option(help="Length of a window, as '1 h'.")] = None,
+    slide: Annotated[str | None, typer.Option(help="From one sliding window's start to the next.")] = None,
+    step: Annotated[str | None, typer.Option(help="By how much cumulative windows grow.")] = None,
+    gap: Annotated[str | None, typer.Option(help="Quiet time that ends a session.")] = None,
+    lateness: Annotated[str | None, typer.Option(help="Allowed lateness of the live job.")] = None,
+    aggregate: Annotated[
+        list[str] | None, typer.Option(help="name=aggregate in Spark SQL; once for each result column.")
+    ] = None,
+    namespace: Annotated[str | None, typer.Option(help="Namespace of the tables. Default: default.")] = None,
+    metastore: Annotated[str | None, typer.Option(help="Address of the Hive metastore: thrift://host:9083.")] = None,
+    records: Annotated[int, typer.Option(min=2, help="So many records are read, at most.")] = 1000,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the flags, else the proposals.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a definition of this name.")] = False,
+) -> None:
+    """Begin a project: read a few records, propose a definition, and write it with suites and DAG files.
+
+    Asks for what the flags do not say. Files are read without Spark; a table or a topic needs it. Files that are there
+    already stay as they are.
+    """
+    from spark_jobs.definition import load_pipeline
+    from spark_jobs.project.address import FORMS, parse_address
+    from spark_jobs.project.questions import Flags, settle
+    from spark_jobs.project.writing import project_files, write_files
+
+    ask: Ask = _take_defaults if yes else _prompt
+    text = source or ask("Source", f"Where the history lies: {FORMS}.", "SOURCE", None, lambda text: text)
+    address = parse_address(text)
+    sample = _read(address, records, metastore)
+    _show(sample)
+    flags = Flags(
+        name=name,
+        time=time,
+        unit=unit,
+        keys=tuple(key or ()),
+        partition=partition,
+        offset=offset,
+        arrival=arrival,
+        arrival_kind=arrival_kind,
+        generator=generator,
+        bound=bound,
+        window=window,
+        size=size,
+        slide=slide,
+        step=step,
+        gap=gap,
+        lateness=lateness,
+        aggregates=tuple(aggregate or ()),
+        namespace=namespace,
+    )
+    answers = settle(address, sample, flags, ask, metastore)
+    files = project_files(answers, directory)
+    load_pipeline(directory / files[0].path, text=files[0].text)  # a wrong answer is refused before anything is written
+    written, kept = write_files(files, directory, force=force)
+    _show_result(answers, directory, written, kept)
+
+
+def _read(address: Address, records: int, metastore: str | None) -> Sample:
+    from spark_jobs.project.address import SourceKind
+
+    if address.kind is SourceKind.FILES:
+        from spark_jobs.project.reading import read_files
+
+        return read_files(address.place, records)
+    from spark_jobs.project.services import read_hive, read_kafka
+    from spark_jobs.spark.session import spark_session
+
+    spark = spark_session("rewindow init", metastore=metastore)
+    if address.kind is SourceKind.HIVE:
+        return read_hive(spark, address.place, metastore, records)
+    return read_kafka(spark, address.servers, address.place, records)
+
+
+def _take_defaults(question: str, why: str, flag: str, default: str | None, check: Check) -> str:
+    """The answer of `--yes`: the proposal. Raises DefinitionError where there is none."""
+    if default is None:
+        raise DefinitionError(f"{question}: there is nothing to propose", hint=f"Name it with {flag}. {why}")
+    return check(default)
+
+
+def _prompt(question: str, why: str, flag: str, default: str | None, check: Check) -> str:
+    """Ask until the answer can be used."""
+    console.print(f"\n[dim]{escape(why)}[/]", highlight=False)
+    while True:
+        answer = typer.prompt(f"{question} ({flag})" if flag.startswith("--") else question, default=default)
+        try:
+            return check(str(answer).strip())
+        except DefinitionError as error:
+            console.print(f"[red]{escape(error.what)}[/]. {escape(error.hint)}", highlight=False)
+
+
+def _show(sample: Sample) -> None:
+    console.print(escape(sample.source), highlight=False, soft_wrap=True)
+    if sample.unreadable:
+        console.print(
+            f"[yellow]note[/]: {sample.unreadable} of them cannot be decoded; in a run such records go to quarantine"
+        )
+    table = Table("field", "type", "example", "without a value", title_justify="left")
+    for field in sample.fields:
+        example = str(field.values[0]) if field.values else ""
+        example = example if len(example) <= _SHOWN else example[:_SHOWN] + "..."
+        nulls = f"{field.nulls:,}" if field.nulls else ""
+        table.add_row(escape(".".join(field.path)), field.kind, escape(example), nulls)
+    console.print(table)
+
+
+def _show_result(answers: Answers, directory: Path, written: list[Path], kept: list[Path]) -> None:
+    from spark_jobs.project.answers import fidelity_of
+    from spark_jobs.project.writing import disorder_line
+
+    fidelity = fidelity_of(answers.address, answers.sample, answers.position)
+    console.print(f"\nfidelity [bold]{fidelity.level}[/]: {escape(fidelity.meaning)}", soft_wrap=True, highlight=False)
+    if fidelity.advice:
+        console.print(escape(fidelity.advice), soft_wrap=True, highlight=False)
+    console.print(disorder_line(answers), soft_wrap=True, highlight=False)
+    for path in written:
+        console.print(f"[green]written[/] {escape(str(path))}", soft_wrap=True, highlight=False)
+    for path in kept:
+        console.print(f"[dim]is there  {escape(str(path))}[/]", soft_wrap=True, highlight=False)
+    mode = " --mode complete" if fidelity.level == "complete_only" else ""
+    place = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
+    console.print(
+        f"\nRead the lines with CHECK in {escape(str(written[0]))}. Then:\n"
+        f"  {escape(place)}rewindow check {answers.name}\n"
+        f"  {escape(place)}rewindow run {answers.name}{mode}",
+        soft_wrap=True,
+        highlight=False,
+    )

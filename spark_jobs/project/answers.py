@@ -1,0 +1,88 @@
+"""The answers to the questions of `rewindow init`, and what their fidelity is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_jobs.project.address import Address, SourceKind
+from spark_jobs.project.proposal import Disorder, PositionProposal
+from spark_jobs.project.sample import FieldKind, Sample
+from spark_jobs.project.times import TimeReading, time_reading
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Everything that the files of a project need.
+
+    Attributes:
+        position: The fields of `history.position`; empty where none are known, and for a topic.
+        generator: A watermark generator that needs a bound or nothing.
+        bound: The out-of-orderness bound as YAML text; None for a generator without one.
+        bound_is_measured: Whether the bound is what the records that were read would need.
+        window: The fields of `window`.
+        lateness: `allowed_lateness` as YAML text.
+    """
+
+    name: str
+    address: Address
+    sample: Sample
+    event_time: TimeReading
+    keys: Mapping[str, str]
+    position: Mapping[str, str]
+    disorder: Disorder
+    generator: str
+    bound: str | None
+    bound_is_measured: bool
+    window: Mapping[str, str]
+    lateness: str
+    aggregates: Mapping[str, str]
+    namespace: str
+    metastore: str | None = None
+
+
+def position_fields(proposal: PositionProposal, arrival_kind: str) -> dict[str, str]:
+    """The fields of `history.position`. An arrival in text is converted to a timestamp."""
+    fields: dict[str, str] = {}
+    if proposal.partition is not None:
+        fields["partition"] = proposal.partition.expression
+    if proposal.offset is not None:
+        fields["offset"] = proposal.offset.expression
+    if proposal.arrival is not None:
+        reading = time_reading(proposal.arrival)
+        is_text = proposal.arrival.kind is FieldKind.TEXT and reading is not None and reading.unit == "iso"
+        if reading is not None:
+            expression = f"try_to_timestamp({reading.expression})" if is_text else reading.expression
+            unit = "timestamp" if is_text else reading.unit
+            fields |= {"arrival": expression, "arrival_unit": unit, "arrival_kind": arrival_kind}
+    return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """The fidelity level that a history allows, what that means, and what would raise it."""
+
+    level: str
+    meaning: str
+    advice: str = ""
+
+
+def fidelity_of(address: Address, sample: Sample, position: Mapping[str, str]) -> Fidelity:
+    """The fidelity that `spark_jobs.sources.fidelity` will find, in words for somebody who begins."""
+    missing = [name for name in ("partition", "offset", "arrival") if name not in position]
+    if address.kind is not SourceKind.KAFKA and missing:
+        advice = (
+            f"The records have no {', '.join(missing)}. To raise it, let what writes the records keep Kafka's "
+            "partition, offset and timestamp of each (Flink and Spark show them as columns), and name the columns "
+            "under `position`. Or read the topic itself (kind: kafka), or archive it with `rewindow archive`."
+        )
+        meaning = "the order of arrival is not known, so only complete values can be computed."
+        return Fidelity("complete_only", meaning, advice)
+    by_producer = sample.append_time is False or position.get("arrival_kind") == "producer_time"
+    if by_producer:
+        advice = (
+            "The arrival is the producer's time. To raise it for later records, set the topic's message.timestamp.type "
+            "to LogAppendTime: then the log holds the broker's clock."
+        )
+        return Fidelity("approximate", "only the order within a partition is certain.", advice)
+    return Fidelity("log_order", "which records were late is decided exactly.")

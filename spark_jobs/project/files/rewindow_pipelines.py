@@ -1,0 +1,1 @@
+../../../dags/rewindow_pipelines.py

@@ -1,0 +1,1 @@
+../../../dags/rewindow_refused.py

@@ -1,0 +1,347 @@
+"""The questions of `rewindow init`: each takes its flag, else asks, with a proposal from the records that were read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from spark_jobs.definition.fields import nearest
+from spark_jobs.errors import DefinitionError
+from spark_jobs.eventtime.durations import DurationError, format_duration, parse_duration
+from spark_jobs.project.address import Address, SourceKind
+from spark_jobs.project.answers import Answers, position_fields
+from spark_jobs.project.proposal import (
+    Disorder,
+    PositionProposal,
+    column_name,
+    disorder,
+    event_times,
+    key_fields,
+    propose_position,
+    summable_fields,
+)
+from spark_jobs.project.sample import Field, Sample
+from spark_jobs.project.times import TimeReading, time_reading
+
+NONE = "none"
+"""The answer for "there is none"."""
+_GENERATORS = ("bounded_out_of_orderness", "ascending", "none")
+_WINDOWS = {
+    "tumbling": ("size",),
+    "sliding": ("size", "slide"),
+    "cumulative": ("size", "step"),
+    "session": ("gap",),
+}
+_EXAMPLES = {"size": "1 h", "slide": "15 min", "step": "15 min", "gap": "30 min"}
+_LENGTHS = {
+    "size": "How long a window is.",
+    "slide": "The time from one window's start to the next.",
+    "step": "By how much a window is longer than the one before.",
+    "gap": "The quiet time that ends a session.",
+}
+_SAY_NOTHING = {
+    "data",
+    "files",
+    "history",
+    "input",
+    "json",
+    "parquet",
+    "csv",
+    "raw",
+    "tmp",
+    "windows",
+    "reconciliation",
+}
+"""Names of folders that make no name of a pipeline."""
+_UNITS = ("timestamp", "s", "ms", "us", "iso")
+_KINDS = ("append_time", "producer_time")
+
+Check = Callable[[str], str]
+
+
+class Ask(Protocol):
+    """Asks a person, or takes the default.
+
+    `why` explains the question in a sentence, `flag` is the option that answers it. `check` returns the answer in its
+    final form, or raises DefinitionError, after which a person is asked again.
+    """
+
+    def __call__(self, question: str, why: str, flag: str, default: str | None, check: Check) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line has answered already; None for what it has not."""
+
+    name: str | None = None
+    time: str | None = None
+    unit: str | None = None
+    keys: tuple[str, ...] = ()
+    partition: str | None = None
+    offset: str | None = None
+    arrival: str | None = None
+    arrival_kind: str | None = None
+    generator: str | None = None
+    bound: str | None = None
+    window: str | None = None
+    size: str | None = None
+    slide: str | None = None
+    step: str | None = None
+    gap: str | None = None
+    lateness: str | None = None
+    aggregates: tuple[str, ...] = ()
+    namespace: str | None = None
+
+
+def settle(address: Address, sample: Sample, flags: Flags, ask: Ask, metastore: str | None = None) -> Answers:
+    """Ask whatever the flags do not answer. Raises DefinitionError for an answer that cannot be used."""
+    settle_one = _Settling(sample, flags, ask)
+    name = settle_one("name", "Name of the pipeline", "It names its tables and DAGs.", _name_of(address), _name)
+    time_field, reading = settle_one.event_time()
+    position, arrival_kind = (PositionProposal(None, None, None, False), "")
+    if address.kind is not SourceKind.KAFKA:
+        position, arrival_kind = settle_one.position()
+    found = _disorder(sample, time_field, reading, position)
+    taken = [field.path for field in (time_field, position.partition, position.offset, position.arrival) if field]
+    keys = settle_one.keys(taken)
+    generator, bound, is_measured = settle_one.watermark(found)
+    window = settle_one.window()
+    lateness = settle_one(
+        "lateness",
+        "Allowed lateness",
+        "How long after its end a window of the live job still takes late records; Flink's default is 0.",
+        "0",
+        lambda text: text if text == "forever" else _duration(text),
+    )
+    key_fields_taken = [*taken, *(field.path for text in keys.values() if (field := sample.find(text)))]
+    aggregates = settle_one.aggregates(keys, key_fields_taken)
+    why = "The namespace of its tables in the catalog."
+    namespace = settle_one("namespace", "Namespace", why, "default", _identifier)
+    return Answers(
+        name=name,
+        address=address,
+        sample=sample,
+        event_time=reading,
+        keys=keys,
+        position=position_fields(position, arrival_kind),
+        disorder=found,
+        generator=generator,
+        bound=bound,
+        bound_is_measured=is_measured,
+        window=window,
+        lateness=lateness,
+        aggregates=aggregates,
+        namespace=namespace,
+        metastore=metastore,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Settling:
+    sample: Sample
+    flags: Flags
+    ask: Ask
+
+    def __call__(self, flag: str, question: str, why: str, default: str | None, check: Check) -> str:
+        """The flag's answer, else the person's."""
+        given = getattr(self.flags, flag)
+        option = "--" + flag.replace("_", "-")
+        if given is not None:
+            try:
+                return check(given)
+            except DefinitionError as error:
+                raise DefinitionError(f"{option}: {error.what}", hint=error.hint) from None
+        return self.ask(question, why, option, default, check)
+
+    def event_time(self) -> tuple[Field | None, TimeReading]:
+        candidates = event_times(self.sample, propose_position(self.sample))
+        names = [".".join(field.path) for field, _ in candidates]
+        why = "The time at which something happened, according to the record; it decides the record's window."
+        if names[1:]:
+            why += f" Fields that can be it: {', '.join(names)}."
+        chosen = self("time", "Event time", why, names[0] if names else None, _not_empty)
+        field = self.sample.find(chosen)
+        reading = time_reading(field) if field is not None else None
+        if reading is None or self.flags.unit:
+            why = "What it is: a timestamp, a number of s, ms or us since 1970, or ISO text with a zone (iso)."
+            unit = self("unit", "Unit of the event time", why, None, _one_of(_UNITS))
+            expression = field.expression if field is not None else chosen
+            reading = TimeReading(expression, unit, "", reading.to_ms if reading else lambda value: None)
+        return field, reading
+
+    def position(self) -> tuple[PositionProposal, str]:
+        """The fields of the position in the log, and whether the arrival is the broker's or the producer's time."""
+        found = propose_position(self.sample)
+        why = {
+            "partition": "The partition of the log from which the record came. Needed to replay lateness; else none.",
+            "offset": "Its offset in the partition.",
+            "arrival": "When the broker appended it.",
+        }
+        chosen: dict[str, Field | None] = {}
+        for flag in why:
+            if flag == "offset" and chosen["partition"] is None:
+                chosen[flag] = None  # an offset without a partition gives no order
+                continue
+            proposed: Field | None = getattr(found, flag)
+            default = ".".join(proposed.path) if proposed else NONE
+            text = self(flag, f"Column of the {flag}", why[flag], default, self._field_or_none)
+            chosen[flag] = None if text == NONE else self.sample.find(text)
+        arrival = chosen["arrival"]
+        if arrival is not None and time_reading(arrival) is None:
+            hint = "Name a timestamp, ISO text, or a number of s, ms or us since 1970."
+            raise DefinitionError(f"`{'.'.join(arrival.path)}` holds no times", hint=hint)
+        kind = ""
+        if arrival is not None:
+            why_kind = (
+                "append_time: the broker's clock (message.timestamp.type=LogAppendTime), exact. producer_time: the "
+                "producer's clock, which is Kafka's default, approximate."
+            )
+            default = "append_time" if found.is_broker_time and arrival == found.arrival else "producer_time"
+            kind = self("arrival_kind", "Whose clock is the arrival", why_kind, default, _one_of(_KINDS))
+        return replace(found, **chosen), kind
+
+    def _field_or_none(self, text: str) -> str:
+        if text == NONE:
+            return text
+        field = self.sample.find(text)
+        if field is None:
+            names = [".".join(field.path) for field in self.sample.fields]
+            near = nearest(text, names)
+            hint = f"Did you mean `{near}`?" if near else f"The fields are {', '.join(names)}; or {NONE}."
+            raise DefinitionError(f"there is no field `{text}`", hint=hint)
+        return ".".join(field.path)
+
+    def keys(self, taken: Sequence[tuple[str, ...]]) -> dict[str, str]:
+        """The key columns and their expressions."""
+        found = key_fields(self.sample, taken)
+        if self.flags.keys:
+            return self._named_keys(self.flags.keys)
+        names = [".".join(field.path) for field in found]
+        why = "The fields that the live job groups by, separated by commas; each combination has windows of its own."
+        if names[1:]:
+            why += f" Fields that can be it: {', '.join(names)}."
+        answer = self.ask("Keys", why, "--key", names[0] if names else NONE, self._keys_exist)
+        return self._named_keys(_outside_brackets(answer))
+
+    def _keys_exist(self, text: str) -> str:
+        self._named_keys(_outside_brackets(_not_empty(text)))
+        return text
+
+    def _named_keys(self, texts: Iterable[str]) -> dict[str, str]:
+        keys: dict[str, str] = {}
+        for text in (text for text in texts if text != NONE):
+            name, equals, expression = text.partition("=")
+            field = self.sample.find(text)
+            if field is not None:
+                keys[column_name(field, keys)] = field.expression
+            elif equals:
+                keys[name.strip()] = expression.strip()
+            else:
+                self._field_or_none(text)
+        return keys
+
+    def watermark(self, found: Disorder) -> tuple[str, str | None, bool]:
+        """The generator, its bound as text or None, and whether that is what was measured."""
+        why = "How the live job's watermark follows the records; `rewindow schema` lists the others."
+        generator = self("generator", "Watermark generator", why, _GENERATORS[0], _one_of(_GENERATORS))
+        if generator != _GENERATORS[0]:
+            return generator, None, False
+        why = (
+            "How far the live job's watermark stays behind the latest event time. Take it from the job: in Flink "
+            "forBoundedOutOfOrderness(...), or WATERMARK FOR ts AS ts - INTERVAL ... The proposal covers all records "
+            "that were read."
+        )
+        proposed = format_duration(found.bound)
+        bound = self("bound", "Out-of-orderness bound", why, proposed, _duration)
+        return generator, bound, self.flags.bound is None and bound == proposed
+
+    def window(self) -> dict[str, str]:
+        """The fields of `window`."""
+        why = "The live job's windows: tumbling, sliding, cumulative or session."
+        kind = self("window", "Kind of window", why, "tumbling", _one_of(tuple(_WINDOWS)))
+        fields = {"type": kind}
+        for field in _WINDOWS[kind]:
+            fields[field] = self(field, field.capitalize(), _LENGTHS[field], _EXAMPLES[field], _duration)
+        return fields
+
+    def aggregates(self, keys: dict[str, str], taken: Sequence[tuple[str, ...]]) -> dict[str, str]:
+        """The result columns and their aggregates."""
+        proposed = {column_name(Field(("records",), (), 0), keys): "count(*)"}
+        for field in summable_fields(self.sample, taken):
+            proposed[column_name(field, [*keys, *proposed], "_sum")] = f"sum({field.expression})"
+        if self.flags.aggregates:
+            return dict(map(_named, self.flags.aggregates))
+        why = "The result columns, as name=aggregate in Spark SQL, separated by semicolons."
+        default = "; ".join(f"{name}={expression}" for name, expression in proposed.items())
+        answer = self.ask("Aggregates", why, "--aggregate", default, _all_named)
+        return dict(_named(part) for part in answer.split(";") if part.strip())
+
+
+def _disorder(sample: Sample, field: Field | None, reading: TimeReading, position: PositionProposal) -> Disorder:
+    if field is None:
+        return Disorder(0, 0, False)
+    return disorder(sample, field, reading, position)
+
+
+def _outside_brackets(text: str) -> list[str]:
+    """The parts between the commas that are in no brackets."""
+    return [part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip()]
+
+
+def _name_of(address: Address) -> str:
+    """A name from the last part of the address that is no wildcard."""
+    parts = [part.split(".")[0] for part in re.split(r"[/]", address.place) if not re.search(r"[*?\[]", part)]
+    if address.kind is SourceKind.HIVE:
+        parts = [address.place.rpartition(".")[2]]
+    words = [re.sub(r"[^a-z0-9]+", "_", part.lower()).strip("_") for part in parts]
+    words = [word for word in words if word and word[0].isalpha() and word not in _SAY_NOTHING]
+    return words[-1] if words else "events"
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", text) or text in ("input", "windows", "reconciliation"):
+        raise DefinitionError(f"`{text}` is not a name", hint="Write lower-case letters, digits and _.")
+    return text
+
+
+def _identifier(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", text):
+        raise DefinitionError(f"`{text}` is not a name", hint="Write letters, digits and _.")
+    return text
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise DefinitionError("the answer is empty", hint="Write a field.")
+    return text.strip()
+
+
+def _one_of(choices: Sequence[str]) -> Check:
+    def check(text: str) -> str:
+        if text not in choices:
+            raise DefinitionError(f"`{text}` is not known", hint=f"Write one of {', '.join(choices)}.")
+        return text
+
+    return check
+
+
+def _duration(text: str) -> str:
+    try:
+        return format_duration(parse_duration(text))
+    except DurationError as error:
+        raise DefinitionError(error.what, hint=f"{error.hint[0].upper()}{error.hint[1:]}.") from None
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, expression = text.partition("=")
+    if not equals or not name.strip() or not expression.strip():
+        raise DefinitionError(f"`{text.strip()}` is not name=aggregate", hint="Write records=count(*).")
+    return name.strip(), expression.strip()
+
+
+def _all_named(text: str) -> str:
+    for part in (part for part in text.split(";") if part.strip()):
+        _named(part)
+    return _not_empty(text)

@@ -1,0 +1,97 @@
+"""How the values of a field are read as instants: the expression and the unit that the definition needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from spark_jobs.project.sample import Field, FieldKind
+
+_NAMED_AS_TIME = re.compile(r"time|date|epoch|stamp|(^|_)(ts|at|ms|millis)$|_(ts|at)_", re.IGNORECASE)
+# Seconds, ms and µs since 1970 of the years 1980 to 2100: three ranges that do not overlap.
+_UNITS = (("s", 315_532_800, 1), ("ms", 315_532_800_000, 1_000), ("us", 315_532_800_000_000, 1_000_000))
+_YEARS = 13.1
+"""The year 2100 lies so many times farther from 1970 than 1980."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeReading:
+    """How a field is read as an instant.
+
+    Attributes:
+        expression: Spark SQL for the definition.
+        unit: `timestamp`, `s`, `ms`, `us` or `iso`.
+        note: What a person should check; empty where nothing is doubtful.
+        to_ms: A value of the sample in epoch ms; None for one that is no instant.
+    """
+
+    expression: str
+    unit: str
+    note: str
+    to_ms: Callable[[Any], int | None]
+
+
+def time_reading(field: Field) -> TimeReading | None:
+    """How the field's values are read as instants; None where they are none."""
+    match field.kind:
+        case FieldKind.TIMESTAMP:
+            return TimeReading(field.expression, "timestamp", "", _ms_of)
+        case FieldKind.LOCAL_TIMESTAMP:
+            note = "the column has no zone and is read as UTC; for another one write to_utc_timestamp(..., 'Zone/City')"
+            return TimeReading(f"CAST({field.expression} AS TIMESTAMP)", "timestamp", note, _ms_of)
+        case FieldKind.INTEGER:
+            return _epoch(field, [int(value) for value in field.values])
+        case FieldKind.TEXT:
+            return _text(field)
+    return None
+
+
+def _epoch(field: Field, numbers: list[int]) -> TimeReading | None:
+    for unit, first, factor in _UNITS:
+        if all(first <= number < first * _YEARS for number in numbers):
+            if unit == "s" and not _NAMED_AS_TIME.search(field.name):
+                return None  # ids are often as large
+            return TimeReading(field.expression, unit, "", partial(_scaled, factor=factor))
+    return None
+
+
+def _scaled(value: Any, factor: int) -> int:
+    return int(value) * 1000 // factor
+
+
+def _text(field: Field) -> TimeReading | None:
+    if all(value.isdigit() for value in field.values):
+        return _epoch(field, [int(value) for value in field.values])
+    read = [_instant(value) for value in field.values]
+    there = [moment for moment in read if moment is not None]
+    if len(there) < 0.9 * len(read):
+        return None
+    zoned = sum(moment.tzinfo is not None for moment in there)
+    if zoned == 0:
+        note = "the text has no zone and is read as UTC; for another one write to_utc_timestamp(..., 'Zone/City')"
+        return TimeReading(f"try_to_timestamp({field.expression})", "timestamp", note, _ms_of_text)
+    note = "" if zoned == len(read) else f"{len(read) - zoned} of {len(read)} values are no time with a zone"
+    return TimeReading(field.expression, "iso", note, _ms_of_text)
+
+
+def _instant(text: str) -> datetime | None:
+    """The instant of an ISO-8601 text; None for dates without a time of day and for all other text."""
+    if not re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", text):
+        return None
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+
+
+def _ms_of(moment: datetime) -> int:
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _ms_of_text(text: str) -> int | None:
+    moment = _instant(text)
+    return None if moment is None else _ms_of(moment)

@@ -1,0 +1,242 @@
+"""`rewindow init`: what is proposed from a few records, which questions are asked, and what is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import spark_jobs.cli
+from spark_jobs.cli.app import app
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.project.proposal import event_times, key_fields, propose_position
+from spark_jobs.project.reading import read_files
+from spark_jobs.project.sample import Sample, ddl_of
+from spark_jobs.project.times import time_reading
+from spark_jobs.project.writing import scalar
+from spark_jobs.quality.suites import load_suites
+from spark_jobs.sources import check_expressions, fidelity
+
+ROOT = Path(spark_jobs.cli.__file__).parents[2]
+FLIGHTS = ROOT / "tests/data/flights/events.parquet"
+NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
+
+
+def order(number: int, **more) -> dict:
+    """An order every ten seconds; each tenth is five minutes late."""
+    time = NOON + timedelta(seconds=10 * number) - timedelta(minutes=5 * (number % 10 == 9))
+    return {
+        "id": number,
+        "shop": "north" if number % 3 else "south",
+        "amount": 1.5,
+        "ordered_at": time.isoformat(),
+    } | more
+
+
+def in_log(number: int) -> dict:
+    """The same with its position in a log of two partitions."""
+    arrived = NOON + timedelta(seconds=10 * number + 1)
+    return order(number, kafka_partition=number % 2, kafka_offset=number // 2, append_time=arrived.isoformat())
+
+
+def write_lines(file: Path, records: list[dict]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def init(*arguments: str, answers: str | None = None) -> str:
+    """The output of `rewindow init`; raises what it raises."""
+    result = CliRunner().invoke(app, ["init", *arguments], input=answers)
+    if isinstance(result.exception, DefinitionError | SourceError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def definition(project: Path, name: str) -> Pipeline:
+    return load_pipeline(project / f"dags/pipelines/{name}.yaml")
+
+
+def test_lines_without_a_position_allow_complete_values_only(project: Path) -> None:
+    write_lines(project / "data/orders.jsonl", [order(number) for number in range(100)])
+    output = " ".join(init("data/*.jsonl", "--name", "orders", "--yes").split())
+    assert "fidelity complete_only" in output
+    assert "at most by 4 min 50 s" in output
+    assert "rewindow run orders --mode complete" in output
+    made = definition(project, "orders")
+    assert (made.event_time.expression, made.event_time.unit) == ("ordered_at", "iso")
+    assert made.keys == {"shop": "shop"}
+    assert made.aggregates == {"records": "count(*)", "amount_sum": "sum(amount)"}
+    assert made.watermark.bound == 300_000
+    assert fidelity(made).level == "complete_only"
+
+
+def test_columns_that_are_named_as_a_position_give_the_order_of_the_log(project: Path) -> None:
+    write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(100)])
+    assert "fidelity log_order" in init("data", "--name", "orders", "--yes")
+    made = definition(project, "orders")
+    position = made.history.position
+    assert (position.partition, position.offset) == ("kafka_partition", "kafka_offset")
+    assert position.arrival == "try_to_timestamp(append_time)"
+    assert fidelity(made).level == "log_order"
+    init("data", "--name", "by_producer", "--arrival-kind", "producer_time", "--yes")
+    assert fidelity(definition(project, "by_producer")).level == "approximate"
+
+
+def test_the_project_has_all_that_a_run_and_airflow_need(project: Path) -> None:
+    write_lines(project / "data/orders.jsonl", [order(number) for number in range(20)])
+    output = init("data", "--directory", "team", "--name", "orders", "--yes")
+    team = project / "team"
+    suites = load_suites(definition(team, "orders"))
+    assert [suite.name for suite in suites.suites] == ["input", "windows", "reconciliation", "orders"]
+    assert {file.name for file in (team / "dags").iterdir()} > {"rewindow_pipelines.py", "rewindow_refused.py"}
+    text = (team / "dags/pipelines/orders.yaml").read_text()
+    (schema,) = [line.partition("$schema=")[2] for line in text.splitlines() if line.startswith("# yaml-language")]
+    assert json.loads((team / "dags/pipelines" / schema).read_text())["title"] == "Rewindow pipeline"
+    assert "REWINDOW_HOME" in (team / ".env.example").read_text()
+    assert max(map(len, (line for line in text.splitlines() if line.startswith("#")))) <= 118
+    assert "cd team && rewindow check orders" in output
+
+
+def test_files_that_are_there_stay_and_a_definition_is_overwritten_only_by_force(project: Path) -> None:
+    write_lines(project / "data/orders.jsonl", [order(number) for number in range(20)])
+    init("data", "--name", "orders", "--yes")
+    (project / "expectations/windows.json").write_text("reviewed")
+    with pytest.raises(DefinitionError, match="definition of this name already"):
+        init("data", "--name", "orders", "--yes")
+    init("data", "--name", "orders", "--size", "5 min", "--force", "--yes")
+    assert (project / "expectations/windows.json").read_text() == "reviewed"
+    assert "size: 5 min" in (project / "dags/pipelines/orders.yaml").read_text()
+
+
+def test_a_person_is_asked_what_the_flags_leave_open_and_again_after_a_wrong_answer(project: Path) -> None:
+    write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(20)])
+    # The empty lines take the proposals: partition, offset, arrival, its clock; namespace at the end.
+    answers = "ordered_at\n\n\n\n\nshpo\nshop, dated=substring(ordered_at, 1, 10)\n\nsoon\n2 min\n"
+    answers += "session\n15 min\n1 min\nn=count(*)\n\n"
+    output = init("data", "--name", "orders", answers=answers)
+    assert "Did you mean `shop`?" in output
+    assert "`soon` is not a duration" in output
+    made = definition(project, "orders")
+    assert made.keys == {"shop": "shop", "dated": "substring(ordered_at, 1, 10)"}
+    assert (made.window.type, made.watermark.bound, made.allowed_lateness) == ("session", 120_000, 60_000)
+    assert made.aggregates == {"n": "count(*)"}
+
+
+def test_what_cannot_be_proposed_must_be_named(project: Path) -> None:
+    write_lines(project / "data/sizes.jsonl", [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}])
+    with pytest.raises(DefinitionError, match=r"Event time: there is nothing to propose.*--time"):
+        init("data", "--yes")
+    with pytest.raises(DefinitionError, match="--bound: `30` has no unit"):
+        init("data", "--time", "a", "--unit", "s", "--bound", "30", "--yes")
+    with pytest.raises(DefinitionError, match=r"kafka://HOST:PORT/TOPIC"):
+        init("kafka:orders", "--yes")
+    with pytest.raises(SourceError, match="no file is there"):
+        init("nothing/*.jsonl", "--yes")
+
+
+def test_csv_files_with_a_header_and_another_delimiter(project: Path) -> None:
+    with (project / "clicks.csv").open("w", newline="") as file:
+        rows = csv.writer(file, delimiter=";")
+        rows.writerow(["user_id", "clicked_ms", "page", "price"])
+        rows.writerows([number % 5, 1_709_290_000_000 + number * 1000, f"p{number % 3}", 0.5] for number in range(50))
+    init("clicks.csv", "--yes")
+    made = definition(project, "clicks")
+    assert made.value.ddl == "user_id BIGINT, clicked_ms BIGINT, page STRING, price DOUBLE"
+    assert made.event_time.unit == "ms"
+    assert made.history.model_dump()["options"] == {"header": True, "sep": ";"}
+    assert made.watermark.bound == 0
+
+
+def test_the_sample_of_flights_is_proposed_as_its_definition_has_it(project: Path) -> None:
+    init(str(FLIGHTS), "--name", "flights", "--key", "carrier=key", "--yes")
+    made, sample = definition(project, "flights"), load_pipeline(ROOT / "dags/pipelines/departures_hourly.yaml")
+    assert made.event_time.expression == sample.event_time.expression
+    assert made.value.column == sample.value.column
+    assert made.history.position.model_dump() == sample.history.position.model_dump()
+    assert fidelity(made) == fidelity(sample)
+
+
+def test_spark_accepts_the_definitions(project: Path, spark) -> None:
+    """For lines with nested and odd names, for CSV without a header, and for Parquet."""
+    nested = [in_log(number) | {"buyer": {"home country": "de" if number % 2 else "fr"}, "tags": ["a"], "gone": None}
+              for number in range(50)]  # fmt: skip
+    write_lines(project / "data/nested.jsonl", nested)
+    (project / "plain.csv").write_text("".join(f"{number % 3},{NOON:%Y-%m-%d %H:%M:%S}\n" for number in range(9)))
+    init("data", "--name", "nested", "--key", "buyer.home country", "--yes")
+    init("plain.csv", "--key", "c0", "--yes")
+    init(str(FLIGHTS), "--name", "flights", "--yes")
+    for name in ("nested", "plain", "flights"):
+        assert check_expressions(spark, definition(project, name)) == []
+
+
+def sample_of(**values) -> Sample:
+    """A sample with one record for each value."""
+    names = list(values)
+    return Sample([dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)], "test")
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "milliseconds"),
+    [
+        (["2024-03-01T12:00:00Z", "2024-03-01T12:00:00+02:00"], "iso", 1_709_294_400_000),
+        (["2024-03-01 12:00:00", "2024-03-01 12:00:01"], "timestamp", 1_709_294_400_000),
+        ([1_709_294_400, 1_709_294_401], "s", 1_709_294_400_000),
+        ([1_709_294_400_000, 1_709_294_400_001], "ms", 1_709_294_400_000),
+        (["1709294400000000", "1709294400000001"], "us", 1_709_294_400_000),
+        ([NOON, NOON], "timestamp", 1_709_294_400_000),
+        ([NOON.replace(tzinfo=None)] * 2, "timestamp", 1_709_294_400_000),
+        (["2024-03-01", "2024-03-02"], None, None),
+        ([17, 18], None, None),
+        (["north", "south"], None, None),
+    ],
+)
+def test_times_are_recognized_with_their_unit(values: list, unit: str | None, milliseconds: int | None) -> None:
+    (field,) = sample_of(event_time=values).fields
+    reading = time_reading(field)
+    assert (reading.unit if reading else None) == unit
+    assert (reading.to_ms(values[0]) if reading else None) == milliseconds
+
+
+def test_the_likeliest_fields_come_first() -> None:
+    times = ["2024-03-01T12:00:00Z"] * 4
+    sample = sample_of(loaded_at=times, changed=times, event_time=times, note=list("abcd"), device_id=[1, 1, 2, 2])
+    assert [field.name for field, _ in event_times(sample, propose_position(sample))] == [
+        *("event_time", "changed", "loaded_at"),
+    ]
+    assert [field.name for field in key_fields(sample, [])] == ["device_id"]
+
+
+def test_an_offset_needs_a_partition_and_positions_are_never_null() -> None:
+    assert propose_position(sample_of(offset=[1, 2])).offset is None
+    assert propose_position(sample_of(partition=[0, None], offset=[1, 2])).partition is None
+
+
+def test_types_of_decoded_fields() -> None:
+    records = [{"a": 1, "b": {"c d": [1.5]}, "e": None}, {"a": 2.5, "f": True, "g": "x"}]
+    assert ddl_of(records) == "a DOUBLE, b STRUCT<`c d`: ARRAY<DOUBLE>>, e STRING, f BOOLEAN, g STRING"
+
+
+def test_text_is_quoted_where_yaml_would_read_something_else() -> None:
+    assert [scalar(text) for text in ("sum(amount)", "1 h 30 min", "no", "a: b", "5", "`x y`", "{a}", "*")] == [
+        *("sum(amount)", "1 h 30 min", '"no"', '"a: b"', '"5"', '"`x y`"', '"{a}"', '"*"'),
+    ]
+
+
+def test_damaged_lines_are_counted_and_an_array_is_refused(project: Path) -> None:
+    (project / "mixed.jsonl").write_text('{"a": 1}\nnot json\n')
+    assert read_files("mixed.jsonl", 10).unreadable == 1
+    (project / "array.json").write_text('[{"a": 1}]\n')
+    with pytest.raises(SourceError, match="one JSON object"):
+        read_files("array.json", 10)
