@@ -10,9 +10,7 @@ from Maven Central through the Ivy that pyspark brings, once, and lie beside Spa
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,8 +25,8 @@ from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_d
 from spark_jobs.devtools.services.ports import free_port
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.gateway import JavaObject
+from spark_jobs.spark.ivy import fetch_jars, package_folder
 from spark_jobs.spark.java import find_java, java_reason
-from spark_jobs.spark.jvm import ivy_folder
 
 KAFKA_PACKAGE = "org.apache.kafka:kafka_2.13:4.1.1"
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -371,53 +369,12 @@ def _is_unknown_topic(error: BaseException) -> bool:
 
 def kafka_folder() -> Path:
     """Where the broker's jars lie."""
-    return ivy_folder() / KAFKA_PACKAGE.replace(":", "_")
+    return package_folder(KAFKA_PACKAGE)
 
 
 def fetch_kafka() -> Path:
     """The folder with the broker's jars, fetched if missing. Raises EnvironmentSetupError when they cannot be."""
-    folder = kafka_folder()
-    if folder.is_dir():
-        return folder
-    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    group, artifact, version = KAFKA_PACKAGE.split(":")
-    ivy_folder().mkdir(parents=True, exist_ok=True)
-    fetched = Path(tempfile.mkdtemp(dir=ivy_folder(), prefix="fetching-"))
-    pattern = f"{fetched}/[artifact]-[revision](-[classifier]).[ext]"
-    command = [
-        str(find_java().executable),
-        "-cp",
-        str(ivy),
-        "org.apache.ivy.Main",
-        "-cache",
-        str(ivy_folder() / "cache"),
-        "-dependency",
-        group,
-        artifact,
-        version,
-        "-confs",
-        "default",
-        "-retrieve",
-        pattern,
-        "-types",
-        "jar",
-        "bundle",
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-        if done.returncode or not any(fetched.glob("kafka_*.jar")):
-            lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "UNRESOLVED" in line.upper()]
-            raise EnvironmentSetupError(
-                f"the Kafka broker's jars could not be fetched: {lines[0] if lines else 'no answer'}",
-                KAFKA_PACKAGE,
-                "They come from Maven Central, once. Check the network and try again.",
-            )
-        fetched.chmod(0o755)
-        with suppress(OSError):  # another process was faster
-            fetched.rename(folder)
-    finally:
-        shutil.rmtree(fetched, ignore_errors=True)
-    return folder
+    return fetch_jars(KAFKA_PACKAGE, "the Kafka broker's")
 
 
 def _log_settings() -> str:

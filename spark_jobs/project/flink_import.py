@@ -1,0 +1,171 @@
+"""A Flink SQL script as pipeline definitions: one for each windowed query, and a list of what has no counterpart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_jobs.project.flink_parser import FlinkParser
+from spark_jobs.project.flink_query import (
+    EMIT,
+    add_aggregates,
+    add_filter,
+    add_keys,
+    add_lateness,
+    add_window,
+    grouping,
+)
+from spark_jobs.project.flink_script import (
+    Located,
+    NoCounterpartError,
+    Query,
+    Script,
+    clauses,
+    read_script,
+    resolve,
+)
+from spark_jobs.project.flink_source import (
+    EventTime,
+    Lines,
+    Remark,
+    Timer,
+    add_history,
+    add_watermark,
+    columns_of,
+    event_time,
+)
+from spark_jobs.project.writing import scalar
+
+_NO_EFFECT = (
+    *(
+        "execution.",
+        "state.",
+        "restart-strategy",
+        "pipeline.name",
+        "pipeline.max",
+        "table.exec.mini-batch",
+        "sql-client.",
+    ),
+    *(
+        "table.optimizer",
+        "table.exec.state.ttl",
+        "taskmanager.",
+        "jobmanager.",
+        "rest.",
+        "parallelism.",
+        "pipeline.object",
+    ),
+    *(
+        "table.exec.resource",
+        "table.dml-sync",
+        "table.display",
+        "table.exec.sink",
+        "table.sql-dialect",
+        "checkpointing.",
+    ),
+)
+_USED = ("table.exec.source.idle-timeout", "pipeline.auto-watermark-interval", "table.local-time-zone")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One definition from a script: its name and its YAML."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a script became: definitions, and every part of it that is not, or not exactly, in one of them."""
+
+    definitions: tuple[Definition, ...]
+    remarks: tuple[Remark, ...]
+
+
+def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | None = None) -> Imported:
+    """Import a script. Raises DefinitionError for text that is not Flink SQL."""
+    script = read_script(parser.statements(text, file))
+    remarks = [_unused(name, value) for name, value in script.settings.items() if not name.startswith(EMIT)]
+    found = [remark for remark in remarks if remark is not None]
+    found += [Remark(other.line, other.text[:60], "this statement has no counterpart") for other in script.others]
+    definitions: list[Definition] = []
+    timer = Timer(timer_start, script.settings.get)
+    for number, query in enumerate(script.queries):
+        name = _plain(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")
+        try:
+            lines = _definition(name, query, script, parser, timer, file)
+        except NoCounterpartError as gap:
+            found.append(Remark(gap.line, f"{gap.what} (query of line {query.line})", gap.why))
+            continue
+        found += lines.remarks
+        definitions.append(Definition(name, "\n".join(lines.yaml) + "\n"))
+    if not script.queries:
+        found.append(Remark(1, "the script", "it has no query: a definition needs the windows of one"))
+    unique = dict.fromkeys(sorted(found, key=lambda remark: remark.line))
+    return Imported(tuple(_with_remarks(one, tuple(unique)) for one in definitions), tuple(unique))
+
+
+def _unused(name: str, value: Located) -> Remark | None:
+    if name in _USED:
+        return None
+    why = "does not change results" if name.startswith(_NO_EFFECT) else "has no counterpart"
+    return Remark(value.line, f"SET '{name}' = '{value.text}'", why)
+
+
+def _with_remarks(definition: Definition, remarks: tuple[Remark, ...]) -> Definition:
+    head, _, rest = definition.text.partition("\n\n")
+    if remarks:
+        listed = "\n".join(f"#   line {remark.line}: {remark.what}: {remark.why}" for remark in remarks)
+        head += f"\n#\n# Of the script these parts are not, or not exactly, in this definition:\n{listed}"
+    return Definition(definition.name, f"{head}\n\n{rest}")
+
+
+def _definition(name: str, query: Query, script: Script, parser: FlinkParser, timer: Timer, file: str) -> Lines:
+    base: dict[str, Mapping[str, str]] = {}
+    times: dict[str, EventTime] = {}
+    for table in script.tables.values():
+        if table.watermark is not None:
+            times[table.name] = event_time(table, parser)
+            base[table.name] = columns_of(table, times[table.name], parser)
+        else:
+            base[table.name] = {}
+    if query.select.kind != "SELECT":
+        why = "a definition has one SELECT with a window and GROUP BY"
+        raise NoCounterpartError(query.select.kind.replace("_", " "), why, query.line)
+    parts = clauses(query.select)
+    for clause in ("keywords", "having", "windows", "qualify", "order", "offset", "fetch"):
+        if (there := parts.get(clause)) is not None:
+            raise NoCounterpartError(f"{clause.upper()} {there.text}"[:60], "has no counterpart", there.line)
+    assert parts["from"] is not None and parts["items"] is not None
+    relation = resolve(parts["from"], script, parser, base)
+    time = times.get(relation.table.name) or event_time(relation.table, parser)
+    groups = parts["group"].operands if parts["group"] is not None else []
+    window, keys, is_group_window = grouping(relation, [group for group in groups if group is not None], query)
+    lines = Lines()
+    lines.add("# yaml-language-server: $schema=../pipeline.schema.json\n#")
+    lines.add(f"# Written by `rewindow import flink-sql` from {file}; comments name the lines of that script.\n")
+    lines.add(f"name: {name}", query.line)
+    for what, line in relation.table.left_out:
+        lines.remark(line, what, "does not change results" if what == "PRIMARY KEY" else "has no counterpart")
+    add_history(lines, relation.table)
+    named = add_keys(lines, keys, parts["items"], relation, parser)
+    lines.add("event_time:")
+    lines.add(f"  expression: {scalar(time.expression)}", time.line)
+    lines.add(f"  unit: {time.unit}")
+    lines.add("  missing: fail", None, "as Flink does")
+    add_watermark(lines, relation.table, time, parser, timer)
+    add_filter(lines, relation, parts["where"], parser)
+    add_window(lines, window, parser, time, script)
+    add_lateness(lines, script, is_group_window)
+    add_aggregates(lines, parts["items"], relation, parser, named, script, query)
+    lines.add("end_of_input: freeze", None, "the live job leaves open windows open; `flush` fires them")
+    if query.sink:
+        lines.add("# live:", query.line, f"to compare with what the job wrote, name the table behind {query.sink}")
+    return lines
+
+
+def _plain(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    return plain if plain and plain[0].isalpha() else f"query_{plain}".rstrip("_")

@@ -1,0 +1,225 @@
+"""Flink's own SQL parser, in a JVM of its own: a script becomes statements, and an expression becomes Spark SQL.
+
+    with FlinkParser() as parser:
+        for statement in parser.statements(text):
+            ...
+
+The parser is the one of Flink's release, `flink-sql-parser`, with Calcite; it comes from Maven Central, once.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_gateway
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from spark_jobs.errors import DefinitionError, EnvironmentSetupError
+from spark_jobs.spark.ivy import fetch_jars
+from spark_jobs.spark.java import find_java
+
+PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"
+
+
+_TOKEN = re.compile(r"'(?:[^']|'')*'|`([A-Za-z_][A-Za-z0-9_]*)`|BETWEEN ASYMMETRIC")
+_LISTED = """
+    ALL AND ANY AS BETWEEN BY CASE CAST CURRENT_CATALOG CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATE
+    DISTINCT ELSE END EXISTS EXTRACT FALSE FILTER FROM GROUP HAVING IN INTERVAL IS JOIN LIKE LOCALTIMESTAMP NOT NULL ON
+    OR ORDER PARTITION SELECT SESSION_USER THEN TIME TIMESTAMP TRUE UNION USER USING WHEN WHERE WINDOW WITH
+"""
+_WORDS = frozenset(_LISTED.split())
+"""Names that stay in backticks: without them Spark or Flink's parser may read something else."""
+_LEAVES = ("SqlIdentifier", "SqlDataTypeSpec", "SqlIntervalQualifier", "SqlDynamicParam")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SqlNode:
+    """A node of a parsed statement.
+
+    Attributes:
+        node: The parser's object.
+        type: Its Java class without the package, such as `SqlSelect`.
+        kind: Calcite's kind, such as `SELECT` or `AS`.
+        line: The line of the script, from 1.
+    """
+
+    node: Any
+    type: str
+    kind: str
+    line: int
+
+    @property
+    def text(self) -> str:
+        """The node as SQL on one line."""
+        return " ".join(str(self.node.toString()).split())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts of an identifier; `*` is an empty part."""
+        parts: Any = get_field(self.node, "names")
+        return tuple(parts.get(index) for index in range(parts.size()))
+
+    @property
+    def operator(self) -> str:
+        """The name of a call's operator or function, such as `TUMBLE`; empty for what is no call."""
+        if self.is_leaf or self.type == "SqlNodeList":
+            return ""
+        return str(self.node.getOperator().getName())
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it has no parts: an identifier, a literal, a type."""
+        return self.type.startswith(_LEAVES) or "Literal" in self.type
+
+    @property
+    def operands(self) -> list[SqlNode | None]:
+        """The parts of a call or of a list; none for identifiers and literals."""
+        if self.type == "SqlNodeList":
+            return [wrapped(self.node.get(index)) for index in range(self.node.size())]
+        if self.is_leaf:
+            return []
+        found = self.node.getOperandList()
+        return [wrapped(found.get(index)) for index in range(found.size())]
+
+    @property
+    def literal(self) -> str:
+        """The value of a text or number."""
+        return str(self.node.toValue())
+
+    def all(self) -> list[SqlNode]:
+        """The node and all below it."""
+        return [self, *(inner for operand in self.operands if operand is not None for inner in operand.all())]
+
+
+def wrapped(node: Any) -> SqlNode | None:
+    """The parser's object as a node; None for null."""
+    if node is None:
+        return None
+    name = str(node.getClass().getSimpleName())
+    return SqlNode(node, name, str(node.getKind().toString()), node.getParserPosition().getLineNum())
+
+
+def column_sql(name: str) -> str:
+    """A column's name in backticks, as `FlinkParser.spark_sql` takes it in `replaced`."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def tidy(text: str) -> str:
+    """SQL without needless backticks, with backslashes doubled in texts, as Spark reads them."""
+    return _TOKEN.sub(_in_spark, text)
+
+
+def _in_spark(token: re.Match[str]) -> str:
+    name = token[1]
+    if name is not None:
+        return token[0] if name.upper() in _WORDS else name
+    return "BETWEEN" if token[0].startswith("BETWEEN") else token[0].replace("\\", "\\\\")
+
+
+class FlinkParser:
+    """The parser. Its JVM starts with the first use and ends with the block."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._gateway: Any = None
+
+    def __enter__(self) -> FlinkParser:
+        jars = fetch_jars(PARSER_PACKAGE, "Flink's SQL parser's")
+        own = Path(pyspark.__file__).parent / "jars"
+        try:
+            launched: Any = launch_gateway(
+                jarpath=str(next(own.glob("py4j-*.jar"))),
+                classpath=f"{jars}/*",
+                javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
+                java_path=str(find_java().executable),
+                die_on_exit=True,
+                enable_auth=True,
+                return_proc=True,
+            )
+        except (Py4JError, OSError, ValueError) as error:
+            raise EnvironmentSetupError(
+                f"Flink's SQL parser did not start: {error}", str(jars), "Check Java."
+            ) from None
+        port, token, self._process = launched
+        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(Py4JError):
+            self._gateway.shutdown()
+        if self._process is not None:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            self._process.wait()
+
+    def statements(self, script: str, file: str = "the script") -> list[SqlNode]:
+        """The statements of a script. Raises DefinitionError for text that is not Flink SQL, with its line."""
+        try:
+            found = self._parser(script).parseStmtList()
+        except Py4JJavaError as error:
+            reason = str(error.java_exception.getMessage()).splitlines()[0]
+            raise DefinitionError(f"Flink's parser refuses it: {reason}", file, "Correct the script.") from None
+        return [node for index in range(found.size()) if (node := wrapped(found.get(index))) is not None]
+
+    def spark_sql(self, node: SqlNode, replaced: Mapping[str, str]) -> str:
+        """An expression as Spark SQL. `replaced`: for names of columns, the SQL that takes their place."""
+        calcite = self._gateway.jvm.org.apache.calcite.sql
+        # As text an identifier alone has no quotes.
+        own = ".".join(map(column_sql, node.names)) if node.kind == "IDENTIFIER" and "" not in node.names else node.text
+        copy = self._parser(own).parseExpression()
+        whole = self._replaced(copy, replaced)
+        context = calcite.dialect.SparkSqlDialect.DEFAULT_CONTEXT.withIdentifierQuoteString("`")
+        config = calcite.pretty.SqlPrettyWriter.config().withDialect(calcite.dialect.SparkSqlDialect(context))
+        config = config.withQuoteAllIdentifiers(True).withAlwaysUseParentheses(False)
+        text = " ".join(str(calcite.pretty.SqlPrettyWriter(config).format(whole)).split())
+        return tidy(text)
+
+    def milliseconds(self, interval: SqlNode) -> int | None:
+        """The length of an interval literal in ms; None for months, years and what is no literal."""
+        if interval.type != "SqlIntervalLiteral" or "MONTH" in interval.text or "YEAR" in interval.text:
+            return None
+        decimal = self._gateway.jvm.java.lang.Class.forName("java.math.BigDecimal")
+        return int(interval.node.getValueAs(decimal))
+
+    def _replaced(self, node: Any, replaced: Mapping[str, str]) -> Any:
+        found = wrapped(node)
+        if found is None or (found.is_leaf and found.type != "SqlIdentifier"):
+            return node
+        if found.type == "SqlIdentifier":
+            names = list(found.names)
+            name = names[-1] if len(names) <= 2 else ".".join(names)
+            if name in replaced:
+                return self._parser(replaced[name]).parseExpression()
+            return node
+        if found.type == "SqlNodeList":
+            for index in range(node.size()):
+                node.set(index, self._replaced(node.get(index), replaced))
+            return node
+        for index, operand in enumerate(found.operands):
+            if operand is not None:
+                new = self._replaced(operand.node, replaced)
+                if new is not operand.node:
+                    node.setOperand(index, new)
+        return node
+
+    def _parser(self, text: str) -> Any:
+        jvm = self._gateway.jvm
+        calcite, flink = jvm.org.apache.calcite, jvm.org.apache.flink.sql.parser
+        config = (
+            calcite.sql.parser.SqlParser.config()
+            .withParserFactory(flink.impl.FlinkSqlParserImpl.FACTORY)
+            .withConformance(flink.validate.FlinkSqlConformance.DEFAULT)
+            .withLex(calcite.config.Lex.JAVA)
+            .withIdentifierMaxLength(256)
+        )
+        return calcite.sql.parser.SqlParser.create(text, config)

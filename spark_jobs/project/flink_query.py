@@ -1,0 +1,252 @@
+"""A windowed query of a Flink SQL script as `keys`, `filter`, `window`, `allowed_lateness` and `aggregates`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from spark_jobs.definition.names import RESERVED_COLUMNS
+from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.project.flink_parser import FlinkParser, SqlNode
+from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Relation, Script, argument
+from spark_jobs.project.flink_source import EventTime, Lines
+from spark_jobs.project.writing import scalar
+
+EMIT = "table.exec.emit."
+"""Begins the settings of early and late firing, which the older group windows obey."""
+_WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
+_GROUP_WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "SESSION": "SESSION"}
+_AUXILIARY = re.compile(r"(TUMBLE|HOP|SESSION)_(START|END|ROWTIME|PROCTIME)")
+_AGGREGATES = {"SUM", "COUNT", "MIN", "MAX", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "AVG"}
+_SAME_IN_SPARK = _AGGREGATES | {
+    *(
+        "UPPER",
+        "LOWER",
+        "ABS",
+        "COALESCE",
+        "CAST",
+        "TRIM",
+        "SUBSTRING",
+        "SUBSTR",
+        "CONCAT",
+        "CONCAT_WS",
+        "NULLIF",
+        "IF",
+    ),
+    *(
+        "CHAR_LENGTH",
+        "FLOOR",
+        "CEIL",
+        "ROUND",
+        "SQRT",
+        "POWER",
+        "LN",
+        "EXP",
+        "MOD",
+        "REPLACE",
+        "LPAD",
+        "RPAD",
+        "DESCRIPTOR",
+    ),
+}
+
+
+def grouping(relation: Relation, groups: list[SqlNode], query: Query) -> tuple[SqlNode, list[SqlNode], bool]:
+    """The window function, the other expressions of GROUP BY, and whether it is one of the older group windows."""
+    old = [group for group in groups if not group.is_leaf and group.operator.lstrip("$") in _GROUP_WINDOWS]
+    keys = [group for group in groups if group not in old]
+    for key in keys:
+        if key.kind in ("ROLLUP", "CUBE", "GROUPING_SETS"):
+            raise NoCounterpartError(key.text, "several groupings at once", key.line)
+    if relation.window is None and not old:
+        what = "GROUP BY without a window" if groups else "a query without a window"
+        raise NoCounterpartError(what, "a definition replays windows", query.line)
+    if old:
+        return old[0], keys, True
+    assert relation.window is not None
+    keys = [key for key in keys if not (key.kind == "IDENTIFIER" and key.names[-1] in _WINDOW_COLUMNS)]
+    windows = {group.names[-1] for group in groups if group.kind == "IDENTIFIER"} & set(_WINDOW_COLUMNS)
+    if not {"window_start", "window_end"} <= windows:
+        raise NoCounterpartError("GROUP BY", "it does not name window_start and window_end", query.line)
+    _refuse_other_sessions(relation.window, keys)
+    return relation.window, keys, False
+
+
+def _refuse_other_sessions(window: SqlNode, keys: list[SqlNode]) -> None:
+    """Sessions are those of the keys; PARTITION BY may name no other ones."""
+    data = argument(window, 0, "DATA")
+    if window.operator != "SESSION" or data is None:
+        return
+    partition = data.operands[1] if data.kind == "SET_SEMANTICS_TABLE" else None
+    named = {node.names[-1] for node in (partition.operands if partition else []) if node is not None}
+    if named != {key.names[-1] if key.kind == "IDENTIFIER" else key.text for key in keys}:
+        why = "the sessions of a definition are those of its keys: PARTITION BY and GROUP BY must name the same"
+        raise NoCounterpartError("SESSION", why, window.line)
+
+
+def add_keys(
+    lines: Lines, keys: list[SqlNode], items: SqlNode, relation: Relation, parser: FlinkParser
+) -> dict[str, str]:
+    """Add `keys`; gives the name of each by its text in GROUP BY."""
+    aliases = {
+        item.operands[0].text: item.operands[1].names[-1]
+        for item in items.operands
+        if item is not None and item.kind == "AS" and item.operands[0] and item.operands[1]
+    }
+    named: dict[str, str] = {}
+    if keys:
+        lines.add("keys:")
+    for number, key in enumerate(keys):
+        plain = key.names[-1] if key.kind == "IDENTIFIER" else f"key_{number + 1}"
+        name = _column(aliases.get(key.text, plain))
+        named[key.text] = name
+        _doubt(lines, key)
+        lines.add(f"  {name}: {scalar(parser.spark_sql(key, relation.columns))}", key.line)
+    return named
+
+
+def add_filter(lines: Lines, relation: Relation, where: SqlNode | None, parser: FlinkParser) -> None:
+    """Add `filter`: the WHERE of the query and of the views that it reads."""
+    conditions = list(relation.conditions)
+    if where is not None:
+        _doubt(lines, where)
+        conditions.append(parser.spark_sql(where, relation.columns))
+    if conditions:
+        text = " AND ".join(f"({condition})" for condition in conditions) if conditions[1:] else conditions[0]
+        lines.add("filter:")
+        line = where.line if where is not None else None
+        lines.add(f"  after_watermark: {scalar(text)}", line, "WHERE comes after the source's watermark")
+
+
+def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime, script: Script) -> None:
+    """Add `window`. Raises NoCounterpartError for one that is not over the event time, and for months."""
+    function = call.operator.lstrip("$")
+    is_group = call.kind != "OTHER_FUNCTION"
+    shift = -1 if is_group else 0  # the group windows have no argument DATA
+
+    def length(place: int, name: str) -> int | None:
+        node = argument(call, place + shift, name)
+        if node is None:
+            return None
+        found = parser.milliseconds(node)
+        if found is None:
+            raise NoCounterpartError(node.text, "a length in months or years is not fixed", node.line)
+        return found
+
+    column = argument(call, 1 + shift, "TIMECOL")
+    names = {node.names[-1] for node in column.all() if node.kind == "IDENTIFIER"} if column is not None else set()
+    if time.column not in names:
+        raise NoCounterpartError(f"{function} over {', '.join(sorted(names))}", "not the event time", call.line)
+    fields = {
+        "TUMBLE": {"type": "tumbling", "size": length(2, "SIZE"), "offset": length(3, "OFFSET")},
+        "HOP": {
+            "type": "sliding",
+            "size": length(3, "SIZE"),
+            "slide": length(2, "SLIDE"),
+            "offset": length(4, "OFFSET"),
+        },
+        "CUMULATE": {
+            "type": "cumulative",
+            "size": length(3, "SIZE"),
+            "step": length(2, "STEP"),
+            "offset": length(4, "OFFSET"),
+        },
+        "SESSION": {"type": "session", "gap": length(2, "GAP")},
+    }[function]
+    lines.add("window:")
+    for name, value in fields.items():
+        if value is not None:
+            lines.add(f"  {name}: {format_duration(value) if isinstance(value, int) else value}", call.line)
+    zone = script.settings.get("table.local-time-zone")
+    size = fields.get("size")
+    if time.is_local and isinstance(size, int) and size % 3_600_000 == 0 and not (zone and zone.text == "UTC"):
+        if zone is not None and function == "TUMBLE" and size % 86_400_000 == 0:
+            lines.add(f"  time_zone: {zone.text}", zone)
+        else:
+            why = "windows over TIMESTAMP_LTZ begin in the session's time zone; here they begin in UTC"
+            lines.remark(call.line, zone.text if zone else "no table.local-time-zone", why)
+
+
+def add_lateness(lines: Lines, script: Script, is_group_window: bool) -> None:
+    """Add `allowed_lateness`: only the older group windows can have one."""
+    emits = {name.removeprefix(EMIT): value for name, value in script.settings.items() if name.startswith(EMIT)}
+    lateness = emits.pop("allow-lateness", None)
+    late_fire = emits.pop("late-fire.enabled", Located("false", 0)).text == "true"
+    delay = emits.pop("late-fire.delay", None)
+    if lateness is not None and is_group_window:
+        lines.add(f"allowed_lateness: {lateness.text}", lateness)
+        if not late_fire:
+            lines.remark(
+                lateness.line, "late-fire.enabled is off", "late records count here and fire their window again"
+            )
+        elif delay is not None and not delay.text.startswith("0"):
+            lines.remark(
+                delay.line, f"late-fire.delay {delay.text}", "here each late record fires at once; the last is equal"
+            )
+    else:
+        lines.add("allowed_lateness: 0", None, "Flink's default: a late record is dropped")
+        if lateness is not None:
+            lines.remark(lateness.line, f"allow-lateness {lateness.text}", "window table functions drop late records")
+    for name, value in emits.items():
+        why = "early results are not replayed; the last value is not changed by them"
+        lines.remark(value.line, f"SET '{EMIT}{name}' = '{value.text}'", why)
+
+
+def add_aggregates(
+    lines: Lines,
+    items: SqlNode,
+    relation: Relation,
+    parser: FlinkParser,
+    keys: Mapping[str, str],
+    script: Script,
+    query: Query,
+) -> None:
+    """Add `aggregates`, named as in SELECT, else as the sink's columns. Raises NoCounterpartError."""
+    sink = script.tables.get(query.sink or "")
+    there: dict[str, tuple[str, int]] = {}
+    for place, item in enumerate(items.operands):
+        assert item is not None
+        source = item.operands[0] if item.kind == "AS" else item
+        assert source is not None
+        if source.text in keys or _is_window_column(source):
+            continue
+        functions = {node.operator for node in source.all() if not node.is_leaf}
+        if not functions & _AGGREGATES and not functions - _SAME_IN_SPARK - {"*", "+", "-", "CASE", "AS", "FILTER"}:
+            raise NoCounterpartError(item.text, "neither a key nor an aggregate", item.line)
+        alias = item.operands[1].names[-1] if item.kind == "AS" and item.operands[1] is not None else ""
+        of_sink = sink.columns[place].name if sink is not None and place < len(sink.columns) else f"value_{place + 1}"
+        name = _column(alias or of_sink)
+        while name in there or name in keys.values():
+            name += "_2"
+        _doubt(lines, source)
+        there[name] = (parser.spark_sql(source, relation.columns), item.line)
+    if not there:
+        raise NoCounterpartError("SELECT", "it has no aggregate", items.line)
+    lines.add("aggregates:")
+    for name, (text, line) in there.items():
+        lines.add(f"  {name}: {scalar(text)}", line)
+
+
+def _is_window_column(node: SqlNode) -> bool:
+    if node.kind == "IDENTIFIER":
+        return node.names[-1] in _WINDOW_COLUMNS
+    return not node.is_leaf and bool(_AUXILIARY.fullmatch(node.operator.lstrip("$")))
+
+
+def _doubt(lines: Lines, node: SqlNode) -> None:
+    """Remark on functions and operators whose result may differ in Spark."""
+    for part in node.all():
+        if part.is_leaf or part.type == "SqlNodeList":
+            continue
+        if part.kind == "DIVIDE":
+            lines.remark(part.line, part.text, "CHECK: Flink divides integers without a fraction, Spark with one")
+        elif part.kind == "OTHER_FUNCTION" and part.operator == "AVG":
+            lines.remark(part.line, part.text, "CHECK: Flink's AVG of integers is an integer, Spark's a double")
+        elif part.kind == "OTHER_FUNCTION" and part.operator.upper() not in _SAME_IN_SPARK:
+            lines.remark(part.line, part.text, f"CHECK: {part.operator} may differ in Spark")
+
+
+def _column(name: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "value"
+    plain = plain if not plain[0].isdigit() else f"c_{plain}"
+    return f"{plain}_" if plain.lower() in RESERVED_COLUMNS else plain

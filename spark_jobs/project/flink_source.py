@@ -1,0 +1,292 @@
+"""A source table of a Flink SQL script as `history`, `value`, `event_time` and `watermark` of a definition."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, tidy
+from spark_jobs.project.flink_script import Column, Located, NoCounterpartError, SourceTable, plain_columns, spark_type
+from spark_jobs.project.sample import quoted
+
+_SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
+_METADATA = {key: column_sql(key) for key in ("timestamp", "partition", "offset", "topic", "headers")}
+_FORMATS = {"json": "json", "csv": "csv", "raw": "text"}
+_WATERMARK_OPTIONS = (
+    *("scan.watermark.emit.strategy", "scan.watermark.idle-timeout"),
+    *("scan.watermark.alignment.group", "scan.watermark.alignment.max-drift"),
+)
+"""The options of a table that `add_watermark` reads."""
+_OF_THE_SINK = ("sink.", "key.", "value.fields-include", "scan.parallelism", "scan.topic-partition-discovery")
+_LATER = "Flink emits at the ticks of a timer, whose phase is in no script: name it with --timer-start."
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A part of the script that is not, or not exactly, in the definition: its line, what it is and why."""
+
+    line: int
+    what: str
+    why: str
+
+
+@dataclass(slots=True)
+class Lines:
+    """Lines of YAML in the making, and what could not become one."""
+
+    yaml: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+    def add(self, text: str, source: Located | int | None = None, note: str = "") -> None:
+        """Add a line of YAML, with the line of the script that it comes from."""
+        line = source.line if isinstance(source, Located) else source
+        origin = f"line {line}" if line else ""
+        comment = ", ".join(part for part in (origin, note) if part)
+        self.yaml.append(f"{text:<50}  # {comment}" if comment else text)
+
+    def remark(self, line: int, what: str, why: str) -> None:
+        """Say that a part has no, or no exact, counterpart."""
+        self.remarks.append(Remark(line, what, why))
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The event time: its SQL and unit in the definition, and the SQL that stands for the column elsewhere."""
+
+    column: str
+    expression: str
+    unit: str
+    elsewhere: str
+    is_local: bool
+    line: int
+
+
+def event_time(table: SourceTable, parser: FlinkParser) -> EventTime:
+    """The event time of a table with a watermark. Raises NoCounterpartError."""
+    if table.watermark is None:
+        why = "it has no WATERMARK FOR: without event time there is nothing to replay"
+        raise NoCounterpartError(f"table {table.name}", why, table.line)
+    target = table.watermark.operands[0]
+    assert target is not None
+    name = target.names[-1]
+    column = table.column(name)
+    if column is None:
+        raise NoCounterpartError(
+            f"WATERMARK FOR {target.text}", "it names no column of the table", table.watermark.line
+        )
+    is_local = "LTZ" in column.type or "LOCAL TIME ZONE" in column.type
+    if column.metadata is not None:
+        if column.metadata != "timestamp":
+            raise NoCounterpartError(f"metadata {column.metadata}", "as event time", column.line)
+        return EventTime(name, tidy("`timestamp`"), "timestamp", "`timestamp`", is_local, column.line)
+    if column.computed is not None:
+        return _computed(name, column, column.computed, table, parser)
+    plain = column_sql(name)
+    if table.options.get("format", Located("", 0)).text in ("parquet", "orc"):
+        return EventTime(name, tidy(f"CAST({plain} AS TIMESTAMP)"), "timestamp", plain, is_local, column.line)
+    converted = f"try_to_timestamp({plain})"
+    if is_local:
+        return EventTime(name, tidy(plain), "iso", converted, True, column.line)
+    return EventTime(name, tidy(converted), "timestamp", converted, False, column.line)
+
+
+def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, parser: FlinkParser) -> EventTime:
+    columns = plain_columns(table) | {
+        other.name: _METADATA[other.metadata] for other in table.columns if other.metadata in _METADATA
+    }
+    function = computed.operator if not computed.is_leaf else ""
+    parts = [part for part in computed.operands if part is not None]
+    if function == "PROCTIME":
+        raise NoCounterpartError("PROCTIME()", "processing time has no counterpart", column.line)
+    if function == "TO_TIMESTAMP_LTZ" and (len(parts) == 1 or parts[1].literal in ("0", "3")):
+        unit = "s" if len(parts) == 2 and parts[1].literal == "0" else "ms"
+        text = parser.spark_sql(parts[0], columns)
+        wrapper = "timestamp_seconds" if unit == "s" else "timestamp_millis"
+        return EventTime(name, text, unit, f"{wrapper}({text})", True, column.line)
+    if function == "TO_TIMESTAMP":
+        if not parts[0].is_leaf and parts[0].operator == "FROM_UNIXTIME" and len(parts[0].operands) == 1:
+            seconds = parts[0].operands[0]
+            assert seconds is not None
+            text = parser.spark_sql(seconds, columns)
+            return EventTime(name, text, "s", f"timestamp_seconds({text})", False, column.line)
+        arguments = ", ".join(parser.spark_sql(part, columns) for part in parts)
+        text = f"try_to_timestamp({arguments})"
+        return EventTime(name, text, "timestamp", text, False, column.line)
+    text = parser.spark_sql(computed, columns)
+    return EventTime(name, text, "timestamp", text, False, column.line)
+
+
+def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser) -> dict[str, str]:
+    """Every column of a table in Spark SQL over the fields that are decoded. Raises NoCounterpartError."""
+    columns = plain_columns(table)
+    for column in table.columns:
+        if column.metadata in _METADATA:
+            columns[column.name] = _METADATA[column.metadata or ""]
+    columns[time.column] = time.elsewhere
+    for column in table.columns:
+        if column.computed is not None and column.name != time.column:
+            if any(not node.is_leaf and node.operator == "PROCTIME" for node in column.computed.all()):
+                continue
+            columns[column.name] = f"({parser.spark_sql(column.computed, columns)})"
+    return columns
+
+
+def add_history(lines: Lines, table: SourceTable) -> None:
+    """Add `history` and `value`. Raises NoCounterpartError for connectors and formats that have none."""
+    options = dict(table.options)
+    connector = options.pop("connector", Located("", table.line))
+    lines.add("history:")
+    if connector.text == "kafka":
+        _kafka(lines, options, connector)
+    elif connector.text == "filesystem" and "path" in options:
+        path = options.pop("path")
+        file_format = options.get("format", Located("", table.line))
+        if file_format.text not in ("json", "csv", "parquet"):
+            raise NoCounterpartError(f"format {file_format.text}", "files are read as json, csv or parquet", path.line)
+        lines.add("  kind: files", connector)
+        lines.add(f"  path: {json.dumps(path.text)}", path)
+        lines.add(f"  format: {file_format.text}", file_format)
+        why = "files have no order of arrival: name partition, offset and arrival under history.position"
+        lines.remark(connector.line, "'connector' = 'filesystem'", why)
+    else:
+        why = "a history is a Kafka topic, files or a Hive table: write `history` by hand"
+        raise NoCounterpartError(f"'connector' = '{connector.text}'", why, connector.line)
+    _value(lines, table, options, is_topic=connector.text == "kafka")
+    for name, option in options.items():
+        if name not in _WATERMARK_OPTIONS and not name.startswith(_OF_THE_SINK):
+            lines.remark(
+                option.line, f"'{name}' = '{'***' if _SECRET.search(name) else option.text}'", "has no counterpart"
+            )
+
+
+def _kafka(lines: Lines, options: dict[str, Located], connector: Located) -> None:
+    lines.add("  kind: kafka", connector)
+    servers = options.pop("properties.bootstrap.servers", Located("localhost:9092", connector.line))
+    lines.add(f"  servers: {json.dumps(servers.text)}", servers)
+    topic = options.pop("topic", None)
+    if topic is None or ";" in topic.text:
+        what = "'topic-pattern'" if topic is None else f"'topic' = '{topic.text}'"
+        raise NoCounterpartError(what, "a definition reads one topic", (topic or connector).line)
+    lines.add(f"  topic: {json.dumps(topic.text)}", topic)
+    start = options.pop("scan.startup.mode", Located("group-offsets", 0))
+    if start.text == "timestamp" and (moment := options.pop("scan.startup.timestamp-millis", None)):
+        lines.add(f"  start: {format_instant(int(moment.text))}", moment)
+    elif start.text == "specific-offsets" and (offsets := options.pop("scan.startup.specific-offsets", None)):
+        pairs = re.findall(r"partition:(\d+),\s*offset:(\d+)", offsets.text)
+        lines.add(f"  start: {{{', '.join(f'{partition}: {offset}' for partition, offset in pairs)}}}", offsets)
+    else:
+        lines.add("  start: earliest", start)
+        if start.text != "earliest-offset":
+            why = "where the job began is not in the script; the replay reads from the earliest record"
+            lines.remark(start.line or connector.line, f"'scan.startup.mode' = '{start.text}'", why)
+    settings, secrets = {}, {}
+    for name in [name for name in options if name.startswith("properties.")]:
+        plain, option = name.removeprefix("properties."), options.pop(name)
+        if plain == "group.id":
+            continue  # a replay joins no group
+        if _SECRET.search(plain) and "location" not in plain:
+            secrets[plain] = "KAFKA_" + re.sub(r"[^A-Z0-9]+", "_", plain.upper())
+            lines.remark(option.line, f"'{name}'", f"a secret: put its value into the variable {secrets[plain]}")
+        else:
+            settings[plain] = option.text
+    if settings:
+        lines.add(f"  options: {json.dumps(settings)}")
+    if secrets:
+        lines.add(f"  secrets: {json.dumps(secrets)}")
+
+
+def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_topic: bool) -> None:
+    chosen = options.pop("value.format", None) or options.pop("format", None) or Located("", table.line)
+    options.pop("format", None)
+    if chosen.text == "parquet":
+        return
+    if chosen.text not in _FORMATS:
+        why = "write `value` by hand: json, csv, text, or avro with the writer's schema"
+        raise NoCounterpartError(f"'format' = '{chosen.text}'", why, chosen.line)
+    for name in [name for name in options if name.endswith(("ignore-parse-errors", "fail-on-missing-field"))]:
+        lines.remark(options.pop(name).line, f"'{name}'", "records that cannot be decoded go to quarantine")
+    standard = next((options.pop(name) for name in [*options] if name.endswith("timestamp-format.standard")), None)
+    del standard  # text in both formats is read
+    lines.add("value:")
+    if is_topic:
+        lines.add(f"  format: {_FORMATS[chosen.text]}", chosen)
+    if chosen.text == "raw":
+        return
+    time = table.watermark.operands[0] if table.watermark is not None else None
+    fields = []
+    for column in table.columns:
+        if column.metadata is None and column.computed is None:
+            is_time = time is not None and column.name == time.names[-1]
+            fields.append(f"{quoted(column.name)} {'STRING' if is_time else spark_type(column.type)}")
+            if "TIMESTAMP" in column.type and not is_time:
+                lines.remark(column.line, f"column {column.name} {column.type}", "a time without zone is read as UTC")
+            if "TIME(" in column.type or "MULTISET" in column.type:
+                raise NoCounterpartError(f"{column.name} {column.type}", "Spark has no such type", column.line)
+    lines.add(f"  schema: {json.dumps(', '.join(fields))}", table.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """When the live job's source started, and the settings of the script that need it."""
+
+    start: str | None
+    setting: Callable[[str], Located | None]
+
+
+def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: FlinkParser, timer: Timer) -> None:
+    """Add `watermark`. Raises NoCounterpartError for a strategy that is no constant delay.
+
+    Flink SQL's watermark is the row's own value of the expression. At each tick of the timer Flink emits that of the
+    last row, unless it would go back.
+    """
+    assert table.watermark is not None
+    strategy, line = table.watermark.operands[1], table.watermark.line
+    assert strategy is not None
+    delay: int | None = None
+    if strategy.kind == "IDENTIFIER" and strategy.names[-1] == time.column:
+        delay = 0
+    elif strategy.kind == "MINUS":
+        column, interval = strategy.operands
+        if column is not None and interval is not None and column.kind == "IDENTIFIER":
+            delay = parser.milliseconds(interval) if column.names[-1] == time.column else None
+    if delay is None:
+        why = "a watermark is the event time less a constant: for another one write a custom generator"
+        raise NoCounterpartError(f"WATERMARK FOR {time.column} AS {strategy.text}", why, line)
+    emit = table.options.get("scan.watermark.emit.strategy", Located("on-periodic", line))
+    idle = table.options.get("scan.watermark.idle-timeout") or timer.setting("table.exec.source.idle-timeout")
+    interval_setting = timer.setting("pipeline.auto-watermark-interval")
+    is_periodic = emit.text == "on-periodic" and timer.start is not None
+    lines.add("watermark:")
+    if is_periodic:
+        lines.add("  generator: average_of_last", line, "at a tick Flink SQL emits the last row's watermark")
+        lines.add("  last: 1")
+    else:
+        lines.add("  generator: lag", line, "Flink SQL takes off no further millisecond")
+    lines.add(f"  lag: {format_duration(delay)}", line)
+    lines.add(f"  emission: {'periodic' if is_periodic else 'per_event'}", emit)
+    if timer.start is None and emit.text == "on-periodic":
+        why = f"it is emitted per event here, which differs for records near a window's close. {_LATER}"
+        lines.remark(line, "periodic watermarks", why)
+    needs_timer = is_periodic or (idle is not None and timer.start is not None)
+    if needs_timer:
+        text = interval_setting.text if interval_setting else "200 ms"
+        lines.add(f"  interval: {text}", interval_setting, "" if interval_setting else "Flink's default")
+        lines.add(f"  timer_start: {json.dumps(timer.start)}", None, "from --timer-start")
+    if idle is not None and idle.text.split()[0] != "0":
+        if needs_timer:
+            lines.add(f"  idleness: {idle.text}", idle)
+        else:
+            lines.add(f"  # idleness: {idle.text}", idle, "needs --timer-start")
+            lines.remark(idle.line, f"idle timeout {idle.text}", f"idleness is noticed at ticks. {_LATER}")
+    for name in ("scan.watermark.alignment.group", "scan.watermark.alignment.max-drift"):
+        if option := table.options.get(name):
+            lines.remark(option.line, f"'{name}'", "alignment delays reading; the log's order stays, so it is left out")
+    lines.add("  # partitions: [0, 1, 2]", None, "the topic's partitions when the job started")
+    lines.add(
+        "  # subtasks: [[0, 1], [2]]", None, "which partitions each source subtask reads; left out, one reads all"
+    )
+    lines.add('  flink: "2.3"', None, "CHECK: the version of the job")

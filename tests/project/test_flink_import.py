@@ -1,0 +1,98 @@
+"""Flink SQL scripts become definitions, with what has no counterpart listed.
+
+Beside each script in `tests/data/flink_sql` lies what it becomes, `NAME.expected`: the definitions, or else the list.
+`python -m tests.project.test_flink_import` writes these files anew, for a person to read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.definition import load_pipeline
+from spark_jobs.errors import DefinitionError
+from spark_jobs.project.flink_import import Imported, import_script
+from spark_jobs.project.flink_parser import FlinkParser
+from spark_jobs.project.flink_script import spark_type
+from spark_jobs.sources import check_expressions
+
+SCRIPTS = sorted((Path(__file__).parents[1] / "data/flink_sql").glob("*.sql"))
+
+
+@pytest.fixture(scope="module")
+def parser() -> Iterator[FlinkParser]:
+    with FlinkParser() as parser:
+        yield parser
+
+
+def imported(script: Path, parser: FlinkParser) -> Imported:
+    text = script.read_text()
+    start = re.search(r"^-- timer-start: (\S+)", text, re.MULTILINE)
+    return import_script(text, script.name, parser, start[1] if start else None)
+
+
+def shown(found: Imported) -> str:
+    """The definitions, and the remarks where they are in none."""
+    if found.definitions:
+        return "---\n".join(definition.text for definition in found.definitions)
+    return "".join(f"line {remark.line}: {remark.what}: {remark.why}\n" for remark in found.remarks)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_script_becomes_what_is_expected(script: Path, parser: FlinkParser, tmp_path: Path) -> None:
+    found = imported(script, parser)
+    assert shown(found) == script.with_suffix(".expected").read_text()
+    for definition in found.definitions:
+        load_pipeline(tmp_path / f"{definition.name}.yaml", text=definition.text)
+        assert all(f"line {remark.line}: {remark.what}" in definition.text for remark in found.remarks)
+    assert bool(found.definitions) != script.stem.startswith("no_")
+
+
+def test_spark_accepts_the_definitions(parser: FlinkParser, spark, tmp_path: Path) -> None:
+    (tmp_path / "taxi.csv").write_text("1,2.5,2024-03-01 12:00:00\n")
+    for script in SCRIPTS:
+        for definition in imported(script, parser).definitions:
+            text = definition.text.replace("file:///data/taxi", str(tmp_path / "taxi.csv"))
+            pipeline = load_pipeline(tmp_path / f"{definition.name}.yaml", text=text)
+            assert check_expressions(spark, pipeline) == [], script.stem
+
+
+def test_no_secret_gets_into_a_definition_or_a_remark(parser: FlinkParser) -> None:
+    (script,) = [script for script in SCRIPTS if script.stem == "secured_topic"]
+    found = imported(script, parser)
+    assert "s3cret" in script.read_text()
+    assert "s3cret" not in shown(found) + str(found.remarks)
+
+
+def test_text_that_is_not_flink_sql_is_refused_with_its_line(parser: FlinkParser) -> None:
+    with pytest.raises(DefinitionError, match='Encountered "b" at line 2, column 14'):
+        import_script("SET 'a' = 'b';\nSELECT a FRM b;", "job.sql", parser)
+
+
+def test_texts_keep_their_quotes_and_backslashes(parser: FlinkParser) -> None:
+    (statement,) = parser.statements("SELECT 'it''s `a` \\d BETWEEN ASYMMETRIC' FROM t")
+    item = statement.operands[1]
+    assert item is not None
+    assert parser.spark_sql(item.operands[0], {}) == "'it''s `a` \\\\d BETWEEN ASYMMETRIC'"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("flink", "spark"),
+    [
+        ("VARCHAR(20)", "STRING"),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP"),
+        ("ROW< `a b` INTEGER, `m` MAP< STRING, BYTES > > NOT NULL", "STRUCT<`a b`: INT, m: MAP<STRING, BINARY>>"),
+        ("DECIMAL(10, 2)", "DECIMAL(10, 2)"),
+    ],
+)
+def test_types(flink: str, spark: str) -> None:
+    assert spark_type(flink) == spark
+
+
+if __name__ == "__main__":
+    with FlinkParser() as of_flink:
+        for path in SCRIPTS:
+            path.with_suffix(".expected").write_text(shown(imported(path, of_flink)))
