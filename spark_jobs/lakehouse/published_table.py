@@ -25,6 +25,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, start_bounds, starts_within
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
@@ -100,24 +101,34 @@ class Difference:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many windows are inserted, updated, retracted; none of a kind: the kind is left out."""
-        return self._by("rw_change")
+        """How many windows there are of each `WindowChange`; none of a kind: the kind is left out."""
+        counts: dict[str, int] = {}
+        for row in self._counted:
+            counts[row["rw_change"]] = counts.get(row["rw_change"], 0) + row["count"]
+        return counts
 
     @property
     def causes(self) -> dict[str, int]:
-        """How many windows change, by cause."""
-        return self._by("cause")
+        """How many windows change for readers, by cause."""
+        counts: dict[str, int] = {}
+        for causes in self.causes_by_change.values():
+            for cause, count in causes.items():
+                counts[cause] = counts.get(cause, 0) + count
+        return counts
+
+    @property
+    def causes_by_change(self) -> dict[str, dict[str, int]]:
+        """How many windows change for readers, by `WindowChange` and then by cause."""
+        counts: dict[str, dict[str, int]] = {}
+        for row in self._counted:
+            if row["rw_change"] != WindowChange.BOOKKEEPING:
+                counts.setdefault(row["rw_change"], {})[row["cause"]] = row["count"]
+        return counts
 
     @property
     def supersedes(self) -> bool:
         """Whether a window had a revision before; a retraction is one too."""
         return any(row["revision"] > 1 for row in self._counted)
-
-    def _by(self, column: str) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for row in self._counted:
-            counts[row[column]] = counts.get(row[column], 0) + row["count"]
-        return counts
 
     def release(self) -> None:
         if self.kept is not None:
@@ -190,7 +201,7 @@ class PublishedTable:
             snapshot = known.get(snapshot[1])
 
     def changes(self, publication: Publication, at: datetime) -> DataFrame:
-        """What publishing would change: new revisions with `rw_change`: inserted, updated or retracted."""
+        """What publishing would change: new revisions with `rw_change`, a `WindowChange`."""
         return self._changes(publication, at)[0]
 
     def compared_changes(self, publication: Publication, at: datetime) -> DataFrame:
@@ -250,14 +261,20 @@ class PublishedTable:
         joined = new.join(old, _all(same), "full_outer")
         was = F.col("old_cause").isNotNull() & (F.col("old_cause") != Cause.RETRACTION)
         there = F.col("rw_new").isNotNull()
+        seen = [c for c in values if c not in BOOKKEEPING_COLUMNS]
         change = (
-            F.when(there & ~F.coalesce(was, F.lit(False)), "inserted")
-            .when(there & ~F.col("rw_new").eqNullSafe(F.col("rw_old")), "updated")
-            .when(~there & was, "retracted")
+            F.when(there & ~F.coalesce(was, F.lit(False)), WindowChange.INSERTED.value)
+            .when(there & ~_part("rw_new", seen).eqNullSafe(_part("rw_old", seen)), WindowChange.UPDATED.value)
+            .when(there & ~F.col("rw_new").eqNullSafe(F.col("rw_old")), WindowChange.BOOKKEEPING.value)
+            .when(~there & was, WindowChange.RETRACTED.value)
         )
         whole = [F.coalesce(f"`{c}`", f"old_{c}").alias(c) for c in identity]
         start = F.coalesce("window_start", "old_window_start")
-        cause = F.when(~there, F.lit(Cause.RETRACTION.value)).otherwise(publication.cause())
+        cause = (
+            F.when(~there, F.lit(Cause.RETRACTION.value))
+            .when(F.col("rw_change") == WindowChange.BOOKKEEPING.value, F.col("old_cause"))  # that of its value
+            .otherwise(publication.cause())
+        )
         revision = F.coalesce("old_revision", F.lit(0)) + 1
         return (
             joined.withColumn("rw_change", change)
@@ -500,6 +517,11 @@ def _summary(publication: Publication) -> dict[str, str]:
 
 def _packed(columns: Sequence[str], name: str) -> Column:
     return F.struct(*_quoted(columns)).alias(name)
+
+
+def _part(struct: str, fields: Sequence[str]) -> Column:
+    """Some fields of a struct, as a struct."""
+    return F.struct(*(F.col(f"{struct}.`{c}`") for c in fields))
 
 
 def _quoted(columns: Sequence[str]) -> list[Column]:

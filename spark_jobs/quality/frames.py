@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AnyWindows, RegularWindows
+from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.published_table import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
@@ -204,7 +205,7 @@ def _by_day(evidence: StagedRun) -> dict[str, dict[str, int]]:
         parts = [_sums(evidence.staged, evidence, staged, {"inserted": one})]
     else:
         change, cause = F.col("rw_change"), F.coalesce(F.col("cause"), F.lit(Cause.SOURCE_REPAIR.value))
-        changes = {kind: change == kind for kind in ("inserted", "updated", "retracted")}
+        changes = {kind.value: change == kind.value for kind in VISIBLE}
         changes["unexplained"] = changes["updated"] & (cause == Cause.SOURCE_REPAIR.value)
         parts = [
             _sums(evidence.staged, evidence, staged),

@@ -10,12 +10,14 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 
+from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.report.values import json_column, json_value
 from spark_jobs.runs.staged_run import StagedRun
 
 TOP = 20
+MAX_COLUMNS = 40
 MAX_BUCKETS = 200
 _BEFORE = "rw_before_"
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
@@ -25,6 +27,9 @@ _COUNTS = (ON_TIME, LATE, DROPPED)
 
 def changed_windows(evidence: StagedRun) -> dict[str, Any]:
     """`counts` by change, `causes`, `strip` (buckets of `width` ms of window start, sparse) and the `top` windows.
+
+    Only what readers see counts here (`VISIBLE`). `columns`: for each column in how many updated windows it differs,
+    and, of numbers, the sum of the differences (after - before), the `least` and the `most`; see `_column_differences`.
 
     The `size` of a change is the average, over the numeric aggregates, of the change relative to the largest change of
     that aggregate in this run (of the faithful or the complete value, whichever changed more). Windows that were
@@ -36,7 +41,10 @@ def changed_windows(evidence: StagedRun) -> dict[str, Any]:
     width = bucket_width(*_reach(evidence))
     bucket = F.floor(F.unix_millis("window_start") / F.lit(width)).alias("bucket")
     largest = [F.max(move).alias(f"m{i}") for i, move in enumerate(moves.values())]
-    grouped = compared.groupBy(bucket, "rw_change", "cause").agg(F.count(F.lit(1)).alias("n"), *largest).collect()
+    columns = _compared_columns(evidence, compared)
+    differences = [d for i, c in enumerate(columns) for d in _differences(compared, c, i)]
+    found = (F.count(F.lit(1)).alias("n"), *largest, *differences)
+    grouped = compared.groupBy(bucket, "rw_change", "cause").agg(*found).collect()
     counts, causes, strip = {}, {}, {}
     for row in grouped:
         counts[row["rw_change"]] = counts.get(row["rw_change"], 0) + row["n"]
@@ -53,6 +61,7 @@ def changed_windows(evidence: StagedRun) -> dict[str, Any]:
         },
         "keys": list(evidence.spec.keys),
         "aggregates": list(evidence.spec.aggregates),
+        "columns": _column_differences(compared, columns, grouped),
         "top": top,
     }
 
@@ -71,14 +80,56 @@ def _reach(evidence: StagedRun) -> tuple[int, int]:
 
 
 def _with_before(evidence: StagedRun) -> DataFrame:
-    """The changes, joined with the values before as `rw_before_<column>`."""
+    """The changes that readers see, joined with the values before as `rw_before_<column>`."""
     wanted = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in evidence.before.columns]
     before = evidence.before.select(
         *(F.col(f"`{c}`").alias(f"rw_same_{i}") for i, c in enumerate(evidence.identity)),
         *(F.col(f"`{c}`").alias(f"{_BEFORE}{c}") for c in wanted),
     )
     same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_same_{i}")) for i, c in enumerate(evidence.identity)]
-    return evidence.changes.join(before, same, "left")
+    seen = evidence.changes.where(F.col("rw_change") != WindowChange.BOOKKEEPING.value)
+    return seen.join(before, same, "left")
+
+
+def _compared_columns(evidence: StagedRun, compared: DataFrame) -> list[str]:
+    """The columns whose values before and after are both there, at most `MAX_COLUMNS`."""
+    named = (*evidence.spec.output_columns, *_COUNTS, STATE)
+    both = [c for c in dict.fromkeys(named) if {c, f"{_BEFORE}{c}"} <= set(compared.columns)]
+    return [c for c in both if c not in evidence.identity][:MAX_COLUMNS]
+
+
+def _is_number(frame: DataFrame, column: str) -> bool:
+    return isinstance(frame.schema[column].dataType, NumericType)
+
+
+def _differences(compared: DataFrame, column: str, number: int) -> list[Column]:
+    """For one column of the updated windows: how many differ and, of numbers, the differences' sum and bounds."""
+    before = f"{_BEFORE}{column}"
+    differs = (F.col("rw_change") == WindowChange.UPDATED.value) & ~F.col(f"`{column}`").eqNullSafe(
+        F.col(f"`{before}`")
+    )
+    found = [F.count_if(differs).alias(f"d{number}")]
+    if _is_number(compared, column):
+        step = F.when(differs, _number(column) - _number(before))
+        found += [f(step).alias(f"{name}{number}") for name, f in (("s", F.sum), ("l", F.min), ("h", F.max))]
+    return found
+
+
+def _column_differences(compared: DataFrame, columns: list[str], grouped: list[Row]) -> list[dict[str, Any]]:
+    """One entry for each column: `name`, `windows` that differ, `total`, `least`, `most` (null: not a number, or none).
+
+    A null counts as 0 in the differences.
+    """
+    found = []
+    for i, column in enumerate(columns):
+        entry: dict[str, Any] = {"name": column, "windows": sum(row[f"d{i}"] for row in grouped)}
+        entry |= dict.fromkeys(("total", "least", "most"))
+        if _is_number(compared, column):
+            for name, short, reduced in (("total", "s", sum), ("least", "l", min), ("most", "h", max)):
+                steps = [row[f"{short}{i}"] for row in grouped if row[f"{short}{i}"] is not None]
+                entry[name] = json_value(reduced(steps)) if steps else None
+        found.append(entry)
+    return found
 
 
 def _moves(evidence: StagedRun, compared: DataFrame) -> dict[str, Column]:
@@ -91,7 +142,7 @@ def _moves(evidence: StagedRun, compared: DataFrame) -> dict[str, Column]:
             continue
         steps = [F.abs(_number(c) - _number(f"{_BEFORE}{c}")) for c in columns if f"{_BEFORE}{c}" in kinds]
         moved = (F.greatest(*steps) if len(steps) > 1 else steps[0]) if steps else F.lit(0.0)
-        moves[name] = F.when(F.col("rw_change") == "inserted", F.lit(0.0)).otherwise(moved)
+        moves[name] = F.when(F.col("rw_change") == WindowChange.INSERTED.value, F.lit(0.0)).otherwise(moved)
     return moves
 
 
@@ -102,7 +153,7 @@ def _number(column: str) -> Column:
 def _top(
     evidence: StagedRun, compared: DataFrame, moves: dict[str, Column], grouped: list[Row]
 ) -> list[dict[str, Any]]:
-    is_new = F.col("rw_change") == "inserted"
+    is_new = F.col("rw_change") == WindowChange.INSERTED.value
     shares = []
     for i, move in enumerate(moves.values()):
         largest = max((row[f"m{i}"] or 0.0 for row in grouped), default=0.0)
@@ -144,7 +195,7 @@ def _top(
             "pane": {c: json_value(row[f"p{i}"]) for i, c in enumerate(pane)},
             "after": {c: json_value(row[f"a{i}"]) for i, c in enumerate(columns)},
             "before": None
-            if row["rw_change"] == "inserted"
+            if row["rw_change"] == WindowChange.INSERTED
             else {c: json_value(row[f"b{i}"]) for i, c in enumerate(kept)},
         }
         for row in rows

@@ -31,6 +31,7 @@ from spark_jobs.replay.inversion import invert
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.status import RunKind
 from spark_jobs.spark.cached import CachedFrames
 
 MAX_COUNTED = 3_000_000
@@ -152,9 +153,14 @@ def end_grid_or_none(windows: AnyWindows) -> EndGrid | None:
 
 
 def estimated_records(evidence: StagedRun, times: TimeRange) -> int:
-    """About how many records have these event times, if evenly spread; gaps in the offsets count as records."""
+    """About how many records have these event times, if they are spread evenly over those of the history.
+
+    Of a reconciliation that goes on from a run of an earlier version nobody knows how many records the history has:
+    then the offsets count, with their holes.
+    """
     plan = evidence.plan
-    most = max(plan.records, sum(p.end_offset - p.first_offset for p in plan.partitions))
+    known = plan.history_records if evidence.kind == RunKind.RECONCILE else plan.records
+    most = max(plan.records, sum(p.end_offset for p in plan.partitions)) if known is None else known
     whole = max(1, plan.event_times.end - plan.event_times.start)
     return int(most * min(1.0, (times.end - times.start) / whole))
 
@@ -162,7 +168,7 @@ def estimated_records(evidence: StagedRun, times: TimeRange) -> int:
 def _counted_times(evidence: StagedRun) -> TimeRange:
     span, times = evidence.plan.span, evidence.plan.event_times
     start, end = max(span.start, times.start), min(span.end, times.end)
-    if evidence.kind == "reconcile":
+    if evidence.kind == RunKind.RECONCILE:
         start = max(start, end - RECONCILED_DAYS * _DAY)
     times = TimeRange(start, max(end, start + 1))
     estimated = estimated_records(evidence, times)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
-from spark_jobs.report.verdict import WindowChange, verdict_of
+from spark_jobs.report.verdict import verdict_of
 from spark_jobs.runs.documents import Application
 from spark_jobs.runs.status import Stage
 from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
@@ -152,6 +153,7 @@ def _changes(documents: Documents) -> dict[str, Any] | None:
         "strip": facts["strip"] if facts else None,
         "keys": facts["keys"] if facts else [],
         "aggregates": facts["aggregates"] if facts else [],
+        "columns": facts.get("columns", []) if facts else [],
         "top": facts["top"] if facts else [],
     }
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from spark_jobs.formatting import iso, plain, plural
+from spark_jobs.lakehouse.change import VISIBLE, WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.runs.status import RunStatus
 
@@ -20,14 +21,6 @@ class Level(StrEnum):
     NOTE = "note"
     WAITING = "waiting"
     BAD = "bad"
-
-
-class WindowChange(StrEnum):
-    """What publishing does to one window."""
-
-    INSERTED = "inserted"
-    UPDATED = "updated"
-    RETRACTED = "retracted"
 
 
 UNKNOWN = "unknown"
@@ -118,8 +111,8 @@ def verdict_of(
 
 
 def changes_in_words(changes: Mapping[str, int]) -> str:
-    """2 windows inserted, 5 updated."""
-    parts = [(changes.get(kind, 0), kind.value) for kind in WindowChange]
+    """2 windows inserted, 5 updated. What readers do not see is left out."""
+    parts = [(changes.get(kind, 0), kind.value) for kind in VISIBLE]
     parts = [(n, kind) for n, kind in parts if n]
     if not parts:
         return "no window"

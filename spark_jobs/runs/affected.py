@@ -30,13 +30,17 @@ from spark_jobs.spark.cached import CachedFrames
 
 @dataclass(frozen=True)
 class PreviousRun:
-    """The published run to go on from: its as-of vector (end offsets), timer (epoch ms), timeline and its state."""
+    """The published run to go on from: its as-of vector (end offsets), timer (epoch ms), timeline and its state.
+
+    `records`: how many records it and the runs before it have read; None: an earlier version did not write it down.
+    """
 
     run_id: str
     as_of: dict[int, int]
     processing_time_end: int
     state: dict[str, Any]
     steps: InMemoryTimeline
+    records: int | None = None
 
 
 def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[PreviousRun | None, str]:
@@ -65,7 +69,8 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
         return None, f"run {run['run_id']} kept no timeline"
     row = rows[0]
     steps = InMemoryTimeline.from_bytes(bytes(row["steps"]))
-    return PreviousRun(row["run_id"], dict(row["as_of"]), row["until"], json.loads(row["state"]), steps), ""
+    state = json.loads(row["state"])
+    return PreviousRun(row["run_id"], dict(row["as_of"]), row["until"], state, steps, state.get("records")), ""
 
 
 @dataclass(frozen=True)
@@ -114,10 +119,10 @@ def affected_windows(
 
 
 def merged(before: PreviousRun, seen: Inspection) -> tuple[PartitionRange, ...]:
-    """The as-of vector after the new records: what was read before, and what is new."""
+    """The as-of vector after the new records. The ranges of offsets, and the counts, are those of the new records."""
     now = {p.partition: p for p in seen.partitions}
     known = {
-        partition: PartitionRange(partition, 0, end, None, before.processing_time_end, 0)
+        partition: PartitionRange(partition, end, end, None, before.processing_time_end, 0)
         for partition, end in before.as_of.items()
     }
     joined = {

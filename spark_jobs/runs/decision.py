@@ -48,8 +48,9 @@ def effective_policy(publish: Publish, requested: Policy | None) -> Policy:
 def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None) -> Decision:
     """What becomes of a verified run. `tolerance` is a share of the published windows, 0 to 1.
 
-    A critical expectation that failed stops the run whatever the policy is. New windows restate nothing: only updated
-    and retracted ones count against the tolerance.
+    A critical expectation that failed stops the run whatever the policy is. New windows and bookkeeping restate
+    nothing: only updated and retracted windows count against the tolerance. Where readers would see no change at all,
+    nobody needs to approve it.
     """
     if gate is not None and gate.blocks:
         failed = plural(gate.critical_failures, "critical expectation")
@@ -62,6 +63,8 @@ def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None
             return Decision(Action.PUBLISH, f"the policy is `always`; {effect}")
         case Policy.NEVER:
             return Decision(Action.STOP, f"the policy is `never`; {effect}")
+        case Policy.ON_APPROVAL if not changes.changed:
+            return Decision(Action.PUBLISH, f"nothing needs an approval: {effect}")
         case Policy.ON_APPROVAL:
             return Decision(Action.ASK, f"the policy requires an approval; {effect}")
         case Policy.WITHIN_TOLERANCE if share <= tolerance:

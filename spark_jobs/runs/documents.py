@@ -18,6 +18,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, DocumentError, RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.change import WindowChange, visible
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.catalog import CATALOG
@@ -251,19 +252,26 @@ COUNTED = tuple(RunCounts.model_fields)
 class Changes(RunCounts, Document):
     """`changes.json`: what publishing would change. `counts`: windows by change; `causes`: windows by cause.
 
-    `windows_before`: published windows in the range.
+    `causes_by_change`: windows by change and cause; empty in documents of earlier versions. `windows_before`: published
+    windows in the range.
     """
 
     FILE: ClassVar[str] = "changes.json"
 
     counts: dict[str, int] = Field(default_factory=dict)
     causes: dict[str, int] = Field(default_factory=dict)
+    causes_by_change: dict[str, dict[str, int]] = Field(default_factory=dict)
     windows_before: int = 0
 
     @property
     def restated(self) -> int:
-        """Published windows that would be updated or retracted."""
-        return self.counts.get("updated", 0) + self.counts.get("retracted", 0)
+        """Published windows that would be updated or retracted. Bookkeeping restates nothing."""
+        return self.counts.get(WindowChange.UPDATED, 0) + self.counts.get(WindowChange.RETRACTED, 0)
+
+    @property
+    def changed(self) -> int:
+        """Windows that readers would see change, come or go."""
+        return sum(visible(self.counts).values())
 
 
 class Evidence(Part):

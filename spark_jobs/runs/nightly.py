@@ -124,7 +124,8 @@ def reconcile(
             min(published.start, seen.event_times.start if seen.event_times else published.start),
             max(published.end, seen.event_times.end if seen.event_times else published.end),
         )
-        known = replace(seen, partitions=merged(before, seen), event_times=times)
+        in_history = None if before.records is None else before.records + seen.records
+        known = replace(seen, partitions=merged(before, seen), event_times=times, history_records=in_history)
         plan = make_plan(spark, pipeline, opened=opened, seen=known)
         if not _state_fits(before, spec, new):
             ahead = "the saved watermark state is ahead of new records"

@@ -44,9 +44,9 @@ from spark_jobs.sources import (
 class Plan:
     """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
 
-    `is_whole`: the range holds every
-    window of the history. The as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which
-    the live job's timer has run.
+    `is_whole`: the range holds every window of the history up to the as-of vector. `records` were read for this run;
+    `history_records` are those of the whole history up to the as-of vector, None where nobody knows. The as-of vector
+    is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
     """
 
     pipeline: str
@@ -72,6 +72,7 @@ class Plan:
     watermark: str
     warnings: tuple[str, ...]
     version: str = __version__
+    history_records: int | None = None
 
     @property
     def as_of(self) -> dict[int, int]:
@@ -163,6 +164,7 @@ def make_plan(
     found_fidelity = fidelity(pipeline, opened.topic)
     if seen is None:
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
+        seen = replace(seen, history_records=seen.records)
     partitions = seen.partitions
     windows = windows_of(pipeline)
     if seen.event_times is None:
@@ -208,6 +210,7 @@ def make_plan(
         if strategy.is_invertible
         else "timeline simulated in one task, in position order",
         warnings=_warnings(pipeline, windows, seen, is_topic=opened.topic is not None),
+        history_records=seen.history_records,
     )
 
 

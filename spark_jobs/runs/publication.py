@@ -240,7 +240,7 @@ def save_state(job: Job) -> None:
     if document is None or not job.is_faithful:
         return
     spark, plan, table = job.spark, job.plan, job.result.tables.timeline_state
-    state = document.state | {"topic_id": topic_id_of(plan)}
+    state = document.state | {"topic_id": topic_id_of(plan), "records": plan.history_records}
     row = (
         job.pipeline.name,
         plan.definition_hash,

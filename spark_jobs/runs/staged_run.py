@@ -19,7 +19,7 @@ class StagedRun:
 
     `staged`: the windows that it computed, in the columns of the published table (keys, `window_start`, `window_end`,
     aggregates, their `__complete` twins, `pane`, `state`, ... as in docs/tables.md). `changes`: the revisions that
-    publishing would add, with `rw_change` (inserted, updated, retracted) and `cause`; see `PublishedTable.changes`.
+    publishing would add, with `rw_change` (a `WindowChange`) and `cause`; see `PublishedTable.changes`.
     `before`: the published windows that they are compared with, in the published table's columns.
     `late`: rows of the late table.
     `records`: canonical records up to the as-of vector (`spark_jobs.replay.columns`), good ones only; a scan of the

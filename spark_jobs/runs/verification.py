@@ -113,6 +113,7 @@ def verified(
         changes = Changes(
             counts=counts,
             causes=difference.causes,
+            causes_by_change=difference.causes_by_change,
             windows_before=published,
             **job.result.counts().to_dict(),
         )

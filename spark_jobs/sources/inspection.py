@@ -61,6 +61,7 @@ class Inspection:
         quarantined: Records that go to quarantine.
         missing_event_times: Good records without event time (`event_time.missing: fail`).
         event_times: The range of the good records' event times; None where there is none.
+        history_records: The records of the whole history, where only new ones were counted; None where nobody knows.
     """
 
     partitions: tuple[PartitionRange, ...]
@@ -68,6 +69,7 @@ class Inspection:
     quarantined: int
     missing_event_times: int
     event_times: TimeRange | None
+    history_records: int | None = None
 
 
 def inspect_history(

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.orchestration.run_ids import KINDS, dag_of
-from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, Level, WindowChange, verdict_of
+from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, Level, verdict_of
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder, RunStore
 

@@ -127,3 +127,29 @@ def test_a_table_of_an_earlier_layout_is_refused_by_the_column_that_differs(spar
     with pytest.raises(CatalogError, match="the table has no column as_of string: an earlier version") as refused:
         facts.prepare(spark.table(facts.table).select("window_start", "window_end").schema)
     assert "Name another table" in refused.value.hint
+
+
+def test_a_window_of_which_only_the_close_differs_is_bookkeeping(spark: SparkSession) -> None:
+    """It becomes a revision, so that the table is that of a full run, but it counts as no update."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
+    facts = PublishedTable(spark, "rewindow.facts_tests.bookkeeping")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def publish(run_id: str, windows: list[tuple[str, int, datetime | None]]) -> dict[str, int]:
+        columns = "k STRING, n BIGINT, closed_at TIMESTAMP"
+        staged = spark.createDataFrame(windows, columns).selectExpr(
+            "k", "timestamp_millis(0) AS window_start", "timestamp_millis(3600000) AS window_end", "n", "closed_at"
+        )
+        facts.prepare(staged.schema)
+        step = Publication(
+            run_id, TimeRange(0, HOUR), staged, ("k", "window_start", "window_end"), lambda rows: rows,
+            lambda: F.lit(run_id), {0: 7}, f"publishing_{run_id}", list,
+        )  # fmt: skip
+        return facts.publish(step, facts.head(), at)
+
+    assert publish("first", [("a", 1, None), ("b", 1, None), ("c", 1, at)]) == {"inserted": 3}
+    assert publish("second", [("a", 1, at), ("b", 2, at), ("c", 1, at)]) == {"bookkeeping": 1, "updated": 1}
+    current = {row["k"]: (row["revision"], row["cause"], row["closed_at"]) for row in facts.current().collect()}
+    closed = current["c"][2]
+    assert current["a"] == (2, "first", closed) and current["b"] == (2, "second", closed)
+    assert current["c"][:2] == (1, "first")

@@ -9,8 +9,10 @@ from spark_jobs.runs.decision import Action, decide, effective_policy
 from spark_jobs.runs.documents import Changes, Gate, GateResult
 
 
-def changes(updated: int = 0, retracted: int = 0, inserted: int = 0, before: int = 100) -> Changes:
-    counts = {"updated": updated, "retracted": retracted, "inserted": inserted}
+def changes(
+    updated: int = 0, retracted: int = 0, inserted: int = 0, bookkeeping: int = 0, before: int = 100
+) -> Changes:
+    counts = {"updated": updated, "retracted": retracted, "inserted": inserted, "bookkeeping": bookkeeping}
     return Changes(counts=counts, windows_before=before)
 
 
@@ -25,7 +27,10 @@ def gate(*results: tuple[str, bool]) -> Gate:
     [
         (Policy.ALWAYS, changes(updated=100), Action.PUBLISH),
         (Policy.NEVER, changes(), Action.STOP),
-        (Policy.ON_APPROVAL, changes(), Action.ASK),
+        (Policy.ON_APPROVAL, changes(inserted=1), Action.ASK),
+        (Policy.ON_APPROVAL, changes(), Action.PUBLISH),  # nothing to approve
+        (Policy.ON_APPROVAL, changes(bookkeeping=100), Action.PUBLISH),
+        (Policy.WITHIN_TOLERANCE, changes(updated=1, bookkeeping=99), Action.PUBLISH),  # readers see one change
         (Policy.WITHIN_TOLERANCE, changes(updated=1), Action.PUBLISH),  # exactly at the tolerance
         (Policy.WITHIN_TOLERANCE, changes(updated=1, retracted=1), Action.ASK),
         (Policy.WITHIN_TOLERANCE, changes(inserted=1000), Action.PUBLISH),  # new windows restate nothing
