@@ -140,6 +140,11 @@ def difference(before: Any, after: Any) -> str:
     return f"{'+' if change > 0 else MINUS}{text}"
 
 
+def signed(change: float) -> str:
+    """A difference with its sign: +2, -0.5, 0."""
+    return difference(0, change) or "0"
+
+
 def pretty(value: Any) -> str:
     """A definition as indented JSON, without null and empty fields."""
 

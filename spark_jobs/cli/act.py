@@ -170,9 +170,9 @@ def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPo
     if result.timings:
         result.timings = stopwatch.around(result.timings)
     if as_json:
-        print(json.dumps(result_record(result), default=str))
+        print(json.dumps(result_record(result, outcome and outcome.status), default=str))
     else:
-        print_result(result, columns_to_query(pipeline))
+        print_result(result, columns_to_query(pipeline), outcome and outcome.status)
         if folder.read_bytes(PAGE) is not None:
             console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
     if result.decision is not None and result.decision.action is not Action.PUBLISH and not end_policy.ends_as:

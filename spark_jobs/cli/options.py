@@ -194,7 +194,7 @@ def policy_of(pipeline: Pipeline, policy: str | None) -> Policy | None:
 
 def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
-    from spark_jobs.quality.configured import gate_of
+    from spark_jobs.quality.configured import NO_FOLDER, gate_of
     from spark_jobs.report.collect import collect
     from spark_jobs.runs.backfill import EndPolicy
     from spark_jobs.runs.status import RunStatus
@@ -207,5 +207,6 @@ def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, g
         policy=requested,
         ends_as=RunStatus.DRY_RUN if dry_run else None,
         gate=checks,
+        unchecked="" if checks else NO_FOLDER if gate else "the run was started with --no-gate",
         collector=collect,
     )

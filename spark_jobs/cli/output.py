@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spark_jobs.cli.options import console
+from spark_jobs.runs.status import RunStatus
 
 if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
@@ -52,11 +53,11 @@ def print_plan(made) -> None:
         console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
 
 
-def result_record(result) -> dict[str, Any]:
-    """A run's outcome as plain values."""
+def result_record(result, status: RunStatus | None = None) -> dict[str, Any]:
+    """A run's outcome as plain values. `status`: where it stands; None where it has not begun."""
     from dataclasses import asdict
 
-    return asdict(result)
+    return {**asdict(result), "status": status and status.value}
 
 
 def program() -> str:
@@ -64,8 +65,14 @@ def program() -> str:
     return sys.argv[0] if sys.argv[0].endswith("rewindow") else "rewindow"
 
 
-def print_result(result, columns: str = "*") -> None:
-    """Print what a run did, and where to look, with the `columns` to query."""
+def print_result(result, columns: str = "*", status: RunStatus | None = None) -> None:
+    """Print what a run did, and where to look, with the `columns` to query.
+
+    Where its `status` says that it published nothing, print what it would change.
+    """
+    from spark_jobs.runs.figures import RunFigures, bookkeeping_in_words, changes_in_words
+
+    is_published = status is None or status.is_published
     if result.note:
         console.print(f"[yellow]note[/]: {escape(result.note)}", soft_wrap=True)
     if not result.timings:
@@ -76,11 +83,18 @@ def print_result(result, columns: str = "*") -> None:
         "windows",
         f"{result.windows:,} ({result.windows_open:,} still open, {result.windows_all_late:,} only late records)",
     )
-    table.add_row("on time", f"{result.pairs_on_time:,} (record, window) pairs")
-    table.add_row("late, counted", f"{result.pairs_late:,} pairs within the allowed lateness")
-    table.add_row("late, dropped", f"{result.pairs_dropped:,} pairs; {result.records_late:,} late records")
-    changes = ", ".join(f"{count:,} {what}" for what, count in sorted(result.changes.items()))
-    table.add_row("published", changes or "nothing: all windows are as they were")
+    figures = RunFigures.of({**result.counts().to_dict(), "counts": result.changes})
+    for name, text in figures.in_words().items():
+        table.add_row(name.lower(), text)
+    changes = changes_in_words(result.changes)
+    if is_published:
+        table.add_row("published", changes)
+    else:
+        stands = "a dry run" if status is RunStatus.DRY_RUN else f"the run is {str(status).replace('_', ' ')}"
+        table.add_row("published", f"nothing: {stands}")
+        table.add_row("would change", changes)
+    if figures.bookkeeping:
+        table.add_row("bookkeeping", bookkeeping_in_words(figures.bookkeeping, would=not is_published))
     table.add_row(
         "tables", f"{result.tables.windows}\n{result.tables.late}\n{result.tables.quarantine}\n{result.tables.runs}"
     )
@@ -90,6 +104,8 @@ def print_result(result, columns: str = "*") -> None:
         table.add_row("timeline", f"continues that of run {result.continued_from}")
     table.add_row("seconds", ", ".join(f"{k} {v:.1f}" for k, v in result.timings.items()))
     console.print(table)
+    if not is_published:
+        return
     console.print(
         f'Query it: {program()} sql "SELECT {columns} FROM {result.tables.windows} ORDER BY window_start LIMIT 10"',
         highlight=False,

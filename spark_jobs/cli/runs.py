@@ -108,7 +108,7 @@ def all_runs() -> list[Run]:
 
 def _print_run(run: Run, indent: str = "") -> None:
     """Two or three lines: when and what became of it, its id, and what it changed or why it ended so."""
-    from spark_jobs.report.verdict import changes_in_words
+    from spark_jobs.runs.figures import changes_in_words
 
     line = Text(indent)
     line.append(_minute(run.requested_at)).append("  ")
@@ -117,7 +117,8 @@ def _print_run(run: Run, indent: str = "") -> None:
     console.print(line, soft_wrap=True)
     below = " " * (len(indent) + 2)
     console.print(Text(f"{below}{run.run_id}"), soft_wrap=True)
-    told = [changes_in_words(run.changed)] if run.changed and any(run.changed.values()) else []
+    would = "" if run.is_published else "would change: "
+    told = [f"{would}{changes_in_words(run.changed)}"] if run.changed and any(run.changed.values()) else []
     told += [text for text in (run.message, run.reason and f"reason: {run.reason}") if text]
     if told:
         console.print(Text(below + "; ".join(told), style="dim"), soft_wrap=True)

@@ -37,6 +37,7 @@ from spark_jobs.runs.documents import (
 )
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
+from spark_jobs.runs.unfinished import record_end
 from spark_jobs.submit.package import ENTRY
 
 NON_RETRYABLE_EXIT_CODES = frozenset({2, 3, 5, 6, 9})
@@ -304,6 +305,7 @@ class Report(BaseOperator):
         from spark_jobs.runs.store import PAGE
 
         folder = folder_of(context)
+        record_end(folder, datetime.now(UTC))
         build_report(folder)
         outcome = Outcome.read(folder)
         if outcome is not None:

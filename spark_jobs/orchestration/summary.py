@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.runs.documents import Changes, Gate, Outcome, Request
+from spark_jobs.runs.figures import RunFigures, changes_in_words, failed_in_words
 from spark_jobs.runs.store import RunFolder
 
 
@@ -17,16 +19,17 @@ def approval_body(folder: RunFolder) -> str:
     lines = [
         f"**{escaped(outcome and outcome.message)}**",
         "",
+        f"Publishing would change: {changes_in_words(counts)}.",
+        "",
         "| change | windows |",
         "| --- | ---: |",
-        *(f"| {name} | {counts.get(name, 0):,} |" for name in ("inserted", "updated", "retracted")),
+        *(f"| {name.value} | {counts.get(name, 0):,} |" for name in VISIBLE),
         "",
         f"Causes: {', '.join(f'{name} {count:,}' for name, count in sorted(causes.items())) or 'none'}.",
-        f"Late: {changes.pairs_late:,} counted late, {changes.pairs_dropped:,} dropped.",
+        *(f"{name}: {text}." for name, text in RunFigures.of(changes.to_dict()).in_words().items()),
     ]
     if gate is not None:
-        failed = sum(not result.success for result in gate.results)
-        lines.append(f"Gate: {gate.verdict}, {len(gate.results)} expectations, {failed} not met.")
+        lines.append(f"Gate: {gate.verdict}, {len(gate.results)} expectations; failed: {failed_in_words(gate.failed)}.")
     if request is not None and request.reason:
         lines.append(f"Reason given: {escaped(request.reason)}")
     lines += ["", f"[Read the report]({report_path(folder.run_id)}) before you answer.", "", f"Run `{folder.run_id}`"]

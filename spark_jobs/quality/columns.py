@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from spark_jobs.definition import Pipeline
 
+RUN_WIDE = "run_"
+"""Columns that begin with this say the same in each row: they are figures of the whole run."""
+
 INPUT_COLUMNS = {
     "partition": "of the log; one row each",
     "records": "records up to the as-of vector",

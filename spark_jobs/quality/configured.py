@@ -10,6 +10,9 @@ from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.verification import GateCheck
 from spark_jobs.settings import settings
 
+NO_FOLDER = "the project has no folder of expectations"
+"""Why nothing is checked where `gate_of` gives no gate."""
+
 
 def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> GateCheck | None:
     """The gate of a pipeline; None where there is no folder of expectations and the environment names none.

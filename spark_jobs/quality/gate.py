@@ -7,22 +7,26 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.quality import gx
+from spark_jobs.quality.columns import RUN_WIDE
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
 from spark_jobs.quality.resolve import Fitted, LeftOut, Scope, fit
 from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.gateway import java_context
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SAMPLES = 5
 """Rows shown of an expectation that fails."""
@@ -46,9 +50,9 @@ class Checked:
     """The result of one expectation.
 
     `observed`: the value that GX computed, or the number of unexpected rows. `threshold`: its kwargs, without the
-    columns. `checked`, `unexpected_count`: rows checked and rows that are unexpected, for expectations about rows;
-    nulls are not checked. `samples`: at most `SAMPLES` unexpected rows. `error`: why it could not be checked; it then
-    counts as failed.
+    columns. A column `run_...` is one figure: its value is `observed`. `checked`, `unexpected_count`: rows checked and
+    rows that are unexpected, for expectations about rows; nulls are not checked. `samples`: at most `SAMPLES`
+    unexpected rows. `error`: why it could not be checked; it then counts as failed.
     """
 
     suite: str
@@ -136,19 +140,24 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
         expectations = gx.built(fitted)
         parameters = parameters_of(evidence)
         found: dict[int, gx.Answer] = {}
+        run_wide: dict[tuple[Data, str], Any] = {}
         for data in Data:
             numbers = [n for n, one in enumerate(fitted) if one.written.data is data]
             if not numbers:
                 continue
             match data:
                 case Data.INPUT:
-                    batch = gx.Batch(data, input_frame(evidence.plan), identity=["partition"])
+                    frame = input_frame(evidence.plan)
+                    run_wide |= _run_wide(data, frame)
+                    batch = gx.Batch(data, frame, identity=["partition"])
                 case Data.WINDOWS:
                     batch = gx.Batch(data, windows, identity=evidence.identity)
                 case Data.RECONCILIATION:
-                    batch = gx.Batch(data, reconciliation_frame(evidence), identity=["day"])
+                    frame = reconciliation_frame(evidence)
+                    run_wide |= _run_wide(data, frame)
+                    batch = gx.Batch(data, frame, identity=["day"])
             found |= batch.validate([expectations[n] for n in numbers], parameters)
-    results = tuple(_checked(one, found[n]) for n, one in enumerate(fitted))
+    results = tuple(_as_one_figure(_checked(one, found[n]), run_wide) for n, one in enumerate(fitted))
     return GateResult(
         verdict=verdict_of(results),
         suites=tuple({"name": s.name, "data": data.value, "file": s.file} for s in suites.suites for data in s.data),
@@ -202,6 +211,20 @@ def _checked(one: Fitted, answer: gx.Answer) -> Checked:
         samples=[plain(row) for row in (result.get("partial_unexpected_index_list") or [])[:SAMPLES]],
         error=None if answer.error is None else _cut(answer.error),
     )
+
+
+def _run_wide(data: Data, frame: pd.DataFrame) -> dict[tuple[Data, str], Any]:
+    """The figures of the whole run, which each row of the frame repeats."""
+    return {(data, str(c)): frame[c].iloc[0] for c in frame.columns if str(c).startswith(RUN_WIDE)}
+
+
+def _as_one_figure(checked: Checked, run_wide: Mapping[tuple[Data, str], Any]) -> Checked:
+    """A result about a figure of the whole run, as one figure and not as a figure for each partition or day."""
+    key = (Data(checked.data), checked.column or "")
+    if key not in run_wide or checked.error is not None or checked.unexpected_count is None:
+        return checked
+    observed = plain(run_wide[key])
+    return replace(checked, observed=observed, checked=1, unexpected_count=None, unexpected_percent=None, samples=[])
 
 
 def _described(one: Fitted) -> str:

@@ -9,10 +9,13 @@ from typing import Any
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
-from spark_jobs.report.verdict import verdict_of
+from spark_jobs.report.normal import normal_of
+from spark_jobs.report.verdict import Reader, verdict_of
 from spark_jobs.runs.documents import Application
-from spark_jobs.runs.status import Stage
+from spark_jobs.runs.figures import RunFigures
+from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
+from spark_jobs.runs.unfinished import stage_at_work
 
 FORMAT = "rewindow-report/1"
 
@@ -48,11 +51,13 @@ _STAGES = (
 """In the order in which they run."""
 _APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
 _FIGURES = (
+    "changed",
     "windows",
-    "windows_open",
-    "windows_all_late",
     "windows_before",
     "unchanged",
+    "match_share",
+    "late_share",
+    "dropped_share",
     "pairs_on_time",
     "pairs_late",
     "pairs_dropped",
@@ -128,7 +133,15 @@ def report_of(documents: Documents) -> dict[str, Any]:
             "output_table": table,
         },
         "verdict": verdict_of(
-            documents.outcome, counts, failing, documents.approval, table, pipeline, changes["top"] if changes else ()
+            documents.outcome,
+            counts,
+            failing,
+            documents.approval,
+            table,
+            pipeline,
+            changes["top"] if changes else (),
+            reader=Reader(documents.run_id, request.get("dag_id")),
+            at_work=stage_at_work(documents.applications),
         ).to_dict(),
         "approval": _APPROVAL | dict(documents.approval) if documents.approval else None,
         "changes": changes,
@@ -137,7 +150,24 @@ def report_of(documents: Documents) -> dict[str, Any]:
         "expectations": expectations,
         "advisor": advise((documents.facts or {}).get("advisor")),
         "plan": _plan(documents),
+        "normal": normal_of(documents.changes, request.get("kind")),
+        "unchecked": (documents.changes or {}).get("unchecked") or None,
+        "decision": (outcome.get("decision") or {}).get("why"),
+        "links": {
+            "run_before": (documents.changes or {}).get("run_before"),
+            "definition": request.get("definition_version") or None,
+            "late_rows": _late_rows(documents, outcome),
+        },
     }
+
+
+def _late_rows(documents: Documents, outcome: Mapping[str, Any]) -> str | None:
+    """The command that lists the run's late records; None where the run has published none."""
+    late = (outcome.get("tables") or {}).get("late")
+    if not late or outcome.get("status") not in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
+        return None
+    query = f"SELECT * FROM {late} WHERE run_id = '{documents.run_id}' ORDER BY missed_by DESC"
+    return f'rewindow sql "{query}"'
 
 
 def _changes(documents: Documents) -> dict[str, Any] | None:
@@ -146,10 +176,16 @@ def _changes(documents: Documents) -> dict[str, Any] | None:
     if changes is None and facts is None:
         return None
     found = (changes or {}).get("counts") or (facts or {}).get("counts") or {}
+    figures = RunFigures.of({**(changes or {}), "counts": found}, documents.outcome)
+    status = (documents.outcome or {}).get("status")
     return {
         "counts": {kind.value: found.get(kind, 0) for kind in WindowChange},
         "causes": (changes or {}).get("causes") or (facts or {}).get("causes") or {},
-        **{name: (changes or {}).get(name) for name in _FIGURES},
+        "causes_by_change": (changes or {}).get("causes_by_change") or {},
+        "published": status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED),
+        **{name: getattr(figures, name) for name in _FIGURES},
+        **{name: (changes or {}).get(name) for name in ("windows_open", "windows_all_late")},
+        "in_words": figures.in_words(),
         "strip": facts["strip"] if facts else None,
         "keys": facts["keys"] if facts else [],
         "aggregates": facts["aggregates"] if facts else [],

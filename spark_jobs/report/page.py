@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from spark_jobs import formatting
 from spark_jobs.report.charts import (
@@ -23,16 +23,26 @@ from spark_jobs.report.charts import (
     watermark_lag,
     watermark_map,
 )
+from spark_jobs.report.normal import points, shown
 from spark_jobs.report.svg import inlined
-from spark_jobs.report.verdict import changes_in_words
+from spark_jobs.report.words import WORDS, anchor
+from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words, failed_in_words
+from spark_jobs.runs.status import RunKind
+from spark_jobs.runs.unmet import allowed_in_words, observed_in_words
 
 _CAUSES = {
-    "backfill": "no run had published the window before",
+    "backfill": "no run had published this range before",
     "late_arrivals": "more records have arrived since the last run",
     "logic_change": "the definition has changed",
     "source_repair": "the values of the same records have changed in the source",
     "retraction": "the records no longer give this window",
 }
+
+_CAUSE_MEANINGS = {
+    ("inserted", "late_arrivals"): "the range was published before; records that have arrived since make a new window",
+    ("updated", "late_arrivals"): "more records of the window have arrived since the run before",
+}
+"""What a cause means for one kind of change, where that is not what it means for all."""
 
 _FIDELITIES = {
     "recorded": "decided by what the live job recorded",
@@ -41,6 +51,9 @@ _FIDELITIES = {
     "complete_only": "no order of arrival, so no lateness",
 }
 
+COUNTED_AT_MOST = 3_000_000
+"""About so many records the facts count at most; `spark_jobs.report.lateness_probe.MAX_COUNTED`, which needs Spark."""
+
 _CHARTS = ("strip", "lag", "zoom", "watermark", "missed", "hours", "advisor")
 
 
@@ -48,6 +61,18 @@ def render(report: Mapping[str, Any], facts: Mapping[str, Any] | None) -> str:
     """The page of `report` (see `report_of`). `facts` holds the points of its charts."""
     template = _environment().get_template("report.html.j2")
     return template.render(r=report, charts=_charts(report, facts or {}), causes=_CAUSES, fidelities=_FIDELITIES)
+
+
+def looked_at(report: Mapping[str, Any]) -> str:
+    """Which records the page's shares and the advisor count, and why those."""
+    advisor, plan = report["advisor"], report["plan"] or {}
+    start, end = (formatting.moment(advisor["event_times"][edge], seconds=False) for edge in ("from", "to"))
+    times, those = plan.get("event_times") or {}, f"those with event times from {start} to {end}"
+    if advisor["event_times"]["from"] <= max(times.get("start", 0), (plan.get("span") or {}).get("start", 0)):
+        return f"{those}, all of the run's range"
+    if report["run"]["kind"] == RunKind.RECONCILE and advisor["records"] < COUNTED_AT_MOST:
+        return f"{those}, the last week, so that a night costs the same however long the history is"
+    return f"{those}, the latest, because to count all would cost more than the replay"
 
 
 def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Markup | None]:
@@ -141,6 +166,15 @@ def _drawn(name: str, title: str, description: str, spec: Callable[[int], dict[s
     return Markup("").join(drawings)
 
 
+def _ticked(text: str) -> Markup:
+    """A text with what stands between two backticks as code."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        return escape(text)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(piece) if i % 2 else escape(piece) for i, piece in enumerate(pieces))
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -160,6 +194,7 @@ def _environment() -> Environment:
         written=formatting.written_time,
         plain=formatting.plain,
         tojson_text=formatting.pretty,
+        ticked=_ticked,
     )
     environment.globals.update(
         percent=formatting.percent,
@@ -168,6 +203,17 @@ def _environment() -> Environment:
         bin_name=bin_name,
         shown_tolerances=shown_tolerances,
         changes_in_words=changes_in_words,
+        bookkeeping_in_words=bookkeeping_in_words,
+        failed_in_words=failed_in_words,
+        observed_in_words=observed_in_words,
+        allowed_in_words=allowed_in_words,
+        cause_meanings=_CAUSE_MEANINGS,
+        looked_at=looked_at,
+        signed=formatting.signed,
+        points=points,
+        shown=shown,
+        words=WORDS,
+        anchor=anchor,
         complete=lambda name: f"{name}__complete",
     )
     return environment

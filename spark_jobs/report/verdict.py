@@ -9,9 +9,11 @@ from enum import StrEnum
 from typing import Any
 
 from spark_jobs.formatting import iso, plain, plural
-from spark_jobs.lakehouse.change import VISIBLE, WindowChange
+from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
+from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
 from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.unmet import closed_in_words, expectation_name
 
 
 class Level(StrEnum):
@@ -41,6 +43,8 @@ _TITLES: dict[str, tuple[Level, str]] = {
     RunStatus.ABANDONED: (Level.BAD, "Given up"),
 }
 ENDED_WELL = frozenset(status for status in RunStatus if status.is_success)
+_WAITING = frozenset({RunStatus.STAGED, RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED})
+"""Their next steps stand for the hint of the outcome."""
 ENDED_BADLY = frozenset({RunStatus.FAILED, RunStatus.GATE_FAILED, RunStatus.REJECTED, RunStatus.ABANDONED})
 
 
@@ -50,6 +54,38 @@ class NextStep:
 
     text: str
     command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the reader of a report acts on a run: in Airflow where a DAG carried it out, else on the command line."""
+
+    run_id: str
+    dag_id: str | None
+
+    @property
+    def publish_command(self) -> str:
+        return f'rewindow publish {shlex.quote(self.run_id)} --reason "..."'
+
+    def approval(self, pipeline: str) -> list[NextStep]:
+        """How to answer a run that waits for an approval."""
+        if self.dag_id:
+            later = f"If that task has ended, trigger the DAG `decide__{plain(pipeline)}` with this run."
+            return [NextStep(f"Then approve or reject the run in Airflow: answer the task `approve`. {later}")]
+        return [
+            NextStep("Then approve it:", self.publish_command),
+            NextStep("Or reject it:", f"rewindow discard {shlex.quote(self.run_id)}"),
+        ]
+
+    def override(self, pipeline: str) -> list[NextStep]:
+        """How to publish in spite of a closed gate, or to discard."""
+        if self.dag_id:
+            text = f"trigger the DAG `decide__{plain(pipeline)}` with the run `{plain(self.run_id)}` and a reason."
+            return [NextStep(f"To publish in spite of the gate, or to discard what is staged, {text}")]
+        return [
+            NextStep("To publish in spite of the gate:", self.publish_command),
+            NextStep("To discard what is staged:", f"rewindow discard {shlex.quote(self.run_id)}"),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +111,13 @@ def verdict_of(
     outcome: Mapping[str, Any] | None,
     changes: Mapping[str, int],
     failing: Sequence[Mapping[str, Any]],
-    approval: Mapping[str, Any] | None,
-    table: str | None,
-    pipeline: str,
+    approval: Mapping[str, Any] | None = None,
+    table: str | None = None,
+    pipeline: str = "",
     top: Sequence[Mapping[str, Any]] = (),
+    *,
+    reader: Reader | None = None,
+    at_work: str | None = None,
 ) -> RunVerdict:
     """The verdict on a run.
 
@@ -90,34 +129,29 @@ def verdict_of(
         table: the published table.
         pipeline: the name of the pipeline.
         top: the windows with the largest changes, as in the report.
+        reader: how the reader acts on the run; None: nobody acts.
+        at_work: the stage that has begun and not ended, where the run has no outcome.
     """
     status: str | None = outcome.get("status") if outcome else None
     unknown = Level.WAITING, "Not ended" if status is None else plain(status)
     level, title = unknown if status is None else _TITLES.get(status, unknown)
     critical = [r for r in failing if r.get("severity") == Severity.CRITICAL]
-    warnings = [r for r in failing if r.get("severity") != Severity.CRITICAL]
+    warnings = [r for r in failing if r.get("severity") == Severity.WARNING]
     if status in ENDED_WELL and warnings:
         level, title = Level.NOTE, f"{title}, with {plural(len(warnings), 'warning')}"
+    said = outcome or {}
     return RunVerdict(
         status or UNKNOWN,
         level,
         title,
-        _sentence(status, outcome or {}, changes, critical, approval, table),
+        _sentence(status, said, changes, critical, approval, table, at_work),
         (
-            *(NextStep(text) for text in _next_steps(status, outcome or {}, changes, critical, warnings)),
+            *(NextStep(text) for text in _messages(status, said)),
+            *_next_steps(status, said, changes, critical, reader or Reader("", None), pipeline),
+            *_reading(status, said, warnings),
             *_history_command(status, pipeline, top),
         ),
     )
-
-
-def changes_in_words(changes: Mapping[str, int]) -> str:
-    """2 windows inserted, 5 updated. What readers do not see is left out."""
-    parts = [(changes.get(kind, 0), kind.value) for kind in VISIBLE]
-    parts = [(n, kind) for n, kind in parts if n]
-    if not parts:
-        return "no window"
-    first, *others = parts
-    return ", ".join([f"{plural(first[0], 'window')} {first[1]}", *(f"{n:,} {kind}" for n, kind in others)])
 
 
 def _sentence(
@@ -127,20 +161,21 @@ def _sentence(
     critical: Sequence[Mapping[str, Any]],
     approval: Mapping[str, Any] | None,
     table: str | None,
+    at_work: str | None,
 ) -> str:
     where = f" in {table}" if table else ""
     changed = changes_in_words(changes)
+    kept = bookkeeping_in_words(changes.get(WindowChange.BOOKKEEPING, 0))
     match status:
         case RunStatus.PUBLISHED:
-            return f"The run is published{where}: {changed}."
+            return f"The run is published{where}: {changed}." + (f" {kept}." if kept else "")
         case RunStatus.UNCHANGED:
             return f"The published windows{where} already have the values that the run computed: no window changes."
         case RunStatus.AWAITING_APPROVAL | RunStatus.STAGED:
             return f"Nothing is published yet. Publishing would change{where}: {changed}."
         case RunStatus.GATE_FAILED:
             return (
-                f"{plural(len(critical), 'critical expectation')} failed, so nothing is published{where}. "
-                f"The run would have changed: {changed}."
+                f"{closed_in_words(critical)}, so nothing is published{where}. The run would have changed: {changed}."
             )
         case RunStatus.REJECTED:
             by = f" by {plain(approval['by'])}" if approval and approval.get("by") else ""
@@ -162,9 +197,19 @@ def _sentence(
             message = plain(outcome.get("message") or "there is no error message", 500)
             return f"The run failed{stage}: {message}{where}"
         case None:
-            return "The run has not ended: it is still running, or it was killed. Nothing of it is published yet."
+            stage = f" in the stage {plain(at_work)}" if at_work else ""
+            return (
+                f"The run has not ended: it is at work{stage}, or it was killed there. Nothing of it is published yet."
+            )
         case _:
             return f"The run ended with the status {plain(status)}."
+
+
+def _messages(status: str | None, outcome: Mapping[str, Any]) -> list[str]:
+    """What the run says of itself, unless the verdict's sentence says it."""
+    is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED)
+    messages = [None if is_said else outcome.get("message"), outcome.get("note")]
+    return [_as_sentence(plain(text, 500)) for text in messages if text]
 
 
 def _next_steps(
@@ -172,48 +217,80 @@ def _next_steps(
     outcome: Mapping[str, Any],
     changes: Mapping[str, int],
     critical: Sequence[Mapping[str, Any]],
-    warnings: Sequence[Mapping[str, Any]],
-) -> list[str]:
-    steps: list[str] = []
-    restated = changes.get(WindowChange.UPDATED, 0) + changes.get(WindowChange.RETRACTED, 0)
+    reader: Reader,
+    pipeline: str,
+) -> list[NextStep]:
+    retracted = changes.get(WindowChange.RETRACTED, 0)
+    restated = changes.get(WindowChange.UPDATED, 0) + retracted
     hint = outcome.get("hint") or outcome.get("mend")
     match status:
         case RunStatus.STAGED:
-            steps.append("The run publishes next. You need not do anything while it is running.")
+            return [
+                NextStep("The task `publish` follows. You need not do anything while it is running.")
+                if reader.dag_id
+                else NextStep("To publish what is staged:", reader.publish_command)
+            ]
         case RunStatus.AWAITING_APPROVAL:
-            steps.append("Read below what changed and why. Then approve or reject the run in Airflow.")
-            if retracted := changes.get(WindowChange.RETRACTED):
-                steps.append(f"{plural(retracted, 'window')} would be removed: find out why before you approve.")
+            remove = f"{plural(retracted, 'window')} would be removed: find out why before you approve."
+            return [
+                NextStep("Read below what changed and why."),
+                *([NextStep(remove)] if retracted else []),
+                *reader.approval(pipeline),
+            ]
         case RunStatus.GATE_FAILED:
-            names = ", ".join(plain(r.get("description") or r.get("expectation"), 120) for r in critical[:3])
-            steps.append(f"Start with what failed: {names}. The section Expectations shows sample rows.")
-            steps.append(
-                "Correct the source or the definition, or change the expectation if it is too strict. Then run again."
-            )
+            names = ", ".join(expectation_name(r) for r in critical[:3])
+            return [
+                NextStep(f"Start with what failed: {names}. The section Expectations shows sample rows."),
+                NextStep(
+                    "Correct the source or the definition, or change the expectation if it is too strict. "
+                    "Then run again."
+                ),
+                *reader.override(pipeline),
+            ]
         case RunStatus.FAILED:
-            steps.append(plain(hint or "Read the log of the stage that failed. Then run again.", 500))
-            steps.append("The published windows have not changed.")
+            again = "Then clear the failed task." if reader.dag_id else "Then run again."
+            return [
+                NextStep(plain(hint or f"Read the log of the stage that failed. {again}", 500)),
+                NextStep("The published windows have not changed."),
+            ]
         case RunStatus.REJECTED:
-            steps.append("The published windows have not changed. Correct what led to the rejection, then run again.")
+            return [
+                NextStep("The published windows have not changed. Correct what led to the rejection, then run again.")
+            ]
         case RunStatus.DRY_RUN:
-            steps.append("To publish these changes, run the same without the dry run.")
-        case RunStatus.COMPARED_ONLY:
-            steps.append(
-                "Either a newer run has already published, or this run was requested to compare only. "
-                "There is nothing to do."
+            how = (
+                "trigger the DAG with the same form and no dry run"
+                if reader.dag_id
+                else "run the same without --dry-run"
             )
+            return [NextStep(f"To publish these changes, {how}.")]
+        case RunStatus.COMPARED_ONLY:
+            return [
+                NextStep(
+                    "Either a newer run has already published, or this run was requested to compare only. "
+                    "There is nothing to do."
+                )
+            ]
         case RunStatus.PUBLISHED if restated:
-            steps.append("Readers of the table now see the new values. The old values are kept as revisions.")
-        case RunStatus.PUBLISHED | RunStatus.UNCHANGED if not warnings:
-            steps.append("There is nothing to do.")
+            return [NextStep("Readers of the table now see the new values. The old values are kept as revisions.")]
         case None:
-            steps.append("If no stage is running any more, start the run again: it continues in the same tables.")
+            how = "clear the task that was at work" if reader.dag_id else "start it again"
+            return [NextStep(f"If no process works on the run any more, {how}. What was staged is then dropped.")]
+        case _:
+            return []
+
+
+def _reading(status: str | None, outcome: Mapping[str, Any], warnings: Sequence[Mapping[str, Any]]) -> list[NextStep]:
+    """What is left to read, or that there is nothing to do."""
+    steps = []
     if warnings:
-        steps.append(f"Read {plural(len(warnings), 'warning')} in the section Expectations.")
-    if hint and status not in (RunStatus.FAILED, RunStatus.PUBLISHED, RunStatus.UNCHANGED):
-        steps.append(plain(hint, 500))
-    messages = [outcome.get("message") if status != RunStatus.FAILED else None, outcome.get("note")]
-    steps[:0] = [_as_sentence(plain(text, 500)) for text in messages if text]
+        steps.append(NextStep(f"Read {plural(len(warnings), 'warning')} in the section Expectations."))
+    elif status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
+        steps.append(NextStep("There is nothing to do."))
+    hint = outcome.get("hint") or outcome.get("mend")
+    is_said = status in (RunStatus.FAILED, RunStatus.PUBLISHED, RunStatus.UNCHANGED)
+    if hint and not is_said and not (status in _WAITING and not outcome.get("note")):
+        steps.append(NextStep(plain(hint, 500)))
     return steps
 
 

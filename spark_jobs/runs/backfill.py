@@ -35,7 +35,8 @@ class EndPolicy:
     """How a run ends.
 
     `policy`: one that is stricter than the definition's. With `ends_as` (dry_run or compared_only) the run says what
-    would change and drops what it staged. `gate` checks what is staged, `collector` gathers the report's facts. With
+    would change and drops what it staged. `gate` checks what is staged; where there is none, `unchecked` says why.
+    `collector` gathers the report's facts. With
     `in_stages` another process publishes.
     """
 
@@ -43,6 +44,7 @@ class EndPolicy:
     ends_as: RunStatus | None = None
     in_stages: bool = False
     gate: GateCheck | None = None
+    unchecked: str = ""
     collector: ReportCollector | None = None
 
 
@@ -112,5 +114,7 @@ def end_run(
 ) -> None:
     """Verify what is staged, and let policy, gate and difference decide what becomes of it."""
     policy = effective_policy(job.pipeline.publish, end_policy.policy)
-    with verified(job, staged, records, timeline, end_policy.gate, end_policy.collector) as checked:
+    with verified(
+        job, staged, records, timeline, end_policy.gate, end_policy.collector, end_policy.unchecked
+    ) as checked:
         job.result.decision = conclude(job, staged, policy, checked, ends_as=end_policy.ends_as)

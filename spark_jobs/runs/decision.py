@@ -8,8 +8,8 @@ from enum import StrEnum
 from spark_jobs.definition.output import Publish
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError
-from spark_jobs.formatting import plural
 from spark_jobs.runs.documents import Changes, Gate
+from spark_jobs.runs.unmet import closed_in_words
 
 _STRICTNESS = (Policy.ALWAYS, Policy.WITHIN_TOLERANCE, Policy.ON_APPROVAL, Policy.NEVER)
 
@@ -53,8 +53,7 @@ def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None
     nobody needs to approve it.
     """
     if gate is not None and gate.blocks:
-        failed = plural(gate.critical_failures, "critical expectation")
-        return Decision(Action.STOP, f"the gate is closed: {failed} failed")
+        return Decision(Action.STOP, f"the gate is closed: {closed_in_words(gate.critical_failures)}")
     restated, before = changes.restated, changes.windows_before
     share = restated / before if before else 0.0
     effect = f"{restated:,} of {before:,} published windows change ({share:.2%})"

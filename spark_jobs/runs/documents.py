@@ -7,6 +7,7 @@ versions are read too; a field that was renamed is read by both names. Raises Do
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -19,6 +20,7 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, DocumentError, RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import WindowChange, visible
+from spark_jobs.runs.git_version import git_version
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.catalog import CATALOG
@@ -115,6 +117,7 @@ class Request(Document):
     requested_at: str = ""
     definition: dict[str, Any] = Field(default_factory=dict)
     definition_hash: str = ""
+    definition_version: str = ""
     output_table: str = ""
     dag_id: str | None = None
     dag_run_id: str | None = None
@@ -145,6 +148,7 @@ class Request(Document):
             requested_at=at.isoformat(),
             definition=json.loads(pipeline.to_canonical_json()),
             definition_hash=pipeline.definition_hash,
+            definition_version=version.in_words if (version := git_version(pipeline.file)) else "",
             output_table=f"{CATALOG}.{pipeline.output.namespace}.{pipeline.output.table}",
         )
 
@@ -249,11 +253,24 @@ class RunCounts(Part):
 COUNTED = tuple(RunCounts.model_fields)
 
 
+class EarlierRun(RunCounts, Part):
+    """A published run before a run, in short: `counts` are its windows by change."""
+
+    COUNTED: ClassVar[tuple[str, ...]] = COUNTED
+
+    run_id: str
+    kind: RunKind
+    requested_at: str = ""
+    counts: dict[str, int] = Field(default_factory=dict)
+    windows_before: int = 0
+
+
 class Changes(RunCounts, Document):
     """`changes.json`: what publishing would change. `counts`: windows by change; `causes`: windows by cause.
 
     `causes_by_change`: windows by change and cause; empty in documents of earlier versions. `windows_before`: published
-    windows in the range.
+    windows in the range. `run_before`: the run that was published last before this one. `earlier`: those before it, see
+    `spark_jobs.runs.earlier`. `unchecked`: why no expectation was checked; empty where some were.
     """
 
     FILE: ClassVar[str] = "changes.json"
@@ -262,6 +279,9 @@ class Changes(RunCounts, Document):
     causes: dict[str, int] = Field(default_factory=dict)
     causes_by_change: dict[str, dict[str, int]] = Field(default_factory=dict)
     windows_before: int = 0
+    run_before: str | None = None
+    earlier: tuple[EarlierRun, ...] = ()
+    unchecked: str = ""
 
     @property
     def restated(self) -> int:
@@ -287,10 +307,18 @@ class Evidence(Part):
 
 
 class GateResult(Part):
-    """One expectation; `spark_jobs.quality.gate.Checked` has all fields."""
+    """One expectation; `spark_jobs.quality.gate.Checked` says what the fields mean, and has more."""
 
     success: bool
     severity: str = ""
+    expectation: Any = None
+    description: Any = None
+    column: Any = None
+    observed: Any = None
+    threshold: Any = None
+    checked: Any = None
+    unexpected_count: Any = None
+    error: Any = None
 
 
 class Gate(Document):
@@ -303,8 +331,14 @@ class Gate(Document):
     results: tuple[GateResult, ...] = ()
 
     @property
-    def critical_failures(self) -> int:
-        return sum(not result.success and result.severity == "critical" for result in self.results)
+    def critical_failures(self) -> list[dict[str, Any]]:
+        """The critical expectations that failed, as JSON values."""
+        return [r.to_dict() for r in self.results if not r.success and r.severity == "critical"]
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """How many expectations failed, by severity."""
+        return dict(Counter(result.severity for result in self.results if not result.success))
 
 
 class Facts(Document):

@@ -120,6 +120,11 @@ class RunFolder:
         if self._files.exists(path):
             self._files.rm_file(path)
 
+    def of_run(self, run_id: str) -> RunFolder:
+        """The folder of another run of the same store. Raises DefinitionError for what is no run id."""
+        root = self._path.rpartition("/")[0]
+        return RunFolder(checked_run_id(run_id), self._files, f"{root}/{run_id}")
+
     def documents(self) -> list[str]:
         """The names of the documents that are there."""
         self._files.invalidate_cache(self._path)

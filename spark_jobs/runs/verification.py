@@ -19,6 +19,7 @@ from spark_jobs.replay.timeline import Timeline
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
 from spark_jobs.runs.difference import publication_of
 from spark_jobs.runs.documents import Changes, Evidence, Facts, Gate, StagedRange
+from spark_jobs.runs.earlier import earlier_runs
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.parallel import run_parallel
@@ -73,10 +74,12 @@ def verified(
     timeline: Timeline | None,
     checks: GateCheck | None = None,
     collector: ReportCollector | None = None,
+    unchecked: str = "",
 ) -> Iterator[Verified]:
     """Count what is staged, compare it with what is published, and call the gate; the documents record the results.
 
-    `records` are the good ones up to the as-of vector. Raises RunStateError where a chunk is missing.
+    `records` are the good ones up to the as-of vector. `unchecked`: why there are no `checks`. Raises RunStateError
+    where a chunk is missing.
     """
     check_staged(job, staged)
     snapshots = job.staging.snapshots()
@@ -110,11 +113,15 @@ def verified(
             records,
             timeline,
         )
+        run_before = next((row["run_id"] for row in job.published if row["run_id"] != job.result.run_id), None)
         changes = Changes(
             counts=counts,
             causes=difference.causes,
             causes_by_change=difference.causes_by_change,
             windows_before=published,
+            run_before=run_before,
+            earlier=earlier_runs(job.folder, run_before),
+            unchecked=unchecked,
             **job.result.counts().to_dict(),
         )
         changes.write(job.folder)

@@ -21,7 +21,7 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.operations.maintain import maintain, retention
-from spark_jobs.quality.configured import gate_of
+from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.replay.engine import History
 from spark_jobs.replay.spec import Mode
 from spark_jobs.report.collect import collect
@@ -158,11 +158,13 @@ def verify_stage(job: Job, staged: StagedRange, requested: Requested) -> Decisio
 
 def end_policy_of(pipeline: Pipeline, requested: Requested) -> EndPolicy:
     """How a run in stages ends: as requested, or as the definition says."""
+    checks = gate_of(pipeline)
     return EndPolicy(
         policy=requested.publish,
         ends_as=RunStatus.DRY_RUN if requested.dry_run is DryRun.DIFF else None,
         in_stages=True,
-        gate=gate_of(pipeline),
+        gate=checks,
+        unchecked="" if checks else NO_FOLDER,
         collector=collect,
     )
 

@@ -25,7 +25,7 @@ from spark_jobs.orchestration.run_ids import pipeline_of, run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
 from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
-from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_link_home
+from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_link_home, with_run_links
 from spark_jobs.web.reports import report_bytes, report_page
 from spark_jobs.web.runs import DAMAGED, Run, Runs, read_run
 from spark_jobs.web.trend import LONGEST, trends_of
@@ -185,7 +185,8 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
 def show_report(request: Request, run_id: str, reader: ReaderDep) -> HTMLResponse:
     """The report of a run."""
     folder, _ = _folder(run_id, reader)
-    return HTMLResponse(with_link_home(report_page(folder), _home(request)), headers=REPORT_HEADERS)
+    home = _home(request)
+    return HTMLResponse(with_link_home(with_run_links(report_page(folder), home), home), headers=REPORT_HEADERS)
 
 
 @app.get("/tab", response_class=HTMLResponse, include_in_schema=False)
@@ -221,7 +222,7 @@ def show_tab(
             "the task `report` has ended.",
         )
     _refuse_damaged(run)
-    return HTMLResponse(report_page(folder), headers=REPORT_HEADERS)
+    return HTMLResponse(with_run_links(report_page(folder), _home(request)), headers=REPORT_HEADERS)
 
 
 # JSON.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,11 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from spark_jobs import formatting
+from spark_jobs.runs.figures import changes_in_words
 
 _POLICY = (
     "default-src 'none'; style-src {styles}; img-src data:; frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
 )
 _PARTS = '<header class="top">'
+_RUN_LINK = re.compile(r'href="\.\./([^"/]+)/report\.html"')
 
 
 def headers(styles: str = "'none'") -> dict[str, str]:
@@ -46,6 +49,11 @@ def with_link_home(report: str, home: str) -> str:
     return report.replace(_PARTS, f"{bar.format(home)}{_PARTS}", 1)
 
 
+def with_run_links(report: str, home: str) -> str:
+    """A report whose link to the run before leads to the page of that run here, not to a file beside it."""
+    return _RUN_LINK.sub(lambda found: f'href="{home}runs/{found[1]}"', report)
+
+
 @cache
 def _style() -> str:
     """The style sheet of the report, followed by that of the lists."""
@@ -63,5 +71,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(plain=formatting.plain, count=formatting.count, plural=formatting.plural)
-    environment.globals.update(percent=formatting.percent)
+    environment.globals.update(percent=formatting.percent, changes_in_words=changes_in_words)
     return environment

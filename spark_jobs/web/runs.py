@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.orchestration.run_ids import KINDS, dag_of
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, Level, verdict_of
+from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder, RunStore
 
@@ -26,7 +26,6 @@ DAMAGED = "damaged"
 """The status of a run of which a document cannot be read."""
 
 _AFTER_REQUEST = (OUTCOME, CHANGES, GATE)
-_MAX_COUNT = 2**63
 _ENDED = ENDED_WELL | ENDED_BADLY | {RunStatus.DISCARDED}
 _THREADS = 16
 _READ_AGAIN = 50
@@ -41,9 +40,8 @@ class Run:
 
     `status`: the status in `outcome.json`, which may be a word that this version does not know; `running` where there
     is no outcome. `title`: the title of the verdict in the run's report; `status_title`: the title that all runs with
-    this status share. `changed`: the number of windows for each `WindowChange`. `match_share`: the share of unchanged
-    windows among those that were published before and computed again. `late_share`: the share of (record, window)
-    pairs in which the record came after the window's close. Shares lie between 0 and 1.
+    this status share. `is_published`: readers see the changes; else publishing would make them. `changed`,
+    `match_share`, `late_share`: see `spark_jobs.runs.figures`.
     """
 
     run_id: str
@@ -64,6 +62,7 @@ class Run:
     changed: dict[str, int] | None
     match_share: float | None
     late_share: float | None
+    is_published: bool
 
     @property
     def has_ended(self) -> bool:
@@ -80,14 +79,10 @@ def run_of(
     """The summary of a run from four of its documents. What they lack, or have in a wrong type, is None or empty."""
     said = outcome or {}
     pipeline = _text(request.get("pipeline"))
-    by_change = _mapping((changes or {}).get("counts"))
-    changed = None
-    if changes is not None:
-        changed = {kind.value: _count(by_change.get(kind)) or 0 for kind in WindowChange}
-    counts = {**_mapping(said.get("counts")), **(changes or {})}
+    figures = RunFigures.of(changes, said)
     status = _text(said.get("status"))
     ended = {**said, "status": status} if status else None
-    verdict = verdict_of(ended, {}, _failing(gate), None, None, "")
+    verdict = verdict_of(ended, {}, _failing(gate))
     return Run(
         run_id=run_id,
         pipeline=pipeline,
@@ -97,16 +92,17 @@ def run_of(
         status=status or RUNNING.value,
         level=verdict.level,
         title=verdict.title,
-        status_title=verdict_of(ended, {}, [], None, None, "").title,
+        status_title=verdict_of(ended, {}, []).title,
         message=_text(said.get("message")),
         reason=_text(request.get("reason")),
         requested_by=_text(request.get("requested_by")),
         requested_at=_instant(request.get("requested_at")),
         finished_at=_instant(said.get("finished_at")),
-        windows=_count(counts.get("windows")),
-        changed=changed,
-        match_share=_match_share(counts, changed),
-        late_share=_late_share(counts),
+        windows=figures.windows,
+        changed=None if figures.by_change is None else dict(figures.by_change),
+        match_share=figures.match_share,
+        late_share=figures.late_share,
+        is_published=status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED),
     )
 
 
@@ -115,34 +111,9 @@ def _failing(gate: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return [r for r in results if isinstance(r, Mapping) and not r.get("success")] if isinstance(results, list) else []
 
 
-def _match_share(counts: Mapping[str, Any], changed: Mapping[str, int] | None) -> float | None:
-    before = _count(counts.get("windows_before"))
-    if changed is None or not before:
-        return None
-    moved = min(changed["updated"] + changed["retracted"], before)
-    return (before - moved) / before
-
-
-def _late_share(counts: Mapping[str, Any]) -> float | None:
-    on_time, late, dropped = (_count(counts.get(f"pairs_{name}")) for name in ("on_time", "late", "dropped"))
-    if on_time is None or late is None or dropped is None or not on_time + late + dropped:
-        return None
-    return (late + dropped) / (on_time + late + dropped)
-
-
 def _text(value: Any) -> str:
     """The value as text that can be encoded as UTF-8: JSON may hold halves of surrogate pairs."""
     return "" if value is None else str(value).encode("utf-8", "replace").decode()
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _count(value: Any) -> int | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MAX_COUNT:
-        return None
-    return int(value)
 
 
 def _instant(value: Any) -> datetime | None:

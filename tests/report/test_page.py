@@ -69,7 +69,7 @@ def test_the_verdict_comes_first_and_says_what_happened_and_what_to_do(published
     assert page.title() == "Published, with 1 warning: departures_hourly, reconciliation night-1"
     assert [h.inner_text() for h in page.query_selector_all("main h2")] == [
         "Published, with 1 warning", "What changed", "The watermark", "Late records", "Expectations",
-        "Advisor: how other settings would have done", "The plan, and how it went",
+        "Advisor: how other settings would have done", "The plan, and how it went", "Words",
     ]  # fmt: skip
     box = page.locator(".box").inner_text()
     assert "published in rewindow.demo.departures_hourly: 2 windows inserted, 37 updated, 1 retracted." in box
@@ -170,10 +170,42 @@ def test_a_keyboard_reaches_the_skip_link_the_parts_and_the_tables(published, op
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     seen = set()
-    for _ in range(60):
+    for _ in range(90):
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.tagName"))
     assert {"Windows with the largest changes", "Late records by partition", "SUMMARY"} <= seen
+
+
+def test_wide_tables_are_turned_and_every_word_that_is_linked_is_explained(tmp_path, opened) -> None:
+    """No column is cut at 1,400 px, and the word list has what the page refers to."""
+    names = [f"measure_{i}" for i in range(14)]
+    told = facts()
+    top = top_window()
+    told["changes"] |= {
+        "aggregates": names,
+        "top": [top | {side: top[side] | dict.fromkeys(names, 123_456.5) for side in ("before", "after")}],
+        "columns": [{"name": "flights", "windows": 30, "total": -7.0, "least": -9.0, "most": 2.0}],
+    }
+    wide = RESULT | {
+        "success": False,
+        "severity": "warning",
+        "unexpected_count": 1,
+        "samples": [dict.fromkeys(names, 1)],
+    }
+    run = written(tmp_path, facts=told, gate=gate([wide]))
+    build_report(run)
+    page = opened(place(run), 1400)
+    cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    assert page.evaluate(cut) == 0
+    assert page.get_by_role("region", name="Windows with the largest changes").locator("dl.values dt").count() == 15
+    differences = page.get_by_role("region", name="Differences by column").locator("tbody tr")
+    assert differences.inner_text().split("\t") == ["flights", "30", "\N{MINUS SIGN}9", "+2", "\N{MINUS SIGN}7"]
+    unexplained = (
+        "[...document.querySelectorAll('a.term')].filter(e => !document.querySelector(e.getAttribute('href')))"
+    )
+    assert page.evaluate(unexplained) == []
+    page.emulate_media(media="print")
+    assert page.get_by_text("A different bound shifts the whole watermark by the difference").is_visible()
 
 
 def test_it_prints_on_white_without_cut_tables(published, opened) -> None:
@@ -216,7 +248,7 @@ def test_a_run_that_ended_early_has_a_report_too(tmp_path, opened, documents, ti
     build_report(run)
     page = opened(place(run))
     assert page.locator("h2").first.inner_text() == title
-    assert page.locator("main h2").count() == 7
+    assert page.locator("main h2").count() == 8
     assert run.read(REPORT)["format"] == "rewindow-report/1"
     if title == "Failed":
         assert "duplicated offsets in partition 3" in page.locator(".box").inner_text()

@@ -88,6 +88,7 @@ def test_a_report_is_a_function_of_its_documents(tmp_path) -> None:
     assert {name: run.read_bytes(name) for name in run.documents()} == first
     assert set(run.read(REPORT)) == {
         "format", "run", "verdict", "approval", "changes", "watermark", "late", "expectations", "advisor", "plan",
+        "normal", "unchecked", "decision", "links",
     }  # fmt: skip
 
 

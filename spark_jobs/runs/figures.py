@@ -1,0 +1,148 @@
+"""The figures of a run that people read: each defined once and worded once, for page, JSON, lists, logs and commands.
+
+A figure is None where the run did not get that far. No Spark in this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.formatting import percent, plural
+from spark_jobs.lakehouse.change import VISIBLE, WindowChange
+
+_MAX_COUNT = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """What a run computed, and what publishing it changes or would change.
+
+    Attributes:
+        by_change: Windows of each `WindowChange`.
+        windows: Windows that the run computed.
+        windows_before: Published windows in the run's range, before it.
+        pairs_on_time, pairs_late, pairs_dropped: (record, window) pairs of the windows that the run computed. A record
+            of overlapping windows is in several pairs.
+        records_late: Records, of those that the run read, that at least one window dropped; a row each in the late
+            table. A night reads only what is new, so its windows can have dropped more than its late records.
+    """
+
+    by_change: Mapping[str, int] | None
+    windows: int | None
+    windows_before: int | None
+    pairs_on_time: int | None
+    pairs_late: int | None
+    pairs_dropped: int | None
+    records_late: int | None
+
+    @classmethod
+    def of(cls, changes: Mapping[str, Any] | None, outcome: Mapping[str, Any] | None = None) -> RunFigures:
+        """The figures from `changes.json`, or, where there is none, from the counts in `outcome.json`.
+
+        What is missing or has a wrong type is None.
+        """
+        counted = (outcome or {}).get("counts")
+        counts = {**(counted if isinstance(counted, Mapping) else {}), **(changes or {})}
+        by_change = None
+        if changes is not None:
+            given = changes.get("counts")
+            given = given if isinstance(given, Mapping) else {}
+            by_change = {kind.value: _count(given.get(kind)) or 0 for kind in WindowChange}
+        names = ("windows", "windows_before", "pairs_on_time", "pairs_late", "pairs_dropped", "records_late")
+        return cls(by_change, *(_count(counts.get(name)) for name in names))
+
+    @property
+    def changed(self) -> int | None:
+        """Windows that readers see change, come or go."""
+        return None if self.by_change is None else sum(self.by_change[kind] for kind in VISIBLE)
+
+    @property
+    def bookkeeping(self) -> int:
+        """Windows of which only `closed_at` differs."""
+        return 0 if self.by_change is None else self.by_change[WindowChange.BOOKKEEPING]
+
+    @property
+    def unchanged(self) -> int | None:
+        """Published windows in the run's range whose numbers stay."""
+        if self.by_change is None or self.windows_before is None:
+            return None
+        restated = self.by_change[WindowChange.UPDATED] + self.by_change[WindowChange.RETRACTED]
+        return max(self.windows_before - restated, 0)
+
+    @property
+    def match_share(self) -> float | None:
+        """`unchanged`, as a share (0 to 1) of the windows before; None where there were none."""
+        unchanged = self.unchanged
+        return None if unchanged is None or not self.windows_before else unchanged / self.windows_before
+
+    @property
+    def pairs(self) -> int | None:
+        """All (record, window) pairs of the windows that the run computed."""
+        if self.pairs_on_time is None or self.pairs_late is None or self.pairs_dropped is None:
+            return None
+        return self.pairs_on_time + self.pairs_late + self.pairs_dropped
+
+    @property
+    def late_share(self) -> float | None:
+        """The share (0 to 1) of pairs in which the record came after the window's close, counted or dropped."""
+        return None if not self.pairs else ((self.pairs_late or 0) + (self.pairs_dropped or 0)) / self.pairs
+
+    @property
+    def dropped_share(self) -> float | None:
+        """The share (0 to 1) of pairs in which the window dropped the record."""
+        return None if not self.pairs else (self.pairs_dropped or 0) / self.pairs
+
+    def in_words(self) -> dict[str, str]:
+        """The lines for on time, late and late records, by their names; without those that are not known."""
+        found: dict[str, str] = {}
+        if self.pairs is not None:
+            found["On time"] = f"{pairs_in_words(self.pairs_on_time)} of the windows that the run computed"
+            found["Late, counted"] = f"{pairs_in_words(self.pairs_late)}, within the allowed lateness"
+            found["Late, dropped"] = (
+                f"{pairs_in_words(self.pairs_dropped)}, {percent(self.dropped_share or 0, 1)} of all"
+            )
+        if self.records_late is not None:
+            found["Late records"] = f"{self.records_late:,} of the records that the run read: a window dropped them"
+        return found
+
+
+def changes_in_words(by_change: Mapping[str, int]) -> str:
+    """2 windows inserted, 5 updated. What readers do not see is left out."""
+    parts = [(by_change.get(kind, 0), kind.value) for kind in VISIBLE]
+    parts = [(n, kind) for n, kind in parts if n]
+    if not parts:
+        return "no window"
+    first, *others = parts
+    return ", ".join([f"{plural(first[0], 'window')} {first[1]}", *(f"{n:,} {kind}" for n, kind in others)])
+
+
+def bookkeeping_in_words(count: int, *, would: bool = False) -> str:
+    """What publishing writes anew although readers see the same numbers; empty where there is none."""
+    if not count:
+        return ""
+    gets = "would get" if would else "get" if count > 1 else "gets"
+    return f"{plural(count, 'window')} {gets} another closing time (closed_at) and nothing else: no number differs"
+
+
+def pairs_in_words(count: int | None) -> str:
+    """1,234 (record, window) pairs."""
+    return plural(count or 0, "(record, window) pair")
+
+
+def failed_in_words(failed: Mapping[str, int]) -> str:
+    """Expectations that failed, by severity: 1 critical, 2 warnings, 1 for information; `none`."""
+    critical, warnings, infos = (failed.get(severity, 0) for severity in ("critical", "warning", "info"))
+    parts = [
+        f"{critical:,} critical" if critical else "",
+        plural(warnings, "warning") if warnings else "",
+        f"{infos:,} for information" if infos else "",
+    ]
+    return ", ".join(filter(None, parts)) or "none"
+
+
+def _count(value: Any) -> int | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MAX_COUNT:
+        return None
+    return int(value)

@@ -1,0 +1,46 @@
+"""What became of a run whose process was ended before it could say so, found out from the run's documents. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from spark_jobs.runs.documents import Application, Outcome
+from spark_jobs.runs.status import RunStatus, Stage
+from spark_jobs.runs.store import RunFolder
+
+
+def stage_at_work(applications: Sequence[Mapping[str, Any]]) -> Stage | None:
+    """The last stage, by the run's order, whose application has begun and not ended; None where none has."""
+    begun = {str(a.get("stage")) for a in applications if a.get("seconds") is None}
+    return next((stage for stage in reversed(Stage) if stage.value in begun), None)
+
+
+def record_end(folder: RunFolder, now: datetime) -> None:
+    """Write down that nothing works on the run any more, where its documents still say that something does.
+
+    For the last step of a run, when all others have ended: a stage that was ended by hand or killed leaves no outcome.
+    """
+    outcome = Outcome.read(folder)
+    stage = stage_at_work([a.to_dict() for a in Application.all_of(folder)])
+    where = f" in `{stage.value}`" if stage else ""
+    if outcome is None or outcome.status.has_work:
+        said = {} if outcome is None else outcome.to_dict()
+        ended = {
+            "run_id": folder.run_id,
+            "status": RunStatus.FAILED,
+            "stage": stage,
+            "message": f"the run was ended by hand, or killed{where}",
+            "hint": "Clear the task, or start the run again: what it had staged is then dropped.",
+            "finished_at": now.isoformat(),
+        }
+        Outcome.model_validate({**said, **ended}).write(folder)
+    elif outcome.status in _WAITS_FOR_NOBODY:
+        outcome.model_copy(update={"note": _WAITS_FOR_NOBODY[outcome.status]}).write(folder)
+
+
+_WAITS_FOR_NOBODY = {
+    RunStatus.STAGED: "the task `publish` was ended by hand, or killed: nothing publishes the run now",
+    RunStatus.AWAITING_APPROVAL: "the task `approve` ended without an answer: nothing asks for the approval now",
+}

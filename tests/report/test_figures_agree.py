@@ -1,0 +1,226 @@
+"""What a run says of itself, everywhere: page, JSON, list, command line, approval, documents and tables agree."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from spark_jobs.cli.options import console
+from spark_jobs.cli.output import print_result
+from spark_jobs.definition import load_pipeline
+from spark_jobs.definition.policy import Policy
+from spark_jobs.lakehouse.change import VISIBLE
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.orchestration.summary import approval_body
+from spark_jobs.quality.configured import NO_FOLDER, gate_of
+from spark_jobs.report.build import build_report
+from spark_jobs.report.collect import collect
+from spark_jobs.runs.backfill import EndPolicy, execute
+from spark_jobs.runs.documents import Changes, Gate, Outcome, Request
+from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
+from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.status import RunKind, RunStatus
+from spark_jobs.runs.store import PAGE, REPORT, RunFolder, RunStore
+from spark_jobs.runs.unmet import unmet_in_words
+from spark_jobs.web.pages import rendered
+from spark_jobs.web.runs import Run, read_run
+from tests.runs.small_nights import CASES, log_of, pipeline, write
+
+CASE = next(iter(CASES))
+HARDLY_ANY_DROPPED = {
+    "type": "expect_column_values_to_be_between", "kwargs": {"column": "run_dropped_share", "max_value": 0.001},
+    "severity": "critical", "description": "Hardly any record is dropped", "meta": {"name": "hardly-any-dropped"},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Told:
+    """One run, as each place tells it."""
+
+    folder: RunFolder
+    status: RunStatus
+    changes: Changes
+    report: dict[str, Any]
+    page: str
+    listed: Run
+    printed: str
+    result: RunResult
+
+
+def told(result: RunResult, kind: RunKind, defined) -> Told:
+    """The run's report, its place in the list, and what the command line prints."""
+    from datetime import UTC, datetime
+
+    folder = RunStore.configured().folder(result.run_id)
+    Request.of(result.run_id, defined, kind, "why", datetime.now(UTC)).write(folder)
+    build_report(folder)
+    outcome, changes, listed = Outcome.read(folder), Changes.read(folder), read_run(folder)
+    text = folder.read_text(PAGE)
+    assert outcome and changes and listed and text
+    with console.capture() as captured:
+        print_result(result, status=outcome.status)
+    plain = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+    printed = " ".join(captured.get().replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split())
+    return Told(folder, outcome.status, changes, folder.read(REPORT) or {}, plain, listed, printed, result)
+
+
+@pytest.fixture(scope="module")
+def runs(spark, tmp_path_factory) -> dict[str, Told]:
+    """A first run, a night after it, and of another definition a dry run, a run that waits, and one that is stopped."""
+    folder = tmp_path_factory.mktemp("agree")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console, "width", 250)
+        records = [record | {"k": record["k"] or "c"} for record in log_of(31, count=240)]
+        defined = pipeline(folder, "agreeing", CASE)
+        found = {}
+        for name, batch in (("first", records[:120]), ("night", records[120:])):
+            write(folder / "data", batch, f"{name}.json")
+            end = EndPolicy(collector=collect if name == "night" else None, unchecked=NO_FOLDER)
+            found[name] = told(reconcile(spark, defined, NoProgress(), end_policy=end), RunKind.RECONCILE, defined)
+        path = folder / "agreeing.yaml"
+        path.write_text(path.read_text().replace("total: sum(v)", "total: sum(v) + 1"))
+        other = load_pipeline(path)
+        suites = folder / "expectations"
+        shutil.copytree(Path(__file__).parents[2] / "expectations", suites)
+        own = {"name": "agreeing", "meta": {"data": "reconciliation"}, "expectations": [HARDLY_ANY_DROPPED]}
+        (suites / "agreeing.json").write_text(json.dumps(own))
+        patch.setenv("REWINDOW_EXPECTATIONS", str(suites))
+        ends = {
+            "dry": EndPolicy(ends_as=RunStatus.DRY_RUN),
+            "waiting": EndPolicy(policy=Policy.ON_APPROVAL),
+            "stopped": EndPolicy(gate=gate_of(other)),
+        }
+        plan = make_plan(spark, other)
+        for name, end in ends.items():
+            found[name] = told(execute(spark, other, plan, NoProgress(), end_policy=end), RunKind.BACKFILL, other)
+    return found
+
+
+KINDS = ("first", "night", "dry", "waiting", "stopped")
+
+
+def test_these_are_different_kinds_of_runs(runs) -> None:
+    assert [runs[kind].status for kind in KINDS] == [
+        RunStatus.PUBLISHED, RunStatus.PUBLISHED, RunStatus.DRY_RUN, RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED,
+    ]  # fmt: skip
+    night = runs["night"].changes.counts
+    assert night["inserted"] and night["updated"] and night["bookkeeping"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changed_windows_are_the_same_everywhere(runs, kind) -> None:
+    run = runs[kind]
+    counts, words = run.changes.counts, changes_in_words(run.changes.counts)
+    assert run.result.changes == counts
+    assert {name: n for name, n in (run.listed.changed or {}).items() if n} == counts
+    assert {name: n for name, n in run.report["changes"]["counts"].items() if n} == counts
+    assert run.report["changes"]["changed"] == run.changes.changed == sum(counts.get(c, 0) for c in VISIBLE)
+    assert sum(run.changes.causes.values()) == run.changes.changed
+    assert words in run.page and words in run.printed and words in run.report["verdict"]["sentence"]
+    row, _ = rendered("runs.html.j2", **_list_of(run.listed))
+    assert words in row and ("would change" in row) == (not run.status.is_published)
+    bookkeeping = bookkeeping_in_words(counts.get("bookkeeping", 0), would=not run.status.is_published)
+    assert bookkeeping in run.page and bookkeeping in run.printed
+    would = "Windows that would change" in run.page
+    assert would == ("would change" in run.printed) == (not run.status.is_published) == (not run.listed.is_published)
+    if facts := run.folder.read("facts.json"):
+        assert facts["changes"]["counts"] == {c: counts[c] for c in sorted(VISIBLE) if c in counts}
+        assert facts["changes"]["causes"] == run.changes.causes
+        assert max(c["windows"] for c in facts["changes"]["columns"]) <= counts["updated"]
+
+
+def _list_of(run: Run) -> dict[str, Any]:
+    from spark_jobs.web.listing import Page, Wanted
+
+    return {
+        "home": "/", "run_url": str, "page": Page([run], 1, 1, 1), "wanted": Wanted(), "query": {}, "any_run": True,
+        "longest": 30, "trends": [], "more_trends": 0, "pipelines": [], "statuses": [], "page_url": str,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_late_figures_are_the_same_everywhere(runs, kind) -> None:
+    run = runs[kind]
+    shown = run.report["changes"]
+    for name in ("windows", "pairs_on_time", "pairs_late", "pairs_dropped", "records_late"):
+        assert shown[name] == getattr(run.changes, name) == getattr(run.result, name)
+    assert shown["late_share"] == run.listed.late_share
+    assert shown["match_share"] == run.listed.match_share
+    for text in shown["in_words"].values():
+        assert text in run.page and text in run.printed
+    if run.report["late"]:
+        assert run.report["late"]["records"] == run.changes.records_late
+
+
+def test_the_tables_hold_what_the_published_runs_say(spark, runs) -> None:
+    first, night = runs["first"], runs["night"]
+    tables = first.result.tables
+    revisions = PublishedTable(spark, tables.windows).revisions()
+    for run in (first, night):
+        own = revisions.where(F.col("run_id") == run.result.run_id)
+        counts = run.changes.counts
+        assert own.count() == sum(counts.values())
+        assert own.where("cause = 'retraction'").count() == counts.get("retracted", 0)
+        assert own.where("revision = 1").count() == counts["inserted"]
+        assert spark.table(tables.late).where(F.col("run_id") == run.result.run_id).count() == run.changes.records_late
+        row = Ledger(spark, Tables.of(load_pipeline_of(run))).row(run.result.run_id)
+        assert row is not None and row["changes"] == counts and row["pairs_dropped"] == run.changes.pairs_dropped
+    sums = revisions.where(F.col("run_id") == first.result.run_id).agg(*map(F.sum, _COUNTS)).collect()[0]
+    assert tuple(sums) == (first.changes.pairs_on_time, first.changes.pairs_late, first.changes.pairs_dropped)
+
+
+_COUNTS = ("records_on_time", "records_late", "records_dropped")
+
+
+def load_pipeline_of(run: Told):
+    from spark_jobs.runs.reopening import pipeline_of
+
+    return pipeline_of(run.folder) if run.folder.read_text("pipeline.yaml") else _from_request(run)
+
+
+def _from_request(run: Told):
+    request = Request.required(run.folder)
+    assert request.file is not None
+    return load_pipeline(request.file)
+
+
+def test_a_night_knows_the_run_before_and_counts_the_offsets_that_it_read(runs) -> None:
+    night, plan = runs["night"], runs["night"].folder.read("plan.json") or {}
+    assert night.report["links"]["run_before"] == runs["first"].result.run_id
+    assert [e.run_id for e in night.changes.earlier] == [runs["first"].result.run_id]
+    if plan:
+        assert all(p["end_offset"] - p["first_offset"] == p["records"] for p in plan["partitions"])
+        assert plan["history_records"] == 240
+    assert NO_FOLDER in night.page
+
+
+def test_a_closed_gate_names_the_expectation_with_what_was_observed_and_allowed(runs) -> None:
+    run, gate = runs["stopped"], Gate.read(runs["stopped"].folder)
+    assert gate is not None
+    (failed,) = gate.critical_failures
+    assert failed["unexpected_count"] is None and failed["observed"] == run.report["changes"]["dropped_share"]
+    words = unmet_in_words(failed)
+    assert re.fullmatch(r"Hardly any record is dropped \(observed [\d.]+ %, allowed at most 0\.1 %\)", words)
+    assert run.result.decision is not None and words in run.result.decision.why
+    assert words in run.listed.message and words in run.report["verdict"]["sentence"] and words in run.page
+
+
+def test_an_approval_is_asked_for_with_the_same_figures(runs) -> None:
+    run = runs["waiting"]
+    body = approval_body(run.folder)
+    assert changes_in_words(run.changes.counts) in body
+    for name, text in run.report["changes"]["in_words"].items():
+        assert f"{name}: {text}." in body
