@@ -24,14 +24,14 @@ def record_end(folder: RunFolder, now: datetime) -> None:
     """
     outcome = Outcome.read(folder)
     stage = stage_at_work([a.to_dict() for a in Application.all_of(folder)])
-    where = f" in `{stage.value}`" if stage else ""
+    how = f"ended by hand, or killed in `{stage.value}`" if stage else "ended by hand, killed, or could not start"
     if outcome is None or outcome.status.has_work:
         said = {} if outcome is None else outcome.to_dict()
         ended = {
             "run_id": folder.run_id,
             "status": RunStatus.FAILED,
             "stage": stage,
-            "message": f"the run was ended by hand, or killed{where}",
+            "message": f"the run was {how}",
             "hint": "Clear the task, or start the run again: what it had staged is then dropped.",
             "finished_at": now.isoformat(),
         }
