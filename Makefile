@@ -29,8 +29,8 @@ $(STAMP): requirements.txt pyproject.toml spark_jobs/spark/jvm.py
 demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; compare with what Flink emitted
 	$(BIN)/rewindow demo
 
-up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C
-	$(BIN)/rewindow up
+up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C; PORT=8080 names its port
+	@exec $(BIN)/rewindow up $(if $(PORT),--port $(PORT))
 
 # conftest.py shares the files out: the long ones first, and last the small cases that fill any gap.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder

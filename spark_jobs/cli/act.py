@@ -160,6 +160,7 @@ def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPo
     from spark_jobs.report.build import build_report
     from spark_jobs.runs.decision import Action
     from spark_jobs.runs.documents import Outcome
+    from spark_jobs.runs.last_run import remember
     from spark_jobs.runs.store import PAGE, RunStore
 
     folder = RunStore.configured().folder(result.run_id)
@@ -167,6 +168,7 @@ def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPo
     if outcome is not None:
         with stopwatch.timed("report"):
             build_report(folder)
+        remember(folder)
     if result.timings:
         result.timings = stopwatch.around(result.timings)
     if as_json:

@@ -18,7 +18,7 @@ app = typer.Typer(
     "Exit codes: 0 done, 1 unexpected or failed conformance, 2 definition or command line, 3 gate closed, "
     "4 source, 5 history breaks a rule, 6 nothing in the range, 7 catalog, 8 environment, 9 the run's state.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

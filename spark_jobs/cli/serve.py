@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
-import sys
 from datetime import datetime
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import console, errors
+
+if TYPE_CHECKING:
+    from spark_jobs.devtools.services.airflow import Airflow
+    from spark_jobs.devtools.services.kafka_broker import KafkaBroker
 
 
 @app.command()
@@ -23,38 +27,65 @@ def demo() -> None:
 
 @app.command()
 def up(
-    port: Annotated[int, typer.Option(help="The port of Airflow's pages on 127.0.0.1; 0: any free port.")] = 0,
+    port: Annotated[
+        int,
+        typer.Option(help="The port of Airflow's pages on 127.0.0.1. Default: that of the last start, if it is free."),
+    ] = 0,
     sample: Annotated[
         bool, typer.Option(help="Also backfill and reconcile the flights, so that there are runs to look at.")
     ] = True,
 ) -> None:
     """Start Airflow with the pipelines of this checkout, and a Kafka broker with the flights. Ctrl-C stops both."""
-    from spark_jobs.devtools.demo import FIRST_NIGHT, night, sample_services, trigger
-    from spark_jobs.devtools.services.kafka_sample import load_flights
+    from spark_jobs.devtools.demo import FIRST_NIGHT, sample_services
+    from spark_jobs.devtools.services.ports import kept_port
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.spark.session import rewindow_home
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     home = rewindow_home()
-    first: datetime | None = FIRST_NIGHT if sample and not (home / "runs").exists() else None
-    with sample_services(home, progress_for(errors), port=port, before=first) as (broker, airflow):
-        console.print(
-            f"\nAirflow is at [bold]{airflow.url}[/]\n"
-            f"  user admin, password {airflow.password('admin')}     (all rights)\n"
-            f"  user viewer, password {airflow.password('viewer')}    (may only read)\n"
-            "Trigger backfill__departures_kafka and fill its form; its report is under Browse > Rewindow reports. "
-            f"Ctrl-C stops everything; the tables stay under {home}.",
-            soft_wrap=True,
-            highlight=False,
-        )
-        try:
+    is_new = not (home / "runs").exists()
+    first: datetime | None = FIRST_NIGHT if sample and is_new else None
+    chosen = kept_port(home / "airflow.port", port)
+    try:
+        with sample_services(home, progress_for(errors), port=chosen, before=first) as (broker, airflow):
+            _say_where(broker, airflow, home)
             if first is not None:
-                trigger(console, airflow, "backfill__departures_kafka", {"reason": "all that had arrived by 25 March"})
-                load_flights(broker)
-                night(console, airflow, "reconcile__departures_kafka")
-                form = {"reason": "a watermark that waits 1 minute: its gate closes"}
-                trigger(console, airflow, "backfill__departures_hasty", form, ends_as="failed")
-                console.print("\nAll three runs are in the UI, with their reports. The gate stopped the last one.")
+                _load_samples(broker, airflow)
+            elif not is_new:
+                console.print("The runs of an earlier start are there: see Browse > Rewindow reports.")
             signal.pause()
-        except KeyboardInterrupt:
-            console.print("stopping")
+    except KeyboardInterrupt:
+        console.print("stopped")
+
+
+def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path) -> None:
+    from spark_jobs.devtools.demo import BROKERS_VARIABLE
+    from spark_jobs.devtools.services.kafka_sample import TOPIC
+    from spark_jobs.settings import Variable
+
+    console.print(
+        f"\nAirflow is at [bold]{airflow.url}[/]\n"
+        f"  user admin, password {airflow.password('admin')}     (all rights)\n"
+        f"  user viewer, password {airflow.password('viewer')}    (may only read)\n"
+        "  reports: menu Browse > Rewindow reports, and the tab Rewindow report of a DAG run\n"
+        "  try: trigger backfill__departures_kafka and fill its form\n"
+        f"Kafka is at [bold]{broker.servers}[/], topic {TOPIC}; pipelines take the address from {BROKERS_VARIABLE}\n"
+        f"In another terminal: {Variable.HOME}={home} {BROKERS_VARIABLE}={broker.servers} .venv/bin/rewindow status\n"
+        f"Ctrl-C stops everything; the tables stay under {home}.\n",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _load_samples(broker: KafkaBroker, airflow: Airflow) -> None:
+    """A backfill, a night with late arrivals, and a backfill that its gate stops."""
+    from spark_jobs.devtools.demo import night, trigger
+    from spark_jobs.devtools.services.kafka_sample import load_flights
+
+    console.print("Three runs follow as samples. The last one is meant to fail: its gate closes.")
+    trigger(console, airflow, "backfill__departures_kafka", {"reason": "all that had arrived by 25 March"})
+    load_flights(broker)
+    night(console, airflow, "reconcile__departures_kafka")
+    form = {"reason": "a watermark that waits 1 minute: its gate closes"}
+    trigger(console, airflow, "backfill__departures_hasty", form, ends_as="failed")
+    console.print("\nAll three runs are in the UI, with their reports. The gate stopped the last one, as it should.")

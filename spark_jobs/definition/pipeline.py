@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
+from spark_jobs.definition.about import Address, Label
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
 from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
@@ -35,6 +36,19 @@ class Pipeline(Section):
         description="Name of the pipeline: lower-case letters, digits and _.", examples=["departures_hourly"]
     )
     description: str | None = Field(default=None, description="What the pipeline is for; changes nothing.")
+    owner: Label | None = Field(
+        default=None,
+        description="Who answers for the pipeline, a team or a mail address; shown in Airflow.",
+        examples=["team-flights"],
+    )
+    tags: tuple[Label, ...] = Field(
+        default=(), description="Tags of the DAGs in Airflow, beside `rewindow` and the name.", examples=[["flights"]]
+    )
+    links: dict[Label, Address] = Field(
+        default={},
+        description="Pages about the pipeline, by their titles; shown in Airflow.",
+        examples=[{"Runbook": "https://wiki.example.com/departures"}],
+    )
     history: History = Field(description="The history to replay.", examples=["{kind: files, ...}"])
     value: Value = Field(default=Value(), description="How a record's value is decoded.")
     keys: NamedExpressions = Field(
@@ -151,12 +165,15 @@ class Pipeline(Section):
     def to_canonical_json(self) -> str:
         """Everything that can change a result, as JSON with sorted keys and one spelling for each value.
 
-        Left out: name, description, output, publish, schedule, and all of `live` except the restarts, which the replay
-        repeats. The history except for its position is as written, with unresolved variables: the place of the same
-        history on some machine is not part of the definition. Everything else is resolved.
+        Left out: name, description, owner, tags, links, output, publish, schedule, and all of `live` except the
+        restarts, which the replay repeats. The history except for its position is as written, with unresolved
+        variables: the place of the same history on some machine is not part of the definition. Everything else is
+        resolved.
         """
         content = self.model_dump(
-            mode="json", by_alias=True, exclude={"name", "description", "output", "publish", "schedule", "live"}
+            mode="json",
+            by_alias=True,
+            exclude={"name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live"},
         )
         history = content["history"]
         written = self._sources.as_written(("history",), history)

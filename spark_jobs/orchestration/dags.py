@@ -15,23 +15,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, TriggerRule, get_parsing_context
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, TriggerRule, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 from croniter import croniter
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, Problem
-from spark_jobs.orchestration.form import (
-    BY_DEFINITION,
-    DRY_RUNS,
-    MAX_REASON,
-    backfill_params,
-    decide_params,
-    maintain_params,
-)
-from spark_jobs.orchestration.notify import notified_approval, on_failure
-from spark_jobs.orchestration.operators import Approve, Decide, Maintain, Plan, Publish, Reconcile, Report, SparkStage
+from spark_jobs.orchestration.describe import described, known_last_run
+from spark_jobs.orchestration.ending import Approve, Report
+from spark_jobs.orchestration.form import backfill_params, decide_params, maintain_params, nightly_params
+from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
+from spark_jobs.orchestration.operators import Decide, Maintain, Plan, Publish, Reconcile, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
 from spark_jobs.runs.status import Stage
 from spark_jobs.settings import settings
@@ -120,13 +114,14 @@ def _cron_of(pipeline: Pipeline) -> str:
 
 
 def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
-    """The DAG that a person starts with a form."""
+    """The DAG that a person starts with a form. Its form and its description say what the last run has seen."""
+    last = None if get_parsing_context().dag_id else known_last_run(pipeline)  # a task needs neither
     with DAG(
         dag_id,
         description=pipeline.description or f"Replay the history of {pipeline.name}.",
-        doc_md=_doc(pipeline, "Replays a range of the history through the live job's own event-time rules."),
+        doc_md=described(pipeline, "Replays a range of the history through the live job's own event-time rules.", last),
         schedule=None,
-        params=ParamsDict(backfill_params(pipeline)),
+        params=ParamsDict(backfill_params(pipeline, last)),
         render_template_as_native_obj=False,
         **_common(pipeline, max_active_runs=4),
     ) as dag:
@@ -158,11 +153,11 @@ def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     with DAG(
         dag_id,
         description=f"Bring the windows of {pipeline.name} to what has arrived.",
-        doc_md=_doc(pipeline, "Reads what arrived since the last run, recomputes the windows that it touches."),
+        doc_md=described(pipeline, "Reads what arrived since the last run, recomputes the windows that it touches."),
         schedule=CronDataIntervalTimetable(_cron_of(pipeline), timezone=pipeline.schedule.time_zone),
         start_date=_START,
         catchup=False,
-        params=ParamsDict(_nightly_params()),
+        params=ParamsDict(nightly_params(pipeline)),
         **_common(pipeline, max_active_runs=1),
     ) as dag:
         reconcile = Reconcile(
@@ -180,7 +175,7 @@ def decide_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     with DAG(
         dag_id,
         description=f"Publish or discard a run of {pipeline.name} that waits for an approval, or whose gate is closed.",
-        doc_md=_doc(pipeline, "Publishes what a run has staged, in spite of a closed gate too, or drops it."),
+        doc_md=described(pipeline, "Publishes what a run has staged, in spite of a closed gate too, or drops it."),
         schedule=None,
         params=ParamsDict(decide_params()),
         **_common(pipeline, max_active_runs=1),
@@ -200,7 +195,9 @@ def maintain_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     with DAG(
         dag_id,
         description=f"Clean up the tables of {pipeline.name}.",
-        doc_md=_doc(pipeline, "Clears up killed runs, expires snapshots, compacts small files, removes orphan files."),
+        doc_md=described(
+            pipeline, "Clears up killed runs, expires snapshots, compacts small files, removes orphan files."
+        ),
         schedule=CronDataIntervalTimetable(_MAINTENANCE, timezone="UTC"),
         start_date=_START,
         catchup=False,
@@ -237,8 +234,10 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
         task_id="report",
         pipeline=pipeline.name,
         trigger_rule=TriggerRule.ALL_DONE,
-        doc_md="The report of the run, whatever became of it.",
-    ).as_teardown()
+        on_failure_callback=say_why,
+        doc_md="The report of the run, whatever became of it. Red where the run has not done its work: "
+        "the DAG run's state follows this task.",
+    ).as_teardown(on_failure_fail_dagrun=True)
     checked >> approve >> publish >> report
     checked >> publish
     for task in (*before, checked, approve):
@@ -257,48 +256,11 @@ def _stage_arguments(pipeline: Pipeline) -> dict[str, Any]:
 
 def _common(pipeline: Pipeline, max_active_runs: int) -> dict[str, Any]:
     """Arguments of both DAGs. Airflow would register a DAG by itself as soon as one is begun, also a half-built one."""
+    owner = pipeline.owner or "rewindow"
     return {
         "auto_register": False,
         "max_active_runs": max_active_runs,
-        "tags": ["rewindow", pipeline.name],
-        "default_args": {"owner": "rewindow", "on_failure_callback": on_failure},
+        "tags": sorted({"rewindow", pipeline.name, *pipeline.tags}),
+        "owner_links": {owner: f"mailto:{owner}"} if "@" in owner else {},
+        "default_args": {"owner": owner, "on_failure_callback": on_failure},
     }
-
-
-def _nightly_params() -> dict[str, Param]:
-    return {
-        "until": Param(
-            None,
-            type=["null", "string"],
-            format="date-time",
-            title="Until",
-            description_md="Take what arrived before this instant, with its zone. Empty: the end of the run's "
-            "interval; of a run started by hand, all that is there.",
-        ),
-        "publish": Param(
-            BY_DEFINITION,
-            type="string",
-            enum=[BY_DEFINITION, *Policy],
-            title="Publish",
-            description_md="Who says that the result is published.",
-        ),
-        "dry_run": Param(
-            "none",
-            type="string",
-            enum=[d for d in DRY_RUNS if d != "plan"],
-            title="Dry run",
-            description_md="**diff**: say what would change, and publish nothing.",
-        ),
-        "reason": Param(
-            "",
-            type="string",
-            maxLength=MAX_REASON,
-            title="Reason",
-            description_md="Kept with the run.",
-        ),
-    }
-
-
-def _doc(pipeline: Pipeline, what: str) -> str:
-    table = asset_of(pipeline).name
-    return f"{what}\n\nTable `{table}`, definition `{pipeline.file}` (`{pipeline.definition_hash[:12]}`)."

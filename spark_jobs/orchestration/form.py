@@ -5,64 +5,86 @@ The server checks types and choices, but accepts any text as a date and time: `r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from airflow.sdk import Param
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
 from spark_jobs.definition.policy import Policy
 from spark_jobs.definition.position import end_offsets
 from spark_jobs.errors import DefinitionError
+from spark_jobs.orchestration.describe import POLICIES, as_of_text, history_range
+from spark_jobs.runs.last_run import LastRun
 
 MODES = ("both", "faithful", "complete")
 DRY_RUNS = ("none", "plan", "diff")
 BY_DEFINITION = "as the definition says"
 PUBLISH, DISCARD = "publish", "discard"
+BACKFILL_FIELDS = ("from", "to", "reason", "as_of", "mode", "chunks", "accept_degraded", "dry_run", "publish")
+NIGHTLY_FIELDS = ("until", "reason", "publish", "dry_run")
 MAX_CHUNKS = 1000
 MAX_REASON = 1000
 
-_RANGE, _HOW, _OUTCOME = "What to replay", "How", "What becomes of it"
+_HOW, _OUTCOME = "How", "What becomes of it"
+_ZONE = (
+    "An instant with its zone, as `2013-02-01T00:00:00+00:00`; the picker writes the zone that this page is set to. "
+)
+_MODES = {
+    "both": "both, side by side",
+    "faithful": "faithful: what the live job's rules give",
+    "complete": "complete: as if nothing had been late",
+}
+_DRY_RUNS = {
+    "none": "no dry run",
+    "plan": "plan: say what would be done",
+    "diff": "diff: replay, and say what would change",
+}
 
 
-def backfill_params(pipeline: Pipeline) -> dict[str, Param]:
-    """The fields of the form."""
-    zone = "With its zone, as `2013-02-01T00:00:00+00:00`. "
+def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str, Param]:
+    """The fields of the form: what has to be filled comes first, outside the sections, which are closed at first.
+
+    `last`: the pipeline's last run, whose range the form names.
+    """
     return {
         "from": Param(
             None,
             type=["null", "string"],
             format="date-time",
             title="From",
-            section=_RANGE,
-            description_md=f"The first window start to replay. {zone}Empty: from the beginning of the history.",
+            description_md=f"The first window start to replay. {history_range(last)}{_ZONE}"
+            "Empty: from the beginning of the history.",
         ),
         "to": Param(
             None,
             type=["null", "string"],
             format="date-time",
             title="To",
-            section=_RANGE,
-            description_md=f"Windows that start before this instant are replayed. {zone}Empty: to the end.",
+            description_md=f"Windows that start before this instant are replayed. {history_range(last)}{_ZONE}"
+            "Empty: to the end of the history.",
         ),
+        "reason": _required_reason("Why this is done. Kept with the run and with every value that it changes."),
         "as_of": Param(
             None,
             type=["null", "string"],
             title="As of",
-            section=_RANGE,
-            examples=["0=1200,1=950"],
+            section=_HOW,
             description_md="Cut the history at these end offsets (exclusive), `partition=offset` pairs with commas, "
-            "as `0=1200,1=950`. Empty: all that is there now.",
+            "as `0=1200,1=950`. "
+            + (f"The last run: `{as_of_text(last)}`. " if last is not None and last.as_of else "")
+            + "Empty: all that is there now.",
         ),
         "mode": Param(
             "both",
             type="string",
             enum=list(MODES),
+            values_display=_MODES,
             title="Values",
             section=_HOW,
-            description_md="**faithful**: what the live job's rules give. **complete**: as if nothing had been late. "
-            "**both**: side by side, from one aggregation.",
+            description_md="Which values are computed. Both come from one aggregation.",
         ),
         "chunks": Param(
             1,
@@ -85,29 +107,64 @@ def backfill_params(pipeline: Pipeline) -> dict[str, Param]:
             "none",
             type="string",
             enum=list(DRY_RUNS),
+            values_display=_DRY_RUNS,
             title="Dry run",
             section=_OUTCOME,
-            description_md="**plan**: say what would be done. **diff**: replay and say what would change. "
-            "Neither publishes.",
+            description_md="A dry run publishes nothing.",
         ),
-        "publish": Param(
-            BY_DEFINITION,
-            type="string",
-            enum=[BY_DEFINITION, *Policy],
-            title="Publish",
-            section=_OUTCOME,
-            description_md=f"Who says that the result is published; the definition says `{pipeline.publish.policy}` "
-            f"(tolerance {pipeline.publish.share:.2%}). A closed gate stops all of them.",
+        "publish": _publish_param(pipeline, section=_OUTCOME),
+    }
+
+
+def nightly_params(pipeline: Pipeline) -> dict[str, Param]:
+    """The fields of the form of `reconcile__<pipeline>`, which the scheduler leaves as they are."""
+    return {
+        "until": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="Until",
+            description_md=f"Take what arrived before this instant. {_ZONE}Empty: the end of the run's interval; of a "
+            "run started by hand, all that is there.",
         ),
         "reason": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             maxLength=MAX_REASON,
             title="Reason",
+            description_md="Why this is done; may be empty. Kept with the run.",
+        ),
+        "publish": _publish_param(pipeline, section=_OUTCOME),
+        "dry_run": Param(
+            "none",
+            type="string",
+            enum=[name for name in DRY_RUNS if name != "plan"],
+            values_display={name: text for name, text in _DRY_RUNS.items() if name != "plan"},
+            title="Dry run",
             section=_OUTCOME,
-            description_md="Why this is done. Kept with the run and with every value that it changes.",
+            description_md="A dry run publishes nothing.",
         ),
     }
+
+
+def _publish_param(pipeline: Pipeline, section: str) -> Param:
+    own = pipeline.publish
+    texts = {policy.value: f"{policy.value}: {text}" for policy, text in POLICIES.items()}
+    stricter = "Any policy may be chosen." if own.may_override else "Only a stricter one may be chosen."
+    return Param(
+        BY_DEFINITION,
+        type="string",
+        enum=[BY_DEFINITION, *(policy.value for policy in Policy)],
+        values_display={BY_DEFINITION: f"{BY_DEFINITION}: {own.policy.value}", **texts},
+        title="Publish",
+        section=section,
+        description_md=f"Who says that the result is published. {stricter} The tolerance is {own.share:.2%} of the "
+        "published windows. A closed gate stops all of them.",
+    )
+
+
+def _required_reason(description: str) -> Param:
+    return Param(type="string", minLength=1, maxLength=MAX_REASON, title="Reason", description_md=description)
 
 
 def decide_params() -> dict[str, Param]:
@@ -128,13 +185,7 @@ def decide_params() -> dict[str, Param]:
             description_md="**publish**: publish what the run has staged, in spite of a closed gate too. "
             "**discard**: drop it.",
         ),
-        "reason": Param(
-            type="string",
-            minLength=1,
-            maxLength=MAX_REASON,
-            title="Reason",
-            description_md="Why. Kept with the run, together with your name.",
-        ),
+        "reason": _required_reason("Why. Kept with the run, together with your name."),
     }
 
 
@@ -162,6 +213,7 @@ def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         DefinitionError: it names the field that is wrong.
     """
+    refuse_unknown(params, BACKFILL_FIELDS)
     start, end = _instant(params.get("from"), "From"), _instant(params.get("to"), "To")
     if start is not None and end is not None and start >= end:
         raise DefinitionError(
@@ -169,7 +221,6 @@ def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
             "the form",
             "Windows with From <= start < To are replayed: give a To after From.",
         )
-    policy = params.get("publish")
     return {
         "from": None if start is None else format_instant(start),
         "to": None if end is None else format_instant(end),
@@ -178,8 +229,36 @@ def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
         "chunks": _chunks(params.get("chunks", 1)),
         "accept_degraded": params.get("accept_degraded") is True,
         "dry_run": _one_of(params.get("dry_run", "none"), DRY_RUNS, "Dry run"),
-        "publish": None if policy in (None, BY_DEFINITION) else _one_of(policy, tuple(Policy), "Publish"),
+        "publish": _policy(params.get("publish")),
     }
+
+
+def read_nightly_form(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The checked fields of a reconciliation but `until`. Raises DefinitionError that names the field."""
+    refuse_unknown(params, NIGHTLY_FIELDS)
+    return {
+        "dry_run": _one_of(params.get("dry_run", "none"), ("none", "diff"), "Dry run"),
+        "publish": _policy(params.get("publish")),
+    }
+
+
+def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raises DefinitionError for a field that the form does not have: over the API anything can be sent."""
+    for name in params:
+        if name not in known:
+            near = nearest(str(name), known)
+            hint = f"Did you mean `{near}`? " if near else ""
+            raise DefinitionError(
+                f"the form has no field `{str(name)[:60]}`", "the form", f"{hint}Its fields are {', '.join(known)}."
+            )
+
+
+def require_reason(params: Mapping[str, Any]) -> str:
+    """The reason. Raises DefinitionError where it is empty."""
+    reason = read_reason(params)
+    if not reason:
+        raise DefinitionError("Reason: it is empty", "the form", "Write why this is done; it is kept with the run.")
+    return reason
 
 
 def read_reason(params: Mapping[str, Any]) -> str:
@@ -199,7 +278,8 @@ def _instant(text: Any, field: str) -> int | None:
     try:
         return parse_instant(str(text).strip())
     except InstantError as problem:
-        raise DefinitionError(f"{field}: {problem.what}", "the form", problem.hint) from None
+        hint = problem.hint[:1].upper() + problem.hint[1:]
+        raise DefinitionError(f"{field}: {problem.what}", "the form", hint) from None
 
 
 def _as_of(text: Any) -> dict[str, int] | None:
@@ -214,6 +294,10 @@ def _as_of(text: Any) -> dict[str, int] | None:
             f"As of: {str(text)[:60]!r} is not a list of end offsets", "the form", "Write pairs like 0=1200,1=950."
         )
     return {str(partition): end for partition, end in sorted(vector.items())}
+
+
+def _policy(value: Any) -> str | None:
+    return None if value in (None, BY_DEFINITION) else _one_of(value, tuple(Policy), "Publish")
 
 
 def _chunks(value: Any) -> int:

@@ -71,8 +71,19 @@ def notified_approval() -> list[BaseNotifier]:
 
 
 def on_failure(context: Context) -> None:
-    """The failure callback of all tasks."""
-    notify(_event_of(_outcome(context)), context)
+    """The failure callback of the tasks: notify, and say once more why, as the last line of the log."""
+    outcome = _outcome(context)
+    if outcome is None or outcome.status is not RunStatus.REJECTED:  # who rejects a run knows
+        notify(_event_of(outcome), context)
+    say_why(context)
+
+
+def say_why(context: Context) -> None:
+    """Log why a task failed in one plain line, behind the traceback that Airflow logs."""
+    problem = context.get("exception")
+    lines = str(problem or "").splitlines()
+    if lines:
+        log.error("%s", lines[0])
 
 
 def notify(event: str, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""The tasks: each Spark stage by spark-submit, the approval by a person, and the report.
+"""The tasks that start Spark: each stage of a run by spark-submit.
 
 A task finds its run by the DAG run's id; all else that tasks pass on is in the run store. XCom carries the chunks to
 map over and a few lines for the approval.
@@ -6,24 +6,37 @@ map over and a few lines for the approval.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
-from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from spark_jobs.definition import load_pipeline
-from spark_jobs.definition.instants import format_instant
-from spark_jobs.errors import RewindowError
-from spark_jobs.orchestration.form import DISCARD, read_form, read_instant, read_reason
-from spark_jobs.orchestration.links import LINKS
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.instants import format_instant, parse_instant
+from spark_jobs.errors import DefinitionError, RewindowError
+from spark_jobs.orchestration.form import (
+    DISCARD,
+    decide_params,
+    maintain_params,
+    read_form,
+    read_instant,
+    read_nightly_form,
+    read_reason,
+    refuse_unknown,
+    require_reason,
+)
+from spark_jobs.orchestration.links import LINKS, report_path
 from spark_jobs.orchestration.run_ids import run_id_of
+from spark_jobs.orchestration.spark_log import quiet
 from spark_jobs.orchestration.spark_submit import spark_submit_settings
-from spark_jobs.orchestration.summary import approval_body
+from spark_jobs.replay.spec import Mode
+from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import (
     Answer,
     Application,
@@ -32,21 +45,29 @@ from spark_jobs.runs.documents import (
     PlanDocument,
     Request,
     Requested,
-    StagedRange,
     status_of,
 )
+from spark_jobs.runs.form_words import in_form_words
+from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
-from spark_jobs.runs.unfinished import record_end
 from spark_jobs.submit.package import ENTRY
 
 NON_RETRYABLE_EXIT_CODES = frozenset({2, 3, 5, 6, 9})
 """Exit codes that a second try does not change: definition, gate, history, empty range, state."""
 
+_EXPLAINED = (RunStatus.FAILED, RunStatus.GATE_FAILED, RunStatus.AWAITING_APPROVAL)
+"""What an application that ended with an error has written into the outcome, if it could."""
+
 
 def dag_run_of(context: Context) -> Any:
     """The DAG run of a task; Airflow's type of the context calls every key optional."""
     return cast(Any, context.get("dag_run"))
+
+
+def person_of(run: Any) -> str:
+    """Who started a DAG run: a user, or the kind of the run where the scheduler did."""
+    return str(getattr(run, "triggering_user_name", None) or getattr(run.run_type, "value", run.run_type))
 
 
 def params_of(context: Context) -> Any:
@@ -77,22 +98,25 @@ class SparkStage(SparkSubmitOperator):
         self.pipeline_file = pipeline_file
         self.chunk = chunk
 
+    def _get_hook(self) -> SparkSubmitHook:
+        return quiet(super()._get_hook())
+
     def execute(self, context: Context) -> Any:
         folder, task_instance = self._folder(context), cast(Any, context.get("ti"))
+        self.log.info(
+            "%s of %s: run %s, its report at %s",
+            self.stage.value,
+            self.pipeline,
+            folder.run_id,
+            report_path(folder.run_id),
+        )
         if self.chunk is not None:
             context.update({"chunk_label": self.chunk["label"]})  # pyright: ignore[reportCallIssue,reportArgumentType]
         try:
             self._prepare(folder, context)
         except RewindowError as problem:
-            Outcome(
-                run_id=folder.run_id,
-                status=RunStatus.FAILED,
-                stage=self.stage,
-                message=problem.what,
-                where=problem.where,
-                hint=problem.hint,
-            ).write(folder)
-            raise AirflowFailException(str(problem)) from problem
+            self._refused(folder, in_form_words(problem), context)
+            raise AirflowFailException(str(problem)) from None
         status = status_of(folder)
         if status is not None and status.is_final:
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
@@ -110,6 +134,31 @@ class SparkStage(SparkSubmitOperator):
         """Check what has to be there, or is refused, before Spark starts."""
         if status_of(folder) is RunStatus.DRY_RUN:
             raise AirflowSkipException("a dry run: there is nothing more to do")
+
+    def _refused(self, folder: RunFolder, problem: RewindowError, context: Context) -> None:
+        """Write down why the stage was refused before Spark started, so that the run has a report."""
+        if Request.read(folder) is None:  # the definition itself cannot be read
+            run = dag_run_of(context)
+            Request(
+                run_id=folder.run_id,
+                pipeline=self.pipeline,
+                file=self.pipeline_file,
+                kind=RunKind.RECONCILE if self.stage is Stage.RECONCILE else RunKind.BACKFILL,
+                requested_by=person_of(run),
+                requested_at=datetime.now(UTC).isoformat(),
+                dag_id=run.dag_id,
+                dag_run_id=run.run_id,
+            ).write(folder)
+        Outcome(
+            run_id=folder.run_id,
+            status=RunStatus.FAILED,
+            stage=self.stage,
+            message=problem.what,
+            where=problem.where,
+            hint=problem.hint,
+            exit_code=problem.exit_code,
+            finished_at=datetime.now(UTC).isoformat(),
+        ).write(folder)
 
     def _is_done(self, folder: RunFolder) -> bool:
         """Whether another task's application has carried out this stage. A task that is cleared does it again."""
@@ -129,12 +178,29 @@ class SparkStage(SparkSubmitOperator):
             super().execute(context)
         except AirflowException as problem:
             outcome = Outcome.read(folder)
-            if outcome is None or not outcome.message:
-                raise
-            if outcome.status not in (RunStatus.FAILED, RunStatus.GATE_FAILED, RunStatus.AWAITING_APPROVAL):
-                raise
+            is_explained = outcome is not None and bool(outcome.message) and outcome.status in _EXPLAINED
+            if outcome is None or not is_explained:
+                raise AirflowException(self._silent_end(folder, outcome, problem)) from None
             is_final = outcome.status is not RunStatus.FAILED or outcome.exit_code in NON_RETRYABLE_EXIT_CODES
-            raise (AirflowFailException if is_final else AirflowException)(outcome.sentence()) from problem
+            raise (AirflowFailException if is_final else AirflowException)(outcome.sentence()) from None
+
+    def _silent_end(self, folder: RunFolder, outcome: Outcome | None, problem: AirflowException) -> str:
+        """What is said where the application left no message: it was killed, or did not start."""
+        first = str(problem).splitlines()[0]
+        found = re.search(r"Error code is: (-?\d+)", first)
+        if first.startswith("Cannot execute"):
+            first = f"the Spark application ended with code {found[1] if found else 'unknown'} and left no message"
+        said = Outcome(
+            run_id=folder.run_id,
+            status=RunStatus.FAILED,
+            stage=self.stage,
+            message=first[:500],
+            hint="Read this task's log: the end of Spark's output says more",
+            finished_at=datetime.now(UTC).isoformat(),
+        )
+        if outcome is None:
+            said.write(folder)
+        return said.sentence()
 
     def _result(self, folder: RunFolder, context: Context) -> Any:
         """What the task passes on."""
@@ -145,8 +211,17 @@ class Plan(SparkStage):
     """Check the form, decide all that the run will do; gives the chunks to map over."""
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
-        requested = Requested.model_validate(read_form(params_of(context)))
-        write_request(folder, self.pipeline_file, RunKind.BACKFILL, requested, context)
+        if status_of(folder) is RunStatus.PUBLISHED:
+            return  # it keeps its request
+        params = params_of(context)
+        pipeline = write_request(folder, self.pipeline_file, RunKind.BACKFILL, context)
+        form = read_form(params)
+        require_reason(params)
+        requested = Requested.model_validate(form)
+        Request.required(folder).model_copy(update={"requested": requested}).write(folder)
+        check_range(pipeline, instant_of(requested.start), instant_of(requested.end))
+        check_order(pipeline, Mode(requested.mode or Mode.BOTH))
+        effective_policy(pipeline.publish, requested.publish)
 
     def _result(self, folder: RunFolder, context: Context) -> list[dict[str, Any]]:
         status = status_of(folder)
@@ -164,13 +239,17 @@ class Reconcile(SparkStage):
     """The whole reconciliation of a night but its publishing."""
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
+        if status_of(folder) is RunStatus.PUBLISHED:
+            return  # it keeps its request
         run, params = dag_run_of(context), params_of(context)
+        pipeline = write_request(folder, self.pipeline_file, RunKind.RECONCILE, context)
+        form = read_nightly_form(params)
         until = read_instant(params.get("until"), "Until")
         if until is None and run.run_type in ("scheduled", "backfill") and run.data_interval_end is not None:
             until = read_instant(run.data_interval_end.isoformat(), "interval end")
-        form = read_form(params)
         requested = Requested(until=until, publish=form["publish"], dry_run=form["dry_run"])
-        write_request(folder, self.pipeline_file, RunKind.RECONCILE, requested, context)
+        Request.required(folder).model_copy(update={"requested": requested}).write(folder)
+        effective_policy(pipeline.publish, requested.publish)
 
 
 class Publish(SparkStage):
@@ -184,11 +263,13 @@ class Publish(SparkStage):
         approval = Approval.read(folder)
         if approval is not None and approval.decision is Answer.REJECTED:
             super()._submit(folder, context, Stage.DISCARD, "--why", approval.why)
-            raise AirflowSkipException(f"{approval.why}; nothing was published, what was staged is dropped")
+            raise AirflowFailException(f"{approval.why}; nothing was published, what was staged is dropped")
         super()._submit(folder, context, stage, *more)
 
     def _result(self, folder: RunFolder, context: Context) -> dict[str, Any]:
         outcome = Outcome.read(folder)
+        if outcome is not None and outcome.status in (RunStatus.REJECTED, RunStatus.DISCARDED):
+            raise AirflowFailException(f"the run is {outcome.status.value}: nothing was published")
         if outcome is None or outcome.status is RunStatus.UNCHANGED:
             raise AirflowSkipException("nothing changed: all windows are as they were")
         plan = PlanDocument.read(folder)
@@ -215,11 +296,17 @@ class Decide(SparkStage):
         return RunStore.configured().folder(str(params_of(context)["run"]))
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
+        params = params_of(context)
+        refuse_unknown(params, decide_params())
         request = Request.read(folder)
         if request is None or request.pipeline != self.pipeline:
-            raise AirflowFailException(f"{self.pipeline} has no run {folder.run_id}. Copy its id from its report.")
-        if not read_reason(params_of(context)):
-            raise AirflowFailException("Reason: it is empty. Write why the run is published or discarded.")
+            raise DefinitionError(
+                f"{self.pipeline} has no run {folder.run_id}", "the form", "Copy its id from its report."
+            )
+        require_reason(params)
+
+    def _refused(self, folder: RunFolder, problem: RewindowError, context: Context) -> None:
+        """Nothing: the run that the form names stays as it is."""
 
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         params = params_of(context)
@@ -248,8 +335,15 @@ class Maintain(SparkSubmitOperator):
         self.pipeline = pipeline
         self.pipeline_file = pipeline_file
 
+    def _get_hook(self) -> SparkSubmitHook:
+        return quiet(super()._get_hook())
+
     def execute(self, context: Context) -> Any:
         params = params_of(context)
+        try:
+            refuse_unknown(params, maintain_params())
+        except DefinitionError as problem:
+            raise AirflowFailException(str(problem)) from None
         arguments = ["--maintain", self.pipeline_file, "--keep-snapshots", str(params["keep_snapshots"])]
         if params.get("keep_revisions"):
             arguments += ["--keep-revisions", str(params["keep_revisions"])]
@@ -257,65 +351,12 @@ class Maintain(SparkSubmitOperator):
         return super().execute(context)
 
 
-class Approve(ApprovalOperator):
-    """Ask a person, where policy and difference ask for one; else it is skipped. A "no" is an answer, not a failure."""
-
-    operator_extra_links = (*LINKS, *ApprovalOperator.operator_extra_links)
-
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(subject=f"Publish the restatement of {pipeline}?", body="", **kwargs)
-        self.pipeline = pipeline
-
-    def execute(self, context: Context) -> Any:
-        folder = folder_of(context)
-        outcome = Outcome.read(folder)
-        if outcome is None or outcome.status is not RunStatus.AWAITING_APPROVAL:
-            why = outcome and (outcome.message or outcome.status.value)
-            raise AirflowSkipException(f"no approval is required: {why or 'the run has no outcome'}")
-        self.body = approval_body(folder)
-        return super().execute(context)
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        # Not ApprovalOperator's: it would skip the task that drops the staged windows.
-        answer = HITLOperator.execute_complete(self, context, event)
-        user = answer.get("responded_by_user") or {}
-        approved = answer["chosen_options"] == [self.APPROVE]
-        folder = folder_of(context)
-        staged = StagedRange.read(folder)
-        Approval(
-            decision=Answer.APPROVED if approved else Answer.REJECTED,
-            by=user.get("name") or user.get("id") or "unknown",
-            at=str(answer.get("responded_at")),
-            attempt=staged and staged.attempt,
-        ).write(folder)
-        return answer["chosen_options"]
+def instant_of(text: str | None) -> int | None:
+    return None if not text else parse_instant(text)
 
 
-class Report(BaseOperator):
-    """Write the report of the run, whatever became of it."""
-
-    operator_extra_links = LINKS
-
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
-
-    def execute(self, context: Context) -> str:
-        from spark_jobs.report.build import build_report
-        from spark_jobs.runs.store import PAGE
-
-        folder = folder_of(context)
-        record_end(folder, datetime.now(UTC))
-        build_report(folder)
-        outcome = Outcome.read(folder)
-        if outcome is not None:
-            self.log.info("run %s is %s: %s", folder.run_id, outcome.status.value, outcome.message)
-        self.log.info("report: %s", folder.address(PAGE))
-        return folder.run_id
-
-
-def write_request(folder: RunFolder, file: str, kind: RunKind, requested: Requested, context: Context) -> None:
-    """Write down what is requested, and the definition as it is now; a published run keeps its own."""
+def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context) -> Pipeline:
+    """Write down who starts the run and why, and the definition as it is now; what is requested follows."""
     pipeline = load_pipeline(file)
     run = dag_run_of(context)
     request = Request.of(
@@ -324,14 +365,12 @@ def write_request(folder: RunFolder, file: str, kind: RunKind, requested: Reques
         kind,
         read_reason(params_of(context)),
         datetime.now(UTC),
-        requested,
-        requested_by=str(getattr(run, "triggering_user_name", None) or getattr(run.run_type, "value", run.run_type)),
+        requested_by=person_of(run),
     )
-    if status_of(folder) is RunStatus.PUBLISHED:
-        return
     request.model_copy(update={"dag_id": run.dag_id, "dag_run_id": run.run_id}).write(folder)
     folder.write_text(DEFINITION, pipeline.text or Path(file).read_text())
     _forget(folder)
+    return pipeline
 
 
 def _forget(folder: RunFolder) -> None:

@@ -184,6 +184,10 @@ class RunStore:
         """The folder of a run, there or not. Raises DefinitionError for what is no run id."""
         return RunFolder(checked_run_id(run_id), self._files, f"{self._root}/{run_id}")
 
+    def of_pipeline(self, name: str) -> RunFolder:
+        """What is known of a pipeline beside its runs; no run has such a folder."""
+        return RunFolder(name, self._files, f"{self._root}/.pipelines/{name}")
+
     def run_ids(self) -> Iterator[str]:
         """The runs that are there, by name, last first."""
         yield from sorted(self.folders(), reverse=True)

@@ -38,6 +38,7 @@ from spark_jobs.runs.documents import (
     failure_fields,
     status_of,
 )
+from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.nightly import reconcile
@@ -213,7 +214,7 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
             return 3
         return 0
     except RewindowError as problem:
-        _record_failure(folder, stage, problem)
+        _record_failure(folder, stage, in_form_words(problem))
         print(str(problem), file=sys.stderr, flush=True)
         return problem.exit_code
     except Exception as problem:

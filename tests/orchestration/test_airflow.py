@@ -107,12 +107,12 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(airflow: Airflow) -> Runs:
-    refused = airflow.trigger("backfill__plain", {"from": "the day before yesterday"})
+    refused = airflow.trigger("backfill__plain", {"from": "the day before yesterday", "reason": "a test"})
     first_half = airflow.trigger("backfill__plain", {"to": day(2), "chunks": 4, "reason": "a test"})
-    second_half = airflow.trigger("backfill__plain", {"from": day(2)})
-    closed = airflow.trigger("backfill__closed", {"to": day(1)})
-    approved = airflow.trigger("backfill__reviewed", {"to": day(1)})
-    rejected = airflow.trigger("backfill__reviewed", {"from": day(3)})
+    second_half = airflow.trigger("backfill__plain", {"from": day(2), "reason": "a test"})
+    closed = airflow.trigger("backfill__closed", {"to": day(1), "reason": "a test"})
+    approved = airflow.trigger("backfill__reviewed", {"to": day(1), "reason": "a test"})
+    rejected = airflow.trigger("backfill__reviewed", {"from": day(3), "reason": "a test"})
     backfill_nights(airflow, day(1), day(3), run_backwards=False, reprocess_behavior="none")
     # Airflow starts nothing of a paused DAG. Unpaused first, the latest night would run before the others.
     airflow.unpause(NIGHTS)
@@ -185,7 +185,7 @@ def test_a_form_that_makes_no_sense_is_refused_in_its_first_try(airflow: Airflow
     assert plan["state"] == "failed"
     assert plan["try_number"] == 1  # a second try would be refused as well
     assert "From: " in airflow.task_log(run, "plan")
-    assert states(airflow, run)["report"] == {"success"}
+    assert states(airflow, run)["report"] == {"failed"}  # the report is written, and the DAG run is as red as it
     assert {task["pool"] for task in airflow.tasks(run)} == {"replays", "default_pool"}  # Spark's, and the others
     [[event, message, report]] = notes(project, run)
     assert event == "refused" and "From: " in message
@@ -240,7 +240,7 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
     run = runs.closed
     assert airflow.wait(run, PATIENCE) == "failed"
     found = states(airflow, run)
-    assert (found["verify"], found["publish"], found["report"]) == ({"failed"}, {"upstream_failed"}, {"success"})
+    assert (found["verify"], found["publish"], found["report"]) == ({"failed"}, {"upstream_failed"}, {"failed"})
     assert "the gate is closed: 1 critical" in airflow.task_log(run, "verify")
     [[event, message, _]] = notes(project, run)
     assert event == "gate_failed" and "the gate is closed: 1 critical" in message
@@ -272,9 +272,9 @@ def test_a_person_approves_one_restatement_and_refuses_another(
     airflow.answer(yes, "approve", "Approve")
     airflow.answer(no, "approve", "Reject")
     assert airflow.wait(yes, PATIENCE) == "success"
-    assert airflow.wait(no, PATIENCE) == "success"
+    assert airflow.wait(no, PATIENCE) == "failed"
     assert states(airflow, yes)["publish"] == {"success"}
-    assert states(airflow, no)["publish"] == {"skipped"}
+    assert states(airflow, no)["publish"] == {"failed"}
     assert folder_of(no).read(APPROVAL)["decision"] == "rejected"
     assert folder_of(no).read(OUTCOME)["status"] == "rejected"
     assert "rejected by" in folder_of(no).read(OUTCOME)["message"]

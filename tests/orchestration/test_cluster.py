@@ -32,7 +32,7 @@ def test_a_backfill_runs_on_a_standalone_cluster(tmp_path: Path, spark: SparkSes
         connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": int(cluster.url.rsplit(":", 1)[1])}
         with Airflow(tmp_path / "airflow", project=project, slots=2, spark=connection, environ=environ) as airflow:
             airflow.unpause("backfill__clustered")
-            run = airflow.trigger("backfill__clustered", {"chunks": 2})
+            run = airflow.trigger("backfill__clustered", {"chunks": 2, "reason": "a test"})
             state = airflow.wait(run, 900)
             failed = [task for task in airflow.tasks(run) if task["state"] == "failed"]
             assert state == "success", [

@@ -1,23 +1,110 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError
-from spark_jobs.orchestration.form import BY_DEFINITION, backfill_params, read_form, read_reason
+from spark_jobs.orchestration.describe import described
+from spark_jobs.orchestration.form import (
+    BACKFILL_FIELDS,
+    BY_DEFINITION,
+    backfill_params,
+    read_form,
+    read_nightly_form,
+    read_reason,
+    require_reason,
+)
 from spark_jobs.orchestration.run_ids import run_id_of
+from spark_jobs.orchestration.spark_log import without_ivy
 from spark_jobs.orchestration.summary import escaped
-from spark_jobs.runs.store import checked_run_id
+from spark_jobs.runs.documents import Outcome, Request
+from spark_jobs.runs.form_words import in_form_words
+from spark_jobs.runs.last_run import last_run, remember
+from spark_jobs.runs.status import RunKind, RunStatus
+from spark_jobs.runs.store import RunStore, checked_run_id
+
+SAMPLE = "dags/pipelines/departures_hourly.yaml"
 
 
 def test_the_form_as_it_opens_asks_for_everything_that_is_there() -> None:
-    params = backfill_params(load_pipeline("dags/pipelines/departures_hourly.yaml"))
-    answers = read_form({name: param.value for name, param in params.items()})
+    params = backfill_params(load_pipeline(SAMPLE))
+    assert tuple(params) == BACKFILL_FIELDS
+    answers = read_form({name: param.value for name, param in params.items() if name != "reason"})
     assert answers == {
         "from": None, "to": None, "as_of": None, "mode": "both", "chunks": 1, "accept_degraded": False,
         "dry_run": "none", "publish": None,
     }  # fmt: skip
     assert all(param.schema["title"] and param.schema["description_md"] for param in params.values())
+
+
+def test_the_form_begins_with_range_and_reason_and_names_the_range_of_the_history(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("REWINDOW_RUNS", str(tmp_path / "runs"))
+    pipeline, store = load_pipeline(SAMPLE), RunStore.configured()
+    assert last_run(pipeline.name) is None
+    for number, (first, last) in enumerate([(0, 7_200_000), (3_600_000, 10_800_000)]):
+        folder = store.folder(f"run-{number}")
+        Request.of(folder.run_id, pipeline, RunKind.BACKFILL, "a fix", datetime.now(UTC)).write(folder)
+        times = {"start": first, "end": last}
+        plan = {"span": times, "event_times": times, "partitions": [{"partition": 0, "end_offset": 5 + number}]}
+        folder.write("plan.json", plan)
+        Outcome(run_id=folder.run_id, status=RunStatus.PUBLISHED).write(folder)
+        remember(folder)
+    known = last_run(pipeline.name)
+    assert known is not None
+    assert (known.run_id, known.as_of, known.first, known.last) == ("run-1", {0: 6}, 0, 10_800_000)
+    assert sorted(store.run_ids()) == ["run-0", "run-1"]  # what is known of a pipeline is no run
+    params = backfill_params(pipeline, known)
+    assert [name for name, param in params.items() if "section" not in param.schema] == ["from", "to", "reason"]
+    assert "from `1970-01-01T00:00:00Z` to `1970-01-01T03:00:00Z` (UTC)" in params["from"].schema["description_md"]
+    assert "`0=6`" in params["as_of"].schema["description_md"]
+    text = described(
+        pipeline.model_copy(update={"owner": "team-[x]", "links": {"Run|book": "https://w/x"}}), "It.", known
+    )
+    assert "| owner | team-\\[x\\] |" in text
+    assert "[Run\\|book](https://w/x)" in text
+    assert "1970-01-01 01:00 to 1970-01-01 03:00 UTC" in text
+
+
+def test_what_no_form_has_is_refused_and_so_is_an_empty_reason() -> None:
+    with pytest.raises(DefinitionError, match=r"no field `fromm`.*Did you mean `from`"):
+        read_form({"fromm": "2013-02-01T00:00:00Z"})
+    with pytest.raises(DefinitionError, match=r"no field `chunks`"):
+        read_nightly_form({"chunks": 2})
+    assert read_nightly_form({"until": None, "dry_run": "diff"}) == {"dry_run": "diff", "publish": None}
+    assert require_reason({"reason": " a fix "}) == "a fix"
+    for params in ({}, {"reason": None}, {"reason": "  "}):
+        with pytest.raises(DefinitionError, match="Reason: it is empty"):
+            require_reason(params)
+
+
+def test_errors_name_the_fields_of_the_form() -> None:
+    error = DefinitionError("--to: it is early", hint="Correct --as-of, or see `rewindow plan --to-json`.")
+    assert str(in_form_words(error)) == "To: it is early. Correct As of, or see `rewindow plan --to-json`."
+
+
+def test_the_log_keeps_all_but_the_everyday_lines_of_ivy() -> None:
+    ivy = """\
+:: loading settings :: url = jar:file:/x/ivy-2.5.3.jar!/org/apache/ivy/core/settings/ivysettings.xml
+Ivy Default Cache set to: /root/.ivy2.5.2/cache
+The jars for the packages stored in: /root/.ivy2.5.2/jars
+org.apache.spark#spark-avro_2.13 added as a dependency
+:: resolving dependencies :: org.apache.spark#spark-submit-parent-1;1.0
+\tconfs: [default]
+\tfound org.apache.spark#spark-avro_2.13;4.0.0 in central
+:: resolution report :: resolve 325ms :: artifacts dl 9ms
+\t:: modules in use:
+\torg.xerial#sqlite-jdbc;3.50.3.0 from central in [default]
+\t---------------------------------------------------------------------
+\t|                  |            modules            ||   artifacts   |
+\t|       conf       | number| search|dwnlded|evicted|| number|dwnlded|
+\t|      default     |   18  |   0   |   0   |   0   ||   18  |   0   |
+:: retrieving :: org.apache.spark#spark-submit-parent-1
+\t0 artifacts copied, 18 already retrieved (0kB/12ms)
+"""
+    ours = ["the gate is closed: 1 critical expectation failed\n", "\t\tmodule not found: a#b;1\n", "| a | b |\n"]
+    assert list(without_ivy(iter([*ivy.splitlines(keepends=True), *ours]))) == ours
 
 
 def test_times_keep_their_instant_whatever_zone_they_are_written_in() -> None:

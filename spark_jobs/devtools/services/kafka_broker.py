@@ -11,6 +11,7 @@ from Maven Central through the Ivy that pyspark brings, once, and lie beside Spa
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 """The setting of a topic whose records carry the broker's clock."""
 
 _STOP_SECONDS = 30
+_SHUTDOWN_SECONDS = 30
+"""How long a broker may take to stop in order."""
 _METADATA_SECONDS = 30
 """How long the broker may take to learn of a topic that its controller has created."""
 _CLUSTER_ID = "UmV3aW5kb3dLYWZrYS0xMA"
@@ -126,17 +129,24 @@ class KafkaBroker:
     def stop(self) -> None:
         """Stop it in order (all its records are on disk then) and wait until its process has ended; harmless twice."""
         if self._server is not None:
-            with suppress(Py4JError):  # the JVM may be gone already
-                if self._admin is not None:
-                    self._admin.close()
-                self._server.shutdown()
-                self._server.awaitShutdown()
+            # In a thread: a broker that waits for something in its shutdown must not keep this process alive.
+            shutdown = threading.Thread(target=self._shut_down, daemon=True)
+            shutdown.start()
+            shutdown.join(_SHUTDOWN_SECONDS)
         if self._gateway is not None:
             with suppress(Py4JError):
                 self._gateway.shutdown()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         self._end(_STOP_SECONDS)
+
+    def _shut_down(self) -> None:
+        with suppress(Py4JError, OSError):  # the JVM may be gone already
+            if self._admin is not None:
+                self._admin.close()
+            if self._server is not None:
+                self._server.shutdown()
+                self._server.awaitShutdown()
 
     def kill(self) -> None:
         """End its process at once, as a power cut would."""

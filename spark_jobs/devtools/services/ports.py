@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
+from pathlib import Path
 
 
 def free_port() -> int:
@@ -10,3 +12,28 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def kept_port(file: Path, wanted: int = 0) -> int:
+    """The port `wanted`; 0: the one that `file` keeps from an earlier start, if it is free, else a free one.
+
+    The file keeps the result.
+    """
+    port = wanted
+    if not port:
+        with suppress(OSError, ValueError):
+            port = int(file.read_text())
+        if not port or not _is_free(port):
+            port = free_port()
+    file.write_text(f"{port}\n")
+    return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

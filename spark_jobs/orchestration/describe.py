@@ -1,0 +1,77 @@
+"""What Airflow shows of a pipeline: the description of its DAGs, and the range that the form is about."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.policy import Policy
+from spark_jobs.formatting import iso, moment
+from spark_jobs.orchestration.links import report_path
+from spark_jobs.orchestration.summary import escaped
+from spark_jobs.runs.last_run import LastRun, last_run
+from spark_jobs.spark.catalog import CATALOG
+
+POLICIES = {
+    Policy.ALWAYS: "published as soon as the gate is open",
+    Policy.WITHIN_TOLERANCE: "published if few published windows change, else a person decides",
+    Policy.ON_APPROVAL: "a person decides",
+    Policy.NEVER: "nothing is published, only compared",
+}
+"""What a policy means, in a few words."""
+
+log = logging.getLogger(__name__)
+
+
+def known_last_run(pipeline: Pipeline) -> LastRun | None:
+    """The pipeline's last run. A store that does not answer must not keep the DAGs away: None."""
+    try:
+        return last_run(pipeline.name)
+    except Exception as problem:
+        log.warning("the last run of %s is not known: %s", pipeline.name, problem)
+        return None
+
+
+def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str:
+    """The description of a DAG, as Markdown."""
+    table = f"{CATALOG}.{pipeline.output.namespace}.{pipeline.output.table}"
+    policy = pipeline.publish.policy
+    tolerance = f" (at most {pipeline.publish.share:.2%})" if policy is Policy.WITHIN_TOLERANCE else ""
+    lines = [what, ""]
+    if pipeline.description:
+        lines += [escaped(pipeline.description), ""]
+    lines += ["| | |", "| --- | --- |", f"| table | `{table}` |"]
+    lines.append(f"| publishing | `{policy.value}`: {POLICIES[policy]}{tolerance} |")
+    if pipeline.owner:
+        lines.append(f"| owner | {escaped(pipeline.owner)} |")
+    lines.append(f"| definition | `{pipeline.file}`, `{pipeline.definition_hash[:12]}` |")
+    if last is not None:
+        lines.append(f"| last run | {last.status.replace('_', ' ')}: [report]({report_path(last.run_id)}) |")
+        if last.start is not None and last.end is not None:
+            lines.append(f"| its range | {moment(last.start)} to {moment(last.end)} UTC |")
+        if last.as_of:
+            lines.append(f"| its as-of | `{as_of_text(last)}` |")
+        if last.first is not None and last.last is not None:
+            lines.append(f"| history | event times {moment(last.first)} to {moment(last.last)} UTC |")
+    links = [f"[{escaped(title)}]({address})" for title, address in pipeline.links.items()]
+    query = f"rewindow status {shlex.quote(pipeline.name)}"
+    lines += ["", " · ".join([*links, f"[all runs]({runs_path(pipeline.name)})", f"`{query}`"])]
+    return "\n".join(lines)
+
+
+def as_of_text(last: LastRun) -> str:
+    """An as-of vector as the form takes it."""
+    return ",".join(f"{partition}={end}" for partition, end in sorted(last.as_of.items()))
+
+
+def runs_path(pipeline: str) -> str:
+    """Where the Airflow server lists a pipeline's runs."""
+    return f"{report_path('').removesuffix('runs/')}?pipeline={pipeline}"
+
+
+def history_range(last: LastRun | None) -> str:
+    """A sentence about the range of the history; empty where no run has seen it."""
+    if last is None or last.first is None or last.last is None:
+        return ""
+    return f"The history has event times from `{iso(last.first)}` to `{iso(last.last)}` (UTC), as the last run saw it. "

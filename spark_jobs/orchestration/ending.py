@@ -1,0 +1,88 @@
+"""The tasks at the end of a run that need no Spark: a person's approval, and the report."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from spark_jobs.orchestration.links import LINKS, report_path
+from spark_jobs.orchestration.operators import folder_of
+from spark_jobs.orchestration.summary import approval_body
+from spark_jobs.runs.documents import Answer, Approval, Outcome, StagedRange
+from spark_jobs.runs.last_run import remember
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.unfinished import record_end
+
+
+class Approve(ApprovalOperator):
+    """Ask a person, where policy and difference ask for one; else it is skipped. A "no" is an answer, not a failure."""
+
+    operator_extra_links = (*LINKS, *ApprovalOperator.operator_extra_links)
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(subject=f"Publish the restatement of {pipeline}?", body="", **kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> Any:
+        folder = folder_of(context)
+        outcome = Outcome.read(folder)
+        if outcome is None or outcome.status is not RunStatus.AWAITING_APPROVAL:
+            why = outcome and (outcome.message or outcome.status.value)
+            raise AirflowSkipException(f"no approval is required: {why or 'the run has no outcome'}")
+        self.body = approval_body(folder)
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        # Not ApprovalOperator's: it would skip the task that drops the staged windows.
+        answer = HITLOperator.execute_complete(self, context, event)
+        user = answer.get("responded_by_user") or {}
+        approved = answer["chosen_options"] == [self.APPROVE]
+        folder = folder_of(context)
+        staged = StagedRange.read(folder)
+        Approval(
+            decision=Answer.APPROVED if approved else Answer.REJECTED,
+            by=user.get("name") or user.get("id") or "unknown",
+            at=str(answer.get("responded_at")),
+            attempt=staged and staged.attempt,
+        ).write(folder)
+        return answer["chosen_options"]
+
+
+class Report(BaseOperator):
+    """Write the report of the run, whatever became of it. It fails where the run has not done its work.
+
+    Airflow takes the state of the DAG run from this task: as a teardown it also runs where a person has marked tasks,
+    or the whole DAG run, as failed.
+    """
+
+    operator_extra_links = LINKS
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> str:
+        from spark_jobs.report.build import build_report
+        from spark_jobs.runs.store import PAGE
+
+        folder = folder_of(context)
+        record_end(folder, datetime.now(UTC))
+        build_report(folder)
+        remember(folder)
+        self.log.info("report: %s (%s)", report_path(folder.run_id), folder.address(PAGE))
+        outcome = Outcome.read(folder)
+        if outcome is None or not outcome.status.is_success:
+            raise AirflowFailException(f"{_what_became(outcome)}; the report is written")
+        self.log.info("%s", _what_became(outcome))
+        return folder.run_id
+
+
+def _what_became(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "the run has no outcome"
+    said = outcome.sentence() if outcome.message else outcome.note
+    return f"the run is {outcome.status.value.replace('_', ' ')}" + (f": {said.rstrip('.')}" if said else "")

@@ -1,0 +1,62 @@
+"""What the last run of a pipeline has seen, in one small document, for the form and the description of its DAG."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from spark_jobs.errors import DocumentError
+from spark_jobs.runs.documents import Document, Outcome, PlanDocument, Request
+from spark_jobs.runs.store import RunFolder, RunStore
+
+
+class LastRun(Document):
+    """`.pipelines/<pipeline>/last-run.json`. Times are epoch ms.
+
+    `start` and `end`: the range of windows that the run replayed. `first` and `last`: the range of event times that
+    all runs together have seen.
+    """
+
+    FILE: ClassVar[str] = "last-run.json"
+
+    run_id: str
+    status: str
+    finished_at: str = ""
+    start: int | None = None
+    end: int | None = None
+    first: int | None = None
+    last: int | None = None
+    as_of: dict[int, int] = Field(default_factory=dict)
+
+
+def last_run(pipeline: str) -> LastRun | None:
+    """What is known of a pipeline's last run; None where it has none. Raises as `Document.read` does."""
+    return LastRun.read(RunStore.configured().of_pipeline(pipeline))
+
+
+def remember(folder: RunFolder) -> None:
+    """Keep a run that has ended as its pipeline's last one. A run that was refused before its plan says nothing new."""
+    request, outcome = Request.read(folder), Outcome.read(folder)
+    plan = PlanDocument.read(folder)
+    if request is None or outcome is None or plan is None:
+        return
+    place = RunStore.configured().of_pipeline(request.pipeline)
+    try:
+        before = LastRun.read(place)
+    except DocumentError:  # it is written anew
+        before = None
+    times: dict[str, Any] = plan.to_dict().get("event_times") or {}
+    firsts = [t for t in (times.get("start"), before and before.first) if isinstance(t, int)]
+    lasts = [t for t in (times.get("end"), before and before.last) if isinstance(t, int)]
+    partitions: list[dict[str, Any]] = plan.to_dict().get("partitions") or []
+    LastRun(
+        run_id=folder.run_id,
+        status=outcome.status.value,
+        finished_at=outcome.finished_at or "",
+        start=plan.span.start,
+        end=plan.span.end,
+        first=min(firsts, default=None),
+        last=max(lasts, default=None),
+        as_of={p["partition"]: p["end_offset"] for p in partitions},
+    ).write(place)
