@@ -17,7 +17,7 @@ _LONGEST = 100
 def _short(text: str) -> str:
     if len(text) > _LONGEST or not text.isprintable():
         raise Refusal(
-            f"{shown(text)} is too long, or has characters that cannot be shown", f"at most {_LONGEST} letters"
+            f"{shown(text)} is too long, or has characters that cannot be shown", f"write at most {_LONGEST} letters"
         )
     return text.strip()
 

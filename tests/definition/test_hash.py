@@ -19,6 +19,7 @@ import pytest
         ("n: count(*)\n", "n: count(*)   # a comment\n"),
         ("keys: {carrier: key}", "keys:\n  carrier: key\nallowed_lateness: 0 s"),
         ("name: p", "name: q\ndescription: another\noutput: {namespace: other}"),
+        ("name: p", "name: p\nowner: team\ntags: [a]\nlinks: {Runbook: 'https://w/x'}"),
         ("data/*.parquet", "[data/*.parquet]"),
         ("keys:", "quarantine: {threshold: 0.01}\nkeys:"),
     ],

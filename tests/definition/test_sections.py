@@ -21,6 +21,8 @@ from spark_jobs.eventtime.durations import FOREVER
         (("  bound: 30 min", "  bound: 30 min\n  panes: all"), ["12: watermark.panes: unknown field; it belongs at the top, not indented"]),
         (("name: p", "name: p\nevent-time: ts"), ["2: event-time: unknown field; did you mean `event_time`?"]),
         (("unit: ms", "unit: ms, zzz: 1"), ["8: event_time.zzz: unknown field; the fields here are expression, unit, missing, earliest, latest"]),
+        (("name: p", "name: p\nlinks: {Runbook: wiki/x}"), ["2: links.Runbook: `wiki/x` is not a web address; write one like `https://wiki.example.com/departures`"]),
+        (("name: p", "name: p\nowner: " + "x" * 101), [f"2: owner: `{'x' * 57}...` is too long, or has characters that cannot be shown; write at most 100 letters"]),
         (("n: count(*)", "n:"), ["16: aggregates.n: is empty; write a SQL expression"]),
         (("n: count(*)", "n: 1"), ['16: aggregates.n: `1` is not text; write it in quotes: "1"']),
         (("  n: count(*)\n", ""), ["15: aggregates: is empty; write `aggregates: {flights: count(*)}`"]),
