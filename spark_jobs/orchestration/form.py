@@ -29,9 +29,7 @@ MAX_CHUNKS = 1000
 MAX_REASON = 1000
 
 _HOW, _OUTCOME = "How", "What becomes of it"
-_ZONE = (
-    "An instant with its zone, as `2013-02-01T00:00:00+00:00`; the picker writes the zone that this page is set to. "
-)
+_ZONE = "The picker writes the zone that this page is set to (bottom left). "
 _MODES = {
     "both": "both, side by side",
     "faithful": "faithful: what the live job's rules give",
@@ -66,7 +64,14 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
             description_md=f"Windows that start before this instant are replayed. {history_range(last)}{_ZONE}"
             "Empty: to the end of the history.",
         ),
-        "reason": _required_reason("Why this is done. Kept with the run and with every value that it changes."),
+        # Not required by its type: the form would open in red.
+        "reason": Param(
+            None,
+            type=["null", "string"],
+            maxLength=MAX_REASON,
+            title="Reason",
+            description_md="**Needed**: why this is done. Kept with the run and with every value that it changes.",
+        ),
         "as_of": Param(
             None,
             type=["null", "string"],

@@ -31,7 +31,7 @@ SAMPLE = "dags/pipelines/departures_hourly.yaml"
 def test_the_form_as_it_opens_asks_for_everything_that_is_there() -> None:
     params = backfill_params(load_pipeline(SAMPLE))
     assert tuple(params) == BACKFILL_FIELDS
-    answers = read_form({name: param.value for name, param in params.items() if name != "reason"})
+    answers = read_form({name: param.value for name, param in params.items()})
     assert answers == {
         "from": None, "to": None, "as_of": None, "mode": "both", "chunks": 1, "accept_degraded": False,
         "dry_run": "none", "publish": None,
