@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs import errors
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools import commands_page
+from spark_jobs.devtools import commands_page, fields_page
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spark_jobs"
@@ -94,6 +94,24 @@ def test_commands_that_a_page_shows_exist(page: Path) -> None:
 def test_the_page_of_commands_is_the_one_that_the_command_line_generates() -> None:
     renew = "run `python -m spark_jobs.devtools.commands_page`"
     assert (ROOT / commands_page.PAGE).read_text(encoding="utf-8") == commands_page.commands_page(), renew
+
+
+def test_the_reference_of_fields_and_the_schema_are_those_that_the_models_generate() -> None:
+    renew = "run `python -m spark_jobs.devtools.fields_page`"
+    assert (ROOT / fields_page.PAGE).read_text(encoding="utf-8") == fields_page.fields_page(), renew
+    assert (ROOT / fields_page.SCHEMA).read_text(encoding="utf-8") == fields_page.schema_text(), renew
+
+
+def test_each_field_in_the_reference_has_a_meaning_and_an_example() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \| (.*) \|$", fields_page.fields_page(), re.MULTILINE)
+    assert len(rows) > 100
+    assert [name for name, meaning, example in rows if not meaning or not example.startswith(f"`{name}: ")] == []
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "dags/pipelines").glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_sample_tells_editors_where_the_schema_lies(file: Path) -> None:
+    (schema,) = re.findall(r"^# yaml-language-server: \$schema=(\S+)$", file.read_text(), re.MULTILINE)
+    assert (file.parent / schema).resolve() == ROOT / fields_page.SCHEMA
 
 
 def test_the_exit_code_of_each_error_is_documented() -> None:

@@ -34,8 +34,14 @@ class FilesHistory(Section):
     format: Literal["parquet", "json", "csv"] = Field(
         description="Format of the files; json means JSON lines.", examples=["parquet"]
     )
-    options: dict[str, str | int | float | bool] = Field(default={}, description="Options for Spark's reader.")
-    position: Position = Field(default=Position(), description="The columns with a record's position in the log.")
+    options: dict[str, str | int | float | bool] = Field(
+        default={}, description="Options for Spark's reader.", examples=[{"header": True}]
+    )
+    position: Position = Field(
+        default=Position(),
+        description="The columns with a record's position in the log.",
+        examples=["{partition: partition, offset: offset, arrival: arrival}"],
+    )
 
     @property
     def metastore(self) -> None:
@@ -58,7 +64,11 @@ class HiveHistory(Section):
         description="The metastore's URI; left out, the Spark session's own.",
         examples=["thrift://metastore.example:9083"],
     )
-    position: Position = Field(default=Position(), description="The columns with a record's position in the log.")
+    position: Position = Field(
+        default=Position(),
+        description="The columns with a record's position in the log.",
+        examples=["{partition: partition, offset: offset, arrival: arrival}"],
+    )
 
     @property
     def tombstones(self) -> Tombstones:

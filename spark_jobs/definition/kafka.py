@@ -83,7 +83,10 @@ class TopicAccess(Section):
         default="read_committed", description="Transactions: leave out what was aborted or is open, or read everything."
     )
     min_partitions: int | None = Field(
-        default=None, ge=1, description="Read in at least so many tasks: one partition of the topic in several."
+        default=None,
+        ge=1,
+        description="Read in at least so many tasks: one partition of the topic in several.",
+        examples=[8],
     )
     read_timeout: PositiveDuration = Field(
         default=as_written("2 min"),
@@ -191,10 +194,15 @@ class PastTable(Section):
     """The Hive table with the older part of the log. `rewindow archive` writes it, or its columns are mapped."""
 
     table: Text = Field(description="The table, with its database.", examples=["raw.flights"])
-    metastore: Text | None = Field(default=None, description="The metastore's URI; left out, the Spark session's own.")
+    metastore: Text | None = Field(
+        default=None,
+        description="The metastore's URI; left out, the Spark session's own.",
+        examples=["thrift://metastore.example:9083"],
+    )
     position: Position = Field(
         default=Position(partition="partition", offset="offset", arrival="timestamp"),
         description="The columns with a record's position in the log. Left out: those of `rewindow archive`.",
+        examples=["{partition: partition, offset: offset, arrival: timestamp}"],
     )
     columns: dict[str, Expression] = Field(
         default={},

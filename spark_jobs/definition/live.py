@@ -43,7 +43,9 @@ class FilesEmitted(Section):
         description="Columns as Spark DDL, for json and csv.",
         examples=["key STRING, n BIGINT"],
     )
-    options: dict[str, str | int | float | bool] = Field(default={}, description="Options for Spark's reader.")
+    options: dict[str, str | int | float | bool] = Field(
+        default={}, description="Options for Spark's reader.", examples=[{"header": True}]
+    )
 
 
 class TableEmitted(Section):
@@ -238,6 +240,7 @@ class Live(Section):
     source_subtasks: Annotated[StrictInt, Field(ge=1)] | None = Field(
         default=None,
         description="How many source subtasks the job has; left out, as `watermark.subtasks` says, else 1.",
+        examples=[4],
     )
     buffer_timeout: Duration = Field(
         default=as_written("100 ms"),

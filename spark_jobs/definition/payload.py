@@ -29,6 +29,7 @@ class Value(Section):
     schema_file: Text | None = Field(
         default=None,
         description="File with the schema, in place of `schema`; a relative path starts at the project's folder.",
+        examples=["schemas/flight.avsc"],
     )
     ddl: Text | None = Field(
         default=None,

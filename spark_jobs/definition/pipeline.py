@@ -35,7 +35,11 @@ class Pipeline(Section):
     name: PipelineName = Field(
         description="Name of the pipeline: lower-case letters, digits and _.", examples=["departures_hourly"]
     )
-    description: str | None = Field(default=None, description="What the pipeline is for; changes nothing.")
+    description: str | None = Field(
+        default=None,
+        description="What the pipeline is for; changes nothing.",
+        examples=["Flights per airline and hour."],
+    )
     owner: Label | None = Field(
         default=None,
         description="Who answers for the pipeline, a team or a mail address; shown in Airflow.",
@@ -50,7 +54,11 @@ class Pipeline(Section):
         examples=[{"Runbook": "https://wiki.example.com/departures"}],
     )
     history: History = Field(description="The history to replay.", examples=["{kind: files, ...}"])
-    value: Value = Field(default=Value(), description="How a record's value is decoded.")
+    value: Value = Field(
+        default=Value(),
+        description="How a record's value is decoded.",
+        examples=["{format: json, column: value, schema: 'sched_dep STRING'}"],
+    )
     keys: NamedExpressions = Field(
         default={},
         description="Key columns: a name and a SQL expression each. None: one window for all records.",
@@ -62,7 +70,11 @@ class Pipeline(Section):
     watermark: Watermark = Field(
         description="The live job's watermark.", examples=["{generator: bounded_out_of_orderness, bound: 30 min}"]
     )
-    filter: Filter = Field(default=Filter(), description="Records that are left out, before or after the watermark.")
+    filter: Filter = Field(
+        default=Filter(),
+        description="Records that are left out, before or after the watermark.",
+        examples=["{after_watermark: distance > 0}"],
+    )
     window: Window = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
     allowed_lateness: Lateness = Field(
         default=as_written("0 s"),
@@ -81,8 +93,10 @@ class Pipeline(Section):
         default="flush",
         description="flush: open windows fire at the end, as of a bounded input. freeze: as the live job stands there.",
     )
-    quarantine: Quarantine = Field(default=Quarantine(), description="What happens to records that cannot be used.")
-    output: Output = Field(default=Output(), description="Where the results go.")
+    quarantine: Quarantine = Field(
+        default=Quarantine(), description="What happens to records that cannot be used.", examples=["{threshold: 1 %}"]
+    )
+    output: Output = Field(default=Output(), description="Where the results go.", examples=["{namespace: demo}"])
     publish: PublishField = Field(
         default=Publish(),
         description="Who says that a run is published: a policy, or a policy with its tolerance.",

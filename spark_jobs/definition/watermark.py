@@ -122,7 +122,9 @@ class Watermark(Section):
         description="module:Class with on_event(timestamp, arrival, output) and on_periodic_emit(now, output).",
         examples=["my_module:MyGenerator"],
     )
-    parameters: dict[str, Any] = Field({}, description="Arguments for the class's constructor (custom).")
+    parameters: dict[str, Any] = Field(
+        {}, description="Arguments for the class's constructor (custom).", examples=[{"bound": 1000}]
+    )
     idleness: PositiveDuration | None = Field(
         None,
         description="A partition without records for this long is idle: it does not hold the watermark. Needs a timer.",

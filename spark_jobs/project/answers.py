@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_jobs.project.address import Address, SourceKind
 from spark_jobs.project.proposal import Disorder, PositionProposal
-from spark_jobs.project.sample import FieldKind, Sample
+from spark_jobs.project.sample import Sample
 from spark_jobs.project.times import TimeReading, time_reading
 
 
@@ -42,7 +42,7 @@ class Answers:
 
 
 def position_fields(proposal: PositionProposal, arrival_kind: str) -> dict[str, str]:
-    """The fields of `history.position`. An arrival in text is converted to a timestamp."""
+    """The fields of `history.position`."""
     fields: dict[str, str] = {}
     if proposal.partition is not None:
         fields["partition"] = proposal.partition.expression
@@ -50,11 +50,8 @@ def position_fields(proposal: PositionProposal, arrival_kind: str) -> dict[str, 
         fields["offset"] = proposal.offset.expression
     if proposal.arrival is not None:
         reading = time_reading(proposal.arrival)
-        is_text = proposal.arrival.kind is FieldKind.TEXT and reading is not None and reading.unit == "iso"
         if reading is not None:
-            expression = f"try_to_timestamp({reading.expression})" if is_text else reading.expression
-            unit = "timestamp" if is_text else reading.unit
-            fields |= {"arrival": expression, "arrival_unit": unit, "arrival_kind": arrival_kind}
+            fields |= {"arrival": reading.expression, "arrival_unit": reading.unit, "arrival_kind": arrival_kind}
     return fields
 
 

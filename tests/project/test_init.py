@@ -88,7 +88,7 @@ def test_columns_that_are_named_as_a_position_give_the_order_of_the_log(project:
     made = definition(project, "orders")
     position = made.history.position
     assert (position.partition, position.offset) == ("kafka_partition", "kafka_offset")
-    assert position.arrival == "try_to_timestamp(append_time)"
+    assert (position.arrival, position.arrival_unit) == ("append_time", "iso")
     assert fidelity(made).level == "log_order"
     init("data", "--name", "by_producer", "--arrival-kind", "producer_time", "--yes")
     assert fidelity(definition(project, "by_producer")).level == "approximate"
