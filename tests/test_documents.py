@@ -63,6 +63,11 @@ def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
     assert missing == []
 
 
+def test_the_index_names_every_page() -> None:
+    named = set(re.findall(r"\]\((\w[\w-]*\.md)\)", (ROOT / "docs/index.md").read_text()))
+    assert named == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
 def without_code(text: str) -> str:
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
