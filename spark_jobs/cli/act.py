@@ -95,7 +95,7 @@ def run(
     policy_of(loaded, publish)
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
-        spark = session(loaded, "run")
+        spark = session(loaded, "run", has_gate=gate)
     progress = progress_for(errors)
     requested = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
     if dry_run_of(dry_run) == "plan":
@@ -147,7 +147,7 @@ def reconcile(
     policy_of(loaded, publish)
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
-        spark = session(loaded, "reconcile")
+        spark = session(loaded, "reconcile", has_gate=gate)
     end_policy = end_policy_of(loaded, publish, dry_run, gate)
     result = reconcile_run(
         spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, end_policy=end_policy
@@ -229,7 +229,7 @@ def maintain_tables(
     snapshots = retention(keep_snapshots, "--keep-snapshots")
     revisions = retention(keep_revisions, "--keep-revisions") if keep_revisions is not None else None
     done = maintain(
-        session(loaded, "maintain"),
+        session(loaded, "maintain", short=True),
         loaded,
         progress_for(errors),
         now=datetime.now(UTC),

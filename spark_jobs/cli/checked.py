@@ -15,18 +15,24 @@ if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
 
 
-def print_checked(pipeline: Pipeline, as_json: bool) -> None:
-    """A definition without problems, with what its users should know."""
+def print_checked(pipeline: Pipeline, as_json: bool, thorough: bool) -> None:
+    """A definition without problems, with what its users should know. `thorough`: Spark has checked it too."""
     notes = notes_of(pipeline)
     if as_json:
         record = {"pipeline": pipeline.name, "file": pipeline.file, "definition_hash": pipeline.definition_hash}
-        print(json.dumps({"ok": True, **record, "problems": [], "notes": [asdict(note) for note in notes]}))
+        print(
+            json.dumps(
+                {"ok": True, **record, "thorough": thorough, "problems": [], "notes": [asdict(note) for note in notes]}
+            )
+        )
         return
     console.print(
         f"[green]ok[/] {pipeline.name} ({escape(pipeline.file)}), definition {pipeline.definition_hash[:12]}",
         soft_wrap=True,
         highlight=False,
     )
+    if not thorough:
+        console.print("[dim]Expressions and columns are checked by `plan`, or here with --thorough.[/]", soft_wrap=True)
     for note in notes:
         console.print(f"[yellow]note[/] {escape(str(note))}", soft_wrap=True, highlight=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -29,25 +29,43 @@ from spark_jobs.cli.options import (
 from spark_jobs.cli.output import print_plan
 from spark_jobs.errors import DefinitionError
 
+if TYPE_CHECKING:
+    from spark_jobs.definition import Pipeline
+
 
 @app.command()
-def check(pipeline: PipelineArgument, as_json: JsonOption = False) -> None:
-    """Check a definition without reading data: fields, durations, expressions, columns."""
+def check(
+    pipeline: PipelineArgument,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Start Spark too, and check expressions and columns against the history.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a definition without reading data: fields, durations, expectations; with --thorough expressions, columns.
+
+    `plan` and `run` refuse a wrong expression too, before they write anything.
+    """
     from spark_jobs.cli.checked import print_checked, print_refused
-    from spark_jobs.sources import check_expressions
 
     try:
         loaded = load(pipeline)
-        spark = session(loaded, "check")
-        problems = check_expressions(spark, loaded)
-        if problems:
-            raise DefinitionError.listing(problems)
+        if thorough:
+            _check_with_spark(loaded)
     except DefinitionError as refused:
         if not as_json:
             raise
         print_refused(refused)
         raise typer.Exit(refused.exit_code) from None
-    print_checked(loaded, as_json)
+    print_checked(loaded, as_json, thorough)
+
+
+def _check_with_spark(pipeline: Pipeline) -> None:
+    """Raise DefinitionError for what Spark refuses: expressions, and columns that the history does not have."""
+    from spark_jobs.sources import check_expressions
+
+    problems = check_expressions(session(pipeline, "check", short=True), pipeline)
+    if problems:
+        raise DefinitionError.listing(problems)
 
 
 @app.command()
@@ -142,7 +160,7 @@ def history(
     if len(pairs) != len(key or []):
         raise DefinitionError("--key: write name=value", hint=f"The keys: {', '.join(loaded.keys)}.")
     check_keys(loaded, pairs)
-    revisions = window_history(session(loaded, "history"), loaded, pairs, start)
+    revisions = window_history(session(loaded, "history", short=True), loaded, pairs, start)
     if as_json:
         for record in history_records(revisions, list(loaded.keys)):
             print(json.dumps(record, default=str))

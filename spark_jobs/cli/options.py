@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -163,13 +164,20 @@ def say_home() -> None:
     errors.print(Text(f"home {used.home}, from {used.home_origin}", style="dim"), soft_wrap=True)
 
 
-def session(pipeline: Pipeline | None, app_name: str) -> SparkSession:
-    """Start Spark, and say which home is used."""
+def session(pipeline: Pipeline | None, app_name: str, *, short: bool = False, has_gate: bool = False) -> SparkSession:
+    """Start Spark, and say which home is used.
+
+    `short`: the command reads little, whatever the history holds. `has_gate`: it also needs Great Expectations.
+    """
+    from spark_jobs.definition.size import is_small
+    from spark_jobs.quality.gx import imported_ahead
     from spark_jobs.spark.session import spark_session
 
     say_home()
     metastore = pipeline.history.metastore if pipeline is not None else None
-    return spark_session(f"rewindow {app_name}", metastore=metastore)
+    short = short or (pipeline is not None and is_small(pipeline))
+    with imported_ahead() if has_gate else nullcontext():
+        return spark_session(f"rewindow {app_name}", metastore=metastore, short=short)
 
 
 def dry_run_of(text: str | None) -> str | None:

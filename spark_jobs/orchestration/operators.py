@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import format_instant, parse_instant
+from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.orchestration.form import (
     DISCARD,
@@ -51,6 +52,7 @@ from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
+from spark_jobs.spark.jvm import DRIVER_OPTIONS, jvm_settings
 from spark_jobs.submit.package import ENTRY
 
 NON_RETRYABLE_EXIT_CODES = frozenset({2, 3, 5, 6, 9})
@@ -121,7 +123,10 @@ class SparkStage(SparkSubmitOperator):
         if status is not None and status.is_final:
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
         elif task_instance.try_number == 1 and self._is_done(folder):
-            self.log.info("done already: in the application of the plan, because the history is small")
+            self.log.info("done already: an earlier task's application has carried out this stage too")
+            if self.stage is Stage.VERIFY and status is RunStatus.GATE_FAILED:
+                outcome = Outcome.read(folder)
+                raise AirflowFailException(outcome.sentence() if outcome else "the gate is closed")
         else:
             self._submit(folder, context, self.stage)
         return self._result(folder, context)
@@ -162,7 +167,7 @@ class SparkStage(SparkSubmitOperator):
 
     def _is_done(self, folder: RunFolder) -> bool:
         """Whether another task's application has carried out this stage. A task that is cleared does it again."""
-        if self.stage not in (Stage.TIMELINE, Stage.REPLAY):
+        if self.stage not in (Stage.TIMELINE, Stage.REPLAY, Stage.VERIFY):
             return False
         file = Application.file_of(self.stage, self.chunk["number"] if self.chunk else None)
         application = Application.read_as(folder, file)
@@ -173,6 +178,7 @@ class SparkStage(SparkSubmitOperator):
         if self.chunk is not None:
             arguments += ["--chunk", str(self.chunk["number"])]
         self.application_args = arguments
+        self._choose_compiler()
         self._hook = None
         try:
             super().execute(context)
@@ -202,6 +208,12 @@ class SparkStage(SparkSubmitOperator):
             said.write(folder)
         return said.sentence()
 
+    def _choose_compiler(self) -> None:
+        """Use Java's fast compiler for a small history, unless REWINDOW_SPARK_CONF has driver options of its own."""
+        conf, options = self.conf or {}, jvm_settings()[DRIVER_OPTIONS]
+        if conf.get(DRIVER_OPTIONS) == options and is_small(load_pipeline(self.pipeline_file)):
+            self.conf = {**conf, DRIVER_OPTIONS: jvm_settings(short=True)[DRIVER_OPTIONS]}
+
     def _result(self, folder: RunFolder, context: Context) -> Any:
         """What the task passes on."""
         return None
@@ -224,8 +236,7 @@ class Plan(SparkStage):
         effective_policy(pipeline.publish, requested.publish)
 
     def _result(self, folder: RunFolder, context: Context) -> list[dict[str, Any]]:
-        status = status_of(folder)
-        if status is not None and status is not RunStatus.FAILED:  # a dry run, or a run that was published before
+        if status_of(folder) is RunStatus.DRY_RUN:
             return []
         plan = PlanDocument.read(folder)
         chunks = () if plan is None else plan.chunks

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,28 @@ class Answer:
     result: dict[str, Any]
     kwargs: dict[str, Any]
     error: str | None
+
+
+@contextmanager
+def imported_ahead() -> Iterator[None]:
+    """Import GX, and what draws the report's charts, while the block runs: it starts Spark, and mostly waits.
+
+    What the block imports must be imported before: of two threads that import one package, either may get half of it.
+    """
+
+    def import_all() -> None:
+        with quiet(), suppress(Exception):  # whoever uses it gets the error
+            import great_expectations
+            import vl_convert
+
+            del great_expectations, vl_convert
+
+    thread = threading.Thread(target=import_all, name="import-ahead", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 @contextmanager

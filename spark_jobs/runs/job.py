@@ -126,9 +126,9 @@ class Job:
         return self.spec.mode is not Mode.COMPLETE
 
     @contextmanager
-    def stage(self, name: str, detail: str, timed_as: str = "") -> Iterator[None]:
+    def stage(self, name: str, detail: str) -> Iterator[None]:
         self.life.ensure()
-        with self.progress.stage(name, detail), self.result.timed(timed_as or name, self.clock):
+        with self.progress.stage(name, detail), self.result.timed(name, self.clock):
             yield
 
     @contextmanager

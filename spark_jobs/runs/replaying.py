@@ -28,13 +28,14 @@ def prepare_staging(job: Job, replay: Replay) -> None:
 
 
 def stage_chunk(job: Job, replay: Replay, number: int) -> None:
-    """Stage the windows and the late records of chunk `number`, counted from 1."""
+    """Stage the windows and the late records of chunk `number`, counted from 1, side by side."""
     chunk, of = job.plan.chunks[number - 1], len(job.plan.chunks)
-    with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):
-        job.staging.write(number, published_windows(replay.windows(chunk)))
+    # The frames are made one after the other: of sessions, both come from one replay.
+    frames = [(Part.WINDOWS, published_windows(replay.windows(chunk)))]
     if job.is_faithful:
-        with job.stage("late records", job.result.tables.late, "late"):
-            job.staging.write(number, _published_late(_late_of_chunk(job, replay, chunk)), Part.LATE)
+        frames.append((Part.LATE, _published_late(_late_of_chunk(job, replay, chunk))))
+    with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):
+        run_parallel(job.spark, *(partial(job.staging.write, number, rows, part) for part, rows in frames))
 
 
 def _late_of_chunk(job: Job, replay: Replay, chunk: TimeRange) -> DataFrame:

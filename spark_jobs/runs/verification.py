@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -125,14 +126,7 @@ def verified(
             **job.result.counts().to_dict(),
         )
         changes.write(job.folder)
-        gate = None
-        if checks is not None:
-            with job.stage("gate", "expectations"):
-                gate = Gate.model_validate(checks(evidence))
-                gate.write(job.folder)
-        if collector is not None:
-            with job.stage("facts", "for the report"):
-                Facts.model_validate(collector(evidence)).write(job.folder)
+        gate = _gate_and_facts(job, evidence, checks, collector)
         proof = Evidence(
             attempt=job.attempt,
             snapshots=snapshots,
@@ -143,6 +137,33 @@ def verified(
     finally:
         for difference in made:
             difference.release()
+
+
+def _gate_and_facts(
+    job: Job, evidence: StagedRun, checks: GateCheck | None, collector: ReportCollector | None
+) -> Gate | None:
+    """Call the gate, and gather the report's facts beside it; the documents record both."""
+    gates: list[Gate] = []
+
+    def call_gate(checks: GateCheck) -> None:
+        with job.result.timed("gate", job.clock):
+            gates.append(Gate.model_validate(checks(evidence)))
+            gates[0].write(job.folder)
+
+    def gather_facts(collector: ReportCollector) -> None:
+        with job.result.timed("facts", job.clock):
+            Facts.model_validate(collector(evidence)).write(job.folder)
+
+    steps: dict[str, Callable[[], None]] = {}
+    if checks is not None:
+        steps["expectations"] = partial(call_gate, checks)
+    if collector is not None:
+        steps["facts for the report"] = partial(gather_facts, collector)
+    if steps:
+        job.life.ensure()
+        with job.progress.stage("gate" if checks is not None else "facts", ", ".join(steps)):
+            run_parallel(job.spark, *steps.values())
+    return gates[0] if gates else None
 
 
 def count_staged(job: Job) -> None:

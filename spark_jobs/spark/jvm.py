@@ -16,12 +16,22 @@ PACKAGES = (
 )
 """Jars as Maven coordinates. Spark downloads them once, to `ivy_folder()`."""
 
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+"""The setting with the options of the driver's JVM."""
+
 SHORT_APPLICATIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 """Java options for short applications, for which the optimizing compiler costs more time than it saves.
 
 With one compiler, Java's default cache for compiled code is small and full after a dozen runs; hence its size here.
 """
 
+_LATER_OPTIMIZED = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Ten times Java's own thresholds: what runs a few seconds is not optimized, the loop over millions of records is."""
+
+_COMPILER = re.compile(r"-XX:(?:[-+]?Tiered|Tier[234])\w+")
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 
@@ -44,10 +54,11 @@ def class_archive() -> Path:
     return Path(sys.prefix) / "share" / "rewindow" / "spark-classes.jsa"
 
 
-def jvm_settings() -> dict[str, str]:
+def jvm_settings(*, short: bool = False) -> dict[str, str]:
     """What a local run's JVM starts with. Raises EnvironmentSetupError as `settings` does.
 
     Its garbage collector is the one for throughput, unless the user's options name another: nobody waits for a pause.
+    `short`: the application reads little, so Java's fast compiler does; the user's options overrule that too.
     """
     configured = settings()
     logging = (Path(__file__).parent / "log4j2.properties").as_uri()
@@ -57,11 +68,13 @@ def jvm_settings() -> dict[str, str]:
     own = configured.java_options or ""
     if not _COLLECTOR.search(own):  # Java refuses two
         options.append("-XX:+UseParallelGC")
+    if not _COMPILER.search(own):
+        options.append(SHORT_APPLICATIONS if short else _LATER_OPTIMIZED)
     if own:
         options.append(own)
     return {
         "spark.driver.memory": configured.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(options),
+        DRIVER_OPTIONS: " ".join(options),
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.ivy": str(ivy_folder()),
     }

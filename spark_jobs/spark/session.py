@@ -72,12 +72,14 @@ def spark_session(
     metastore: str | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
+    short: bool = False,
 ) -> SparkSession:
     """A Spark session with the catalog `rewindow`.
 
     `catalog` gives Iceberg's catalog properties (default: `REWINDOW_CATALOG_CONF`, else SQLite under `home`);
     `metastore` is the Hive metastore behind `spark_catalog` (default: `REWINDOW_METASTORE`, else none: an empty,
-    temporary `spark_catalog`); `master` defaults to all local cores; `conf` adds Spark settings and overrides the rest.
+    temporary `spark_catalog`); `master` defaults to all local cores; `conf` adds Spark settings and overrides the rest;
+    `short` says that the process reads little (`jvm_settings`).
 
     A process has one Spark. When it already runs, another home, catalog or SQL setting gives a new session of the same
     Spark; another master, metastore or start-up setting is refused.
@@ -95,7 +97,7 @@ def spark_session(
         check_metastore(thrift)
     if not is_spark_running():
         _silence_query_context()
-        _start(app_name, folder, thrift, master, {**catalog_settings, **extra})
+        _start(app_name, folder, thrift, master, {**catalog_settings, **extra}, short=short)
         session = SparkSession.builder.getOrCreate()
     else:
         session = SparkSession.builder.getOrCreate()
@@ -125,7 +127,9 @@ def check_metastore(uris: str) -> None:
     )
 
 
-def _start(app_name: str, home: Path, metastore: str | None, master: str | None, extra: Mapping[str, str]) -> None:
+def _start(
+    app_name: str, home: Path, metastore: str | None, master: str | None, extra: Mapping[str, str], *, short: bool
+) -> None:
     """Start Spark in this process: first the JVM, unless one runs already, then the context."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     conf = {
@@ -156,7 +160,7 @@ def _start(app_name: str, home: Path, metastore: str | None, master: str | None,
     if master or not submitted:
         conf |= _placement(master or "local[*]")
     if not submitted:
-        conf |= jvm_settings()
+        conf |= jvm_settings(short=short)
         conf["spark.ui.enabled"] = "true" if settings().spark_ui else "false"
     conf |= extra
 

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -22,6 +22,7 @@ from spark_jobs.definition.instants import parse_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.operations.maintain import maintain, retention
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
+from spark_jobs.quality.gx import imported_ahead
 from spark_jobs.replay.engine import History
 from spark_jobs.replay.spec import Mode
 from spark_jobs.report.collect import collect
@@ -90,7 +91,10 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
 
 
 INLINE_RUN_MAX_RECORDS = 1_000_000
-"""Up to so many records `plan` goes on with the timeline, and with the only chunk: a JVM's start would cost more."""
+"""Up to so many records `plan` goes on with the timeline and, where there is one chunk, to the end of the run.
+
+Another JVM's start would cost more. Chunks are applications of their own where somebody chose more than one.
+"""
 
 
 def continue_inline(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
@@ -103,6 +107,14 @@ def continue_inline(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, 
         execute_stage(spark, folder, pipeline, progress, Stage.TIMELINE)
         if len(plan.chunks) == 1:
             execute_stage(spark, folder, pipeline, progress, Stage.REPLAY, 1)
+            execute_stage(spark, folder, pipeline, progress, Stage.VERIFY)
+
+
+def publish_inline(spark: SparkSession, folder: RunFolder, progress: Progress) -> None:
+    """Publish a run that was verified in this application and that nobody has to approve."""
+    if status_of(folder) is RunStatus.STAGED:
+        with recorded(folder, Stage.PUBLISH, None, spark):
+            publish_staged(lambda _: spark, folder.run_id, progress)
 
 
 def execute_stage(
@@ -115,6 +127,11 @@ def execute_stage(
 ) -> None:
     """One of the stages between plan and publish."""
     job, staged = reopened(spark, folder, pipeline, progress)
+    if stage is Stage.VERIFY and job.life.status() is RunStatus.PUBLISHING:
+        # The application that verified the run was killed while it published.
+        with recorded(folder, Stage.PUBLISH, None, spark):
+            publish_staged(lambda _: spark, folder.run_id, progress)
+        return
     with recorded(folder, stage, chunk, spark, job), job.watched(stage):
         if stage is Stage.TIMELINE:
             timeline_stage(job)
@@ -194,7 +211,9 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
             print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
-        spark = spark_session(f"rewindow {stage} {pipeline.name}", metastore=pipeline.history.metastore)
+        has_gate = stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY)
+        with imported_ahead() if has_gate else nullcontext():
+            spark = spark_session(f"rewindow {stage} {pipeline.name}", metastore=pipeline.history.metastore)
         if stage is Stage.PUBLISH:
             with recorded(folder, stage, chunk, spark):
                 publish_staged(lambda _: spark, run_id, progress, why, person)
@@ -206,12 +225,15 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
                 (plan_stage if stage is Stage.PLAN else reconcile_stage)(spark, folder, pipeline, progress)
             if stage is Stage.PLAN:
                 continue_inline(spark, folder, pipeline, progress)
+            publish_inline(spark, folder, progress)
         else:
             execute_stage(spark, folder, pipeline, progress, stage, chunk)
+            if stage is Stage.VERIFY:
+                publish_inline(spark, folder, progress)
         outcome = Outcome.read(folder)
         if outcome is not None and outcome.status is RunStatus.GATE_FAILED:
             print(outcome.sentence(), flush=True)
-            return 3
+            return 0 if stage is Stage.PLAN else 3  # the task `verify` is the one that fails
         return 0
     except RewindowError as problem:
         _record_failure(folder, stage, in_form_words(problem))
@@ -252,6 +274,8 @@ def _record_failure(folder: RunFolder, stage: Stage, problem: Exception) -> None
         before = None
     if before is not None and (before.status.waits or before.status.is_final):
         return
+    if before is not None and before.stage is not None and before.message == failure_fields(problem)["message"]:
+        return  # the stage that failed has recorded it
     content = {} if before is None else before.to_dict()
     record = {"run_id": folder.run_id, "status": RunStatus.FAILED, **failure_fields(problem), "stage": stage}
     Outcome.model_validate({**content, **record}).write(folder)

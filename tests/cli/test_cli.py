@@ -38,9 +38,10 @@ def definition(tmp_path: Path) -> Path:
 
 
 def test_check_says_file_line_field_and_what_to_write(rewindow, definition) -> None:
-    assert rewindow("check", str(definition))[0] == 0
+    assert rewindow("check", str(definition), "--thorough")[0] == 0
     definition.write_text(definition.read_text().replace("total: sum(v)", "total: sum(w), other: v + 1"))
-    code, _, err = rewindow("check", str(definition))
+    assert "--thorough" in rewindow("check", str(definition))[1]
+    code, _, err = rewindow("check", str(definition), "--thorough")
     assert code == 2
     line = next(i for i, text in enumerate(definition.read_text().splitlines(), 1) if text.startswith("aggregates"))
     assert f"{definition}:{line}: aggregates.total: " in err
@@ -74,7 +75,7 @@ def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_
     assert code == 0, err
     assert json.loads(out)["records_read"] == 300
     stages = [json.loads(text)["stage"] for text in err.splitlines() if text.startswith("{")]
-    assert {"timeline", "windows", "late records", "publish"} <= set(stages)
+    assert {"timeline", "windows", "gate", "publish"} <= set(stages)
     code, out, _ = rewindow("sql", "SELECT count(*) AS n FROM rewindow.run_tests.by_hand", "--json")
     assert json.loads(out)["n"] > 0
 
@@ -95,7 +96,7 @@ def test_a_dry_run_writes_nothing(rewindow, definition, spark) -> None:
         (["--to", "1999-01-01T00:00:00Z"], 6, "no event time falls into windows"),
         (["--as-of", "0:5"], 2, "is not a list of end offsets"),
         (["--mode", "fast"], 2, "Use faithful, complete or both"),
-        (["--chunks", "0"], 2, "plan --help"),
+        (["--chunks", "0"], 2, "plan -h"),
     ],
 )
 def test_wrong_options_end_with_the_documented_code_and_a_mend(rewindow, definition, arguments, code, words) -> None:

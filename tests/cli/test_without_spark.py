@@ -127,6 +127,12 @@ def test_a_definition_is_checked_for_machines(rewindow, tmp_path: Path) -> None:
     assert found["problems"][0]["line"] > 1
 
 
+def test_a_definition_is_checked_without_spark(rewindow) -> None:
+    code, out, err = rewindow("check", SAMPLE)
+    assert (code, out.split()[:2]) == (0, ["ok", "departures_hourly"])
+    assert "home " not in err
+
+
 def test_the_home_is_the_projects_from_anywhere_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REWINDOW_HOME")
     below = tmp_path / "project/dags/pipelines/more"

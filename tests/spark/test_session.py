@@ -55,6 +55,19 @@ def test_java_has_one_collector_the_users_if_they_name_one(monkeypatch) -> None:
     assert collectors() == ["-XX:+UseParallelGC"]
 
 
+def test_a_short_application_has_javas_fast_compiler_unless_the_user_names_another(monkeypatch) -> None:
+    def has(option: str, **arguments: bool) -> bool:
+        return option in jvm_settings(**arguments)["spark.driver.extraJavaOptions"]
+
+    monkeypatch.delenv(Variable.JAVA_OPTIONS)
+    assert has("-XX:TieredStopAtLevel=1", short=True)
+    assert not has("-XX:TieredStopAtLevel=1")
+    assert has("-XX:Tier4InvocationThreshold=50000")
+    monkeypatch.setenv(Variable.JAVA_OPTIONS, "-XX:-TieredCompilation")
+    assert not has("-XX:TieredStopAtLevel=1", short=True)
+    assert not has("-XX:Tier4")
+
+
 @pytest.mark.skipif(not class_archive().exists(), reason="`make setup` has archived no classes here")
 def test_java_loads_sparks_classes_from_the_archive_of_set_up(tmp_path: Path) -> None:
     code = """

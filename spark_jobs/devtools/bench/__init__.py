@@ -22,6 +22,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from spark_jobs.devtools.bench.growth import growth, year
     from spark_jobs.devtools.bench.kafka import kafka
     from spark_jobs.devtools.bench.reconcile import diff, reconcile
+    from spark_jobs.devtools.bench.small import small
     from spark_jobs.devtools.bench.streaming import streaming
     from spark_jobs.devtools.bench.write import write
 
@@ -37,6 +38,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "diff": diff,
         "gate": gate,
         "kafka": kafka,
+        "small": small,
     }
 
 

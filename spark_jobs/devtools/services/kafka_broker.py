@@ -364,6 +364,8 @@ class KafkaBroker:
             "log.cleaner.dedupe.buffer.size": "2000000",
             "broker.session.timeout.ms": "3000",  # after a kill, the next start waits so long for the old one
             "broker.heartbeat.interval.ms": "500",
+            # Each no-op record makes the raft thread read its log; after an hour that would take a whole core.
+            "metadata.max.idle.interval.ms": "0",
             "num.network.threads": "2",
             "num.io.threads": "2",
             "unstable.api.versions.enable": "false",
