@@ -81,9 +81,12 @@ class Ledger:
             self._known[run_id] = _Known(None, self._snapshot())
 
     def rivals(self, run_id: str, start: datetime, end: datetime, since: datetime) -> list[str]:
-        """The runs but `run_id` that were published `since`, with a range that overlaps `[start, end)`; by name."""
-        rows = self.runs().where("status = 'published'").where(F.col("run_id") != run_id)
-        rows = rows.where(F.col("finished_at") >= F.lit(since))
+        """The runs but `run_id` that were published `since`, with a range that overlaps `[start, end)`; by name.
+
+        A run that was killed while it published may be published too.
+        """
+        rows = self.runs().where("status IN ('published', 'publishing')").where(F.col("run_id") != run_id)
+        rows = rows.where((F.col("finished_at") >= F.lit(since)) | (F.col("status") == "publishing"))
         rows = rows.where((F.col("range_start") < F.lit(end)) & (F.col("range_end") > F.lit(start)))
         return sorted(row[0] for row in rows.select("run_id").collect())
 

@@ -1,6 +1,7 @@
 """The published windows: `main` holds the current values, the branch `revisions` every value a window ever had.
 
-Both move in one commit, so a reader of the table sees the old run or the new one, and needs none of our code.
+Both move in one commit, so a reader of the table sees the old run or the new one, and needs none of our code. The same
+commit names the snapshots of the side tables that belong to it (`side_tables`).
 A row of either is one revision of one window: `revision` 1, 2, ...; `cause`; `run_id`; `as_of`; `valid_from`;
 `valid_to` (null: valid now). On `revisions` a window that vanished ends in a row with cause `retraction` and no values.
 """
@@ -20,12 +21,12 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
+from spark_jobs.lakehouse.side_tables import Side, SideChange, SideTable, published_sides, retried
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, start_bounds, starts_within
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
@@ -69,7 +70,7 @@ class Publication:
     retracted. `cause()` gives the cause of a change from the columns `old_run_id` (null: no window before) and
     `rw_start` (the window's start). `branch` names the branches that this process writes on. `rivals()` names the runs
     that the ledger says were published in the same range since this one began; it is called where the table's history
-    does not reach back so far.
+    does not reach back so far. `sides` says what changes in the side tables with the same commit.
     """
 
     run_id: str
@@ -81,6 +82,7 @@ class Publication:
     as_of: dict[int, int]
     branch: str
     rivals: Callable[[], Sequence[str]]
+    sides: tuple[SideChange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -319,10 +321,13 @@ class PublishedTable:
             difference = made if made is not None and is_usable else self.difference(publication, at)
             try:
                 counts = difference.counts
-                if not counts:
+                sides = self._sides()
+                staged = {} if counts else self._stage_sides(publication, sides, compared=True)
+                if not counts and not staged:
                     return counts
-                self._write(publication, difference, heads)
-                if self.move(publication, heads):
+                named = sides | (self._write(publication, difference, heads, sides) if counts else staged)
+                self._share(publication, difference, heads, named)
+                if self.move(publication, heads, named):
                     return counts
             finally:
                 difference.release()
@@ -356,24 +361,64 @@ class PublishedTable:
             "Nothing was published; run again to compare with what is there now.",
         )
 
-    def _write(self, publication: Publication, difference: Difference, heads: dict[str, int]) -> None:
-        """Both future states, on branches of their own."""
+    def _write(
+        self, publication: Publication, difference: Difference, heads: dict[str, int], sides: dict[Side, int]
+    ) -> dict[Side, int]:
+        """What changes, on branches of its own; the future snapshots of the side tables that change."""
         spark, table, changes = self._spark, self.table, difference.changes
         ours, history, added = _branches(publication.branch)
         for branch, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
             self.alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
-        changed = [c for c in changes.columns if c != "rw_change"]
-        written = changes.where("rw_change <> 'retracted'").select(*_quoted(changed))
-        steps = [lambda: self._append(aligned(spark, table, written), added, publication)]
+        written = changes.where("rw_change <> 'retracted'").select(*_quoted(_changed_columns(changes)))
+        steps: list[Callable[[], object]] = [
+            lambda: self._stage_sides(publication, sides),
+            lambda: self._append(aligned(spark, table, written), added, publication),
+        ]
         if difference.supersedes:
             steps.append(lambda: self._end_revisions(publication, changes))
-        run_parallel(spark, *steps)
-        # The same files belong to both states: what is written once is read from either.
+        return run_parallel(spark, *steps)[0]
+
+    def _share(
+        self, publication: Publication, difference: Difference, heads: dict[str, int], sides: dict[Side, int]
+    ) -> None:
+        """Both future states: the same files belong to them, what is written once is read from either.
+
+        Without changes `main` gets a snapshot that names the side tables' snapshots, and no more.
+        """
+        ours, history, added = _branches(publication.branch)
+        if not difference.counts:
+            for branch, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
+                self.alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
+            self._share_last_append(None, ours, publication, sides)
+            return
         for branch in (ours, history):
-            self._share_last_append(added, branch, publication)
+            self._share_last_append(added, branch, publication, sides)
         if difference.counts.get("retracted"):
-            retracted = changes.where("rw_change = 'retracted'").select(*_quoted(changed))
-            self._append(aligned(spark, table, retracted), history, publication)
+            retracted = difference.changes.where("rw_change = 'retracted'")
+            retracted = retracted.select(*_quoted(_changed_columns(retracted)))
+            self._append(aligned(self._spark, self.table, retracted), history, publication)
+
+    def _stage_sides(
+        self, publication: Publication, sides: dict[Side, int], *, compared: bool = False
+    ) -> dict[Side, int]:
+        """Stage the side tables' future states; their snapshots, without those of tables that stay as they are."""
+        found = {
+            change.side: SideTable(self._spark, self.table, change.side).stage(
+                change, sides.get(change.side), publication.branch, compared=compared
+            )
+            for change in publication.sides
+        }
+        return {side: snapshot for side, snapshot in found.items() if snapshot is not None}
+
+    def _sides(self) -> dict[Side, int]:
+        """The published snapshots of the side tables."""
+        return published_sides(dict(self._java().properties()))
+
+    def follow(self, branch: str | None = None) -> None:
+        """Bring `main` of the side tables to what the windows name; drop the `branch` of whoever published."""
+        sides = self._sides()
+        for side in Side:
+            SideTable(self._spark, self.table, side).follow(sides.get(side), branch)
 
     def _end_revisions(self, publication: Publication, changes: DataFrame) -> None:
         """Take the superseded windows from the future `main`, and end their revisions in the future `revisions`."""
@@ -413,26 +458,32 @@ class PublishedTable:
             writer = writer.option(f"snapshot-property.{name}", value)
         writer.append()
 
-    def _share_last_append(self, source: str, target: str, publication: Publication) -> None:
+    def _share_last_append(
+        self, source: str | None, target: str, publication: Publication, sides: dict[Side, int]
+    ) -> None:
+        """Add the files of the last snapshot of the branch `source` to `target`; None: a snapshot without files."""
         table = self._java()
-        added = table.snapshot(source).addedDataFiles(table.io())
         append = table.newFastAppend().toBranch(target)
-        for name, value in _summary(publication).items():
+        for name, value in (_summary(publication) | _named(sides)).items():
             append = append.set(name, value)
-        files = added.iterator()
-        while files.hasNext():
-            append = append.appendFile(files.next())
+        if source is not None:
+            files = table.snapshot(source).addedDataFiles(table.io()).iterator()
+            while files.hasNext():
+                append = append.appendFile(files.next())
         append.commit()
 
-    def move(self, publication: Publication, heads: dict[str, int]) -> bool:
-        """Move `main` and `revisions` together; False if one of them is no longer where the difference was made."""
+    def move(self, publication: Publication, heads: dict[str, int], sides: dict[Side, int] | None = None) -> bool:
+        """Move `main` and `revisions` together, and name the side tables' snapshots, in one commit.
+
+        False if one of the branches is no longer where the difference was made.
+        """
         ours, history, added = _branches(publication.branch)
         ours_at = self._refs()[ours]
 
         def move() -> None:
+            change = self._java().newTransaction()
             (
-                self._java()
-                .manageSnapshots()
+                change.manageSnapshots()
                 .fastForwardBranch("main", ours)
                 .fastForwardBranch(REVISIONS, history)
                 .removeBranch(ours)
@@ -440,10 +491,16 @@ class PublishedTable:
                 .removeBranch(added)
                 .commit()
             )
+            if sides:
+                properties = change.updateProperties()
+                for name, value in _named(sides).items():
+                    properties = properties.set(name, value)
+                properties.commit()
+            change.commitTransaction()
 
         if not self._have_moved(heads):
             try:
-                _retry_on_commit_conflict(move)
+                retried(move)
                 return True
             except Py4JJavaError:
                 # The commit may have come through although its answer was lost.
@@ -456,7 +513,7 @@ class PublishedTable:
 
     def alter(self, change: str) -> None:
         """Carry out `ALTER TABLE ... <change>`, again if another process has changed the table meanwhile."""
-        _retry_on_commit_conflict(lambda: self._spark.sql(f"ALTER TABLE {self.table} {change}"))
+        retried(lambda: self._spark.sql(f"ALTER TABLE {self.table} {change}"))
 
     def _have_moved(self, heads: dict[str, int]) -> bool:
         now = self._refs()
@@ -466,6 +523,8 @@ class PublishedTable:
         """Drop what a process that was killed while it published has left; `branch`: see `Publication`."""
         for name in _branches(branch):
             self.alter(f"DROP BRANCH IF EXISTS {name}")
+        for side in Side:
+            SideTable(self._spark, self.table, side).follow(None, branch)
 
     def _refs(self) -> dict[str, int]:
         return {name: ref.snapshotId() for name, ref in self._java().refs().items()}
@@ -473,25 +532,6 @@ class PublishedTable:
     def _java(self) -> JavaObject:
         """Iceberg's own handle of the table, as it is now."""
         return loaded_iceberg_table(self._spark, self.table)
-
-
-def _retry_on_commit_conflict(change: Callable[[], object]) -> None:
-    """Change branches; again, if another process has committed in between.
-
-    Iceberg tries again too, but changes of branches it makes from the metadata that it had before, which fails each
-    time.
-    """
-    attempts = Retrying(
-        retry=retry_if_exception(_is_commit_conflict),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_exponential(multiplier=0.1),
-        reraise=True,
-    )
-    attempts(change)
-
-
-def _is_commit_conflict(error: BaseException) -> bool:
-    return isinstance(error, Py4JJavaError) and "CommitFailedException" in str(error)
 
 
 def _branches(name: str) -> tuple[str, str, str]:
@@ -513,6 +553,14 @@ def _told(changes: DataFrame, publication: Publication, at: datetime) -> DataFra
 
 def _summary(publication: Publication) -> dict[str, str]:
     return {RUN_ID: publication.run_id, RANGE: f"{publication.span.start},{publication.span.end}"}
+
+
+def _named(sides: dict[Side, int]) -> dict[str, str]:
+    return {side.property: str(snapshot) for side, snapshot in sides.items()}
+
+
+def _changed_columns(changes: DataFrame) -> list[str]:
+    return [column for column in changes.columns if column != "rw_change"]
 
 
 def _packed(columns: Sequence[str], name: str) -> Column:

@@ -42,8 +42,11 @@ def _struct(**columns: t.DataType) -> t.StructType:
     return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
 
 
-LAYOUT = 4
-"""The version of these tables' columns; every run records it."""
+LAYOUT = 5
+"""The version of these tables; every run records it.
+
+Before 5 a run wrote its late and quarantined records before its commit, and removed those that they replaced after it.
+"""
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
@@ -142,6 +145,11 @@ class Tables:
         if attempt is None:
             return f"{self.windows}__staging_{re.sub(r'[^A-Za-z0-9_]', '_', run_id)}"
         return f"{self.windows}__staging_{name_hash(run_id, attempt)}"
+
+
+def branch_of(run_id: str, claim: str | None) -> str:
+    """The name of the branches of one process that publishes a run; another process that publishes it has others."""
+    return f"publishing_{name_hash(run_id, claim or '')}"
 
 
 def name_hash(*parts: str) -> str:

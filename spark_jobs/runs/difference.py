@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.published_table import Cause, Publication
+from spark_jobs.lakehouse.side_tables import Side, SideChange
 from spark_jobs.lakehouse.staging import Part
-from spark_jobs.lakehouse.tables import name_hash, starts_within
+from spark_jobs.lakehouse.tables import branch_of, starts_within
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.windows import PANE
 from spark_jobs.runs.affected import AffectedWindows
@@ -48,7 +49,43 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
         as_of=job.plan.as_of,
         branch=branch_of(job.result.run_id, job.life.claim),
         rivals=lambda: _rivals(job, staged.reach),
+        sides=_side_changes(job, staged),
     )
+
+
+def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
+    """What publishing changes in the side tables.
+
+    A run over a range replaces the late records of that range and the quarantined ones that it has read. A
+    reconciliation adds those of the records that it has read; a run over a part of the range may have written some of
+    them already.
+    """
+    run_id = job.result.run_id
+
+    def rows(part: Part) -> DataFrame | None:
+        if part is Part.LATE and not job.result.records_late:
+            return None
+        return job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*") if job.staging.has(part) else None
+
+    late, quarantined = "FALSE", "FALSE"
+    read = _offset_of(job.plan.as_of)
+    if staged.replaces:
+        if job.is_faithful:
+            start, end = (f"timestamp_millis({bound})" for bound in (job.plan.span.start, job.plan.span.end))
+            late = f"range_start >= {start} AND range_start < {end}"
+        quarantined = f"`offset` IS NULL OR `offset` < {read}"
+    elif staged.since is not None:
+        late = quarantined = f"`offset` >= coalesce({_offset_of(staged.since)}, 0) AND `offset` < {read}"
+    return (
+        SideChange(Side.LATE, rows(Part.LATE), late),
+        SideChange(Side.QUARANTINE, rows(Part.QUARANTINE), quarantined),
+    )
+
+
+def _offset_of(offsets: Mapping[int, int]) -> str:
+    """SQL for the offset of a row's partition; null where `offsets` lacks the partition."""
+    cases = " ".join(f"WHEN {int(partition)} THEN {int(offset)}" for partition, offset in offsets.items())
+    return f"CASE partition {cases} END" if cases else "CAST(NULL AS BIGINT)"
 
 
 def _rivals(job: Job, span: TimeRange) -> list[str]:
@@ -56,11 +93,6 @@ def _rivals(job: Job, span: TimeRange) -> list[str]:
     since = datetime.min if row is None else row["started_at"]
     start, end = (datetime.fromtimestamp(at / 1000, UTC) for at in (span.start, span.end))
     return job.ledger.rivals(job.result.run_id, start, end, since)
-
-
-def branch_of(run_id: str, claim: str | None) -> str:
-    """The name of the branches of one process that publishes a run; another process that publishes it has others."""
-    return f"publishing_{name_hash(run_id, claim or '')}"
 
 
 def cause_of_change(published: Sequence[Mapping[str, Any]], plan: Plan) -> Column:

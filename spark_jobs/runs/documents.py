@@ -169,7 +169,8 @@ class StagedRange(Document):
     `base`: the snapshot of the published table that the run started from; None: there was no table. Of the published
     windows the staged ones stand for those with a start in `reach`, or, of a reconciliation, for those with a start in
     `recent` and the ones before that are staged as touched (`older` spans their starts). `replaces`: the late and
-    quarantined rows stand for all that earlier runs wrote of the range. `expected`: by part of the staging
+    quarantined rows stand for all that earlier runs wrote of the range. `since`: a reconciliation's stand for the
+    records from these offsets on; None: a run over a range, or an earlier version. `expected`: by part of the staging
     (`spark_jobs.lakehouse.staging.Part`), the numbers of the chunks that have to be staged; None: an earlier version.
     """
 
@@ -178,6 +179,7 @@ class StagedRange(Document):
     base: int | None = None
     reach: TimeRange
     replaces: bool
+    since: dict[int, int] | None = None
     recent: TimeRange | None = None
     older: TimeRange | None = None
     attempt: str | None = None

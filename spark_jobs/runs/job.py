@@ -18,7 +18,7 @@ from spark_jobs.errors import CatalogError, NotApprovedError, RunStateError
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import Tables, branch_of, guarded
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.decision import Decision
@@ -178,9 +178,9 @@ def fail(job: Job, problem: Exception, stage: Stage | None = None) -> None:
             return  # what is left to do after the commit is done by the next run's recovery
         # Without an end in the ledger the next run's recovery drops what a kill in between leaves.
         job.life.apply(Event.FAIL, reason=str(problem)[:1000], finished_at=None)
-        for side in (job.result.tables.late, job.result.tables.quarantine):
-            if job.spark.catalog.tableExists(side):
-                job.ledger.delete_rows(side, run_id)
+        if job.life.claim is not None and table.head() is not None:
+            branch = branch_of(run_id, job.life.claim)
+            guarded("cannot drop branches", table.table, lambda: table.drop_branches(branch))
         if not job.in_stages:
             job.staging.drop()
         job.life.set(finished_at=job.now())

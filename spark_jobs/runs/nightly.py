@@ -183,6 +183,7 @@ def _incremental(job: Job, news: NewRecords, records: DataFrame, reason: str, en
                     base=news.base,
                     reach=reach,
                     replaces=False,
+                    since=before.as_of,
                     recent=touched.recent,
                     older=touched.older,
                     attempt=job.attempt,

@@ -8,7 +8,6 @@ other process may publish the run, and no other run may have published the range
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -19,9 +18,16 @@ from spark_jobs.errors import NotApprovedError, RunStateError
 from spark_jobs.lakehouse.ledger import LedgerRow
 from spark_jobs.lakehouse.published_table import Difference
 from spark_jobs.lakehouse.staging import Part
-from spark_jobs.lakehouse.tables import TIMELINE_STATE_SCHEMA, aligned, ensure_table, guarded, row_frame
+from spark_jobs.lakehouse.tables import (
+    LAYOUT,
+    TIMELINE_STATE_SCHEMA,
+    branch_of,
+    ensure_table,
+    guarded,
+    row_frame,
+)
 from spark_jobs.runs.decision import Action, Decision, decide
-from spark_jobs.runs.difference import branch_of, publication_of
+from spark_jobs.runs.difference import publication_of
 from spark_jobs.runs.documents import Answer, Approval, Evidence, Outcome, Request, StagedRange, TimelineDocument
 from spark_jobs.runs.job import Job, end
 from spark_jobs.runs.lifecycle import Event, new_token, next_status
@@ -103,22 +109,24 @@ def publish(
     reason: str = "",
     person: str = "",
 ) -> None:
-    """Side tables first, with the run's id; then the windows, in one commit; then what they replace goes.
+    """Publish the windows and what belongs to them in the side tables, in one commit; then drop what is staged.
 
     A run that is published already is left as it is. `evidence` is what this process has verified just now; None: what
     the ledger keeps counts. `reason` and `person`: why it is published all the same, and who says so; the ledger keeps
     both. Raises NotApprovedError or RunStateError where it may not be published; then all is as it was. Raises
     CatalogError where another run has published the range meanwhile.
     """
-    result, tables, ledger, life = job.result, job.result.tables, job.ledger, job.life
+    result, tables, life = job.result, job.result.tables, job.life
     if not evidence and life.status() is RunStatus.PUBLISHED:
         result.note = "nothing was done: the run is published already"
         return
     with job.stage("publish", tables.windows):
         committed = evidence is None and _is_committed(job)
         earlier_claims: list[str | None] = []
+        layouts: list[int] = []
 
         def guard(row: LedgerRow | None) -> None:
+            layouts[:] = [LAYOUT if row is None else row["layout"] or 0]
             earlier_claims[:] = [row["claim"]] if row is not None and row["claim"] else []
             if evidence is None and not committed:
                 _check_proof(job, row, reason, person)
@@ -132,20 +140,26 @@ def publish(
             process=this_process(),
             claim=new_token(),
             replaces=staged.replaces,
+            layout=LAYOUT,
             **known,
             **_counts(job),
         )
         for claim in earlier_claims:
             job.published_table.drop_branches(branch_of(result.run_id, claim))
+        if layouts[0] < 5:
+            _clear_side_rows(job, staged, is_committed=committed)
         if not committed:
-            run_parallel(job.spark, lambda: _write_side_rows(job), lambda: save_state(job))
+            run_parallel(job.spark, lambda: _prepare_quarantine(job), lambda: save_state(job))
             result.changes = job.published_table.publish(
                 publication_of(job, staged), staged.base, job.now(), difference
             )
-        leftovers: list[Callable[[], Any]] = [lambda: _drop_older_states(job), job.staging.drop]
-        if staged.replaces:
-            leftovers.append(lambda: ledger.delete_superseded(result.run_id))
-        run_parallel(job.spark, *leftovers)
+        branch = branch_of(result.run_id, life.claim)
+        run_parallel(
+            job.spark,
+            lambda: job.published_table.follow(branch),
+            lambda: _drop_older_states(job),
+            job.staging.drop,
+        )
         # After the leftovers: recovery does not look for those of a run that has ended.
         life.apply(Event.FINISH_PUBLISHING, finished_at=job.now(), process=this_process(), **_counts(job))
     end(job, RunStatus.PUBLISHED if result.changes else RunStatus.UNCHANGED, message=reason)
@@ -179,14 +193,22 @@ def _check_proof(job: Job, row: LedgerRow | None, reason: str, person: str) -> N
         raise NotApprovedError(
             "the gate is closed: critical expectations failed",
             run_id,
-            f"Publish it all the same with `rewindow publish {run_id} --reason ...`, or discard it.",
+            f"To publish it all the same, {_by_hand(job)}; or discard it.",
         )
     if status is RunStatus.AWAITING_APPROVAL and not (reason and person) and not _is_approved(job, row):
         raise NotApprovedError(
             "the run waits for an approval",
             run_id,
-            f"Answer the task `approve` in Airflow, or run `rewindow publish {run_id} --reason ...`.",
+            f"Answer the task `approve` in Airflow, or {_by_hand(job)}.",
         )
+
+
+def _by_hand(job: Job) -> str:
+    """How a person publishes the run with a reason: in Airflow, if it came from there."""
+    run_id, request = job.result.run_id, Request.read(job.folder)
+    if request is not None and request.dag_id:
+        return f"trigger the DAG `decide__{job.pipeline.name}` with the run `{run_id}` and a reason"
+    return f"run `rewindow publish {run_id} --reason ...`"
 
 
 def effective_status(row: LedgerRow, outcome: Outcome | None) -> RunStatus:
@@ -216,22 +238,20 @@ def _is_approved(job: Job, row: LedgerRow) -> bool:
     return approval.attempt in (None, row["attempt"])
 
 
-def _write_side_rows(job: Job) -> None:
-    """The late and the quarantined records, once each: what an attempt before this one wrote goes."""
-    tables, run_id = job.result.tables, job.result.run_id
-    for part, table, empty in (
-        (Part.LATE, tables.late, job.result.records_late == 0),
-        (Part.QUARANTINE, tables.quarantine, False),
-    ):
-        there = job.spark.catalog.tableExists(table)
-        if job.staging.has(part) and not (there and empty):
-            rows = job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*")
-            guarded("cannot make", table, lambda table=table, rows=rows: ensure_table(job.spark, table, rows.schema))
-            job.ledger.put_rows(table, run_id, aligned(job.spark, table, rows))
-        elif there:
-            job.ledger.delete_rows(table, run_id)
-        elif part is Part.QUARANTINE:
-            guarded("cannot make", table, lambda: ensure_table(job.spark, tables.quarantine, _QUARANTINE))
+def _clear_side_rows(job: Job, staged: StagedRange, *, is_committed: bool) -> None:
+    """Before layout 5 a run wrote its late and quarantined records before its commit, and removed old ones after it."""
+    if is_committed and staged.replaces:
+        job.ledger.delete_superseded(job.result.run_id)
+    for table in () if is_committed else (job.result.tables.late, job.result.tables.quarantine):
+        if job.spark.catalog.tableExists(table):
+            job.ledger.delete_rows(table, job.result.run_id)
+
+
+def _prepare_quarantine(job: Job) -> None:
+    """Every pipeline has a table of quarantined records, also an empty one."""
+    table = job.result.tables.quarantine
+    if not job.spark.catalog.tableExists(table) and not job.staging.has(Part.QUARANTINE):
+        guarded("cannot make", table, lambda: ensure_table(job.spark, table, _QUARANTINE))
 
 
 def save_state(job: Job) -> None:

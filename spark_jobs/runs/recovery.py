@@ -13,28 +13,28 @@ from spark_jobs.errors import RewindowError, RunStateError
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
-from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.difference import branch_of
+from spark_jobs.lakehouse.tables import Tables, branch_of
 from spark_jobs.runs.documents import Outcome
 from spark_jobs.runs.lifecycle import Event, RunLife, works_on
 from spark_jobs.runs.processes import STAGES_PROCESS
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 
-_OPEN = (
+OPEN = (
     "status IN ('running', 'publishing', 'staged', 'awaiting_approval', 'gate_failed') "
     f"OR (status = 'failed' AND process = '{STAGES_PROCESS}') OR finished_at IS NULL"
 )
+"""A condition on the ledger: a process may work on the run, or it waits for a person or its next stage."""
 
 
 def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore | None = None) -> list[str]:
     """Clear up runs whose process is gone, or that have waited too long; the ids of the abandoned ones.
 
     A run whose commit is in the published table's history is published. Of any other one the staging, the branches
-    and the side rows are dropped. The ledger and the outcome say so.
+    are dropped. The ledger and the outcome say so.
     """
     ledger = Ledger(spark, tables)
-    open_runs = [row.asDict() for row in ledger.runs().where(_OPEN).collect()]
+    open_runs = [row.asDict() for row in ledger.runs().where(OPEN).collect()]
     gone = [row for row in open_runs if not works_on(row, now)]
     if not gone:
         return []
@@ -48,24 +48,32 @@ def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore 
         life = RunLife(ledger, run_id, row["attempt"], now=lambda: now)
         with suppress(RunStateError):  # another process has changed the run meanwhile
             if run_id in published:
-                _clear(table if is_there else None, staging, row)
-                if row["replaces"]:
+                table.follow()
+                _clear(table, staging, row)
+                if row["replaces"] and _wrote_side_rows_first(row):
                     ledger.delete_superseded(run_id)
                 if row["status"] != RunStatus.PUBLISHED:
                     life.apply(Event.RECOVER, _same(row), finished_at=row["finished_at"] or now)
                 _write_outcome(store, run_id, RunStatus.PUBLISHED, now)
                 continue
-            if not RunStatus(row["status"]).has_ended or row["process"] == STAGES_PROCESS:
+            status = RunStatus(row["status"])
+            if not status.has_ended or (status is RunStatus.FAILED and row["process"] == STAGES_PROCESS):
                 life.apply(Event.ABANDON, _same(row), finished_at=None)
                 abandoned.append(run_id)
             _clear(table if is_there else None, staging, row)
-            for side in (tables.late, tables.quarantine):
-                if spark.catalog.tableExists(side):
-                    ledger.delete_rows(side, run_id)
+            if _wrote_side_rows_first(row):
+                for side in (tables.late, tables.quarantine):
+                    if spark.catalog.tableExists(side):
+                        ledger.delete_rows(side, run_id)
             life.set(finished_at=now)
             if run_id in abandoned:
                 _write_outcome(store, run_id, RunStatus.ABANDONED, now)
     return abandoned
+
+
+def _wrote_side_rows_first(row: LedgerRow) -> bool:
+    """Whether the version that began the run wrote its late and quarantined records before its commit."""
+    return (row["layout"] or 0) < 5
 
 
 def _same(row: LedgerRow) -> Any:

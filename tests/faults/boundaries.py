@@ -9,15 +9,16 @@ from typing import Any
 
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.side_tables import SideTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.runs import publication
 from spark_jobs.runs.store import RunFolder
 
 STEPS: list[tuple[Any, str]] = [
     (Ledger, "change"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
-    (Ledger, "put_rows"), (Ledger, "delete_superseded"), (publication, "save_state"), (RunFolder, "write"),
+    (Ledger, "put_rows"), (publication, "save_state"), (RunFolder, "write"),
     (PublishedTable, "prepare"), (PublishedTable, "_write"), (PublishedTable, "_append"),
-    (PublishedTable, "_share_last_append"), (PublishedTable, "move"),
+    (PublishedTable, "_share_last_append"), (PublishedTable, "move"), (SideTable, "stage"), (SideTable, "follow"),
 ]  # fmt: skip
 
 

@@ -99,7 +99,7 @@ def assert_all_is_settled(spark, defined: Pipeline) -> None:
     assert {status for status, _ in statuses.values()} <= {"published", "abandoned"}, statuses
 
 
-@pytest.mark.parametrize("at", ["after move", "after delete_superseded"])
+@pytest.mark.parametrize("at", ["after move", "after drop"])
 def test_a_full_run_that_ended_behind_its_commit_leaves_each_late_record_once(spark, tmp_path, at) -> None:
     """Another definition is a full run: its late records take the place of all that earlier runs wrote."""
     records = log_of(17, count=200)
