@@ -28,6 +28,7 @@ class Variable(StrEnum):
     EXPECTATIONS = "REWINDOW_EXPECTATIONS"
     DRIVER_MEMORY = "REWINDOW_DRIVER_MEMORY"
     JAVA_OPTIONS = "REWINDOW_JAVA_OPTIONS"
+    PACKAGES = "REWINDOW_PACKAGES"
     SPARK_UI = "REWINDOW_SPARK_UI"
     SPARK_CONNECTION = "REWINDOW_SPARK_CONNECTION"
     SPARK_CONF = "REWINDOW_SPARK_CONF"
@@ -41,6 +42,12 @@ class Variable(StrEnum):
 def _heap_size(text: str) -> str:
     if not re.fullmatch(r"[1-9]\d*[mg]", text, re.IGNORECASE):
         raise ValueError("a heap size is a whole number with m or g")
+    return text
+
+
+def _coordinates(text: str) -> str:
+    if not all(re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]+", part.strip()) for part in text.split(",")):
+        raise ValueError("a package is written as group:artifact:version")
     return text
 
 
@@ -122,6 +129,13 @@ class Settings(BaseSettings):
         title="options of `java`",
         description="More options for Spark's JVM; one that names a garbage collector replaces the parallel collector.",
         examples=["-Xss4m -XX:+UseZGC"],
+    )
+    packages: Annotated[str, AfterValidator(_coordinates)] | None = Field(
+        default=None,
+        validation_alias=Variable.PACKAGES,
+        title="Maven coordinates, separated by commas",
+        description="More jars for Spark, such as the JDBC driver of a catalog. Spark fetches them from Maven Central.",
+        examples=["org.postgresql:postgresql:42.7.7"],
     )
     spark_ui: bool = Field(
         default=False,

@@ -216,18 +216,22 @@ def maintain_tables(
     keep_revisions: Annotated[
         str | None, typer.Option(help="Values that were superseded longer ago are deleted. Default: none.")
     ] = None,
+    keep_runs: Annotated[
+        str, typer.Option(help="Documents and ledger rows of runs that ended longer ago are deleted; `forever`: none.")
+    ] = "400 d",
     as_json: JsonOption = False,
 ) -> None:
-    """Tidy a pipeline's tables: killed runs, old snapshots, states and files. The current windows do not change."""
+    """Tidy a pipeline's tables and runs: killed ones, old snapshots, states, files. The current windows stay."""
     from dataclasses import asdict
     from datetime import UTC, datetime
 
-    from spark_jobs.operations.maintain import maintain, retention
+    from spark_jobs.operations.maintain import maintain, retention, retention_or_forever
     from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
     snapshots = retention(keep_snapshots, "--keep-snapshots")
-    revisions = retention(keep_revisions, "--keep-revisions") if keep_revisions is not None else None
+    revisions = retention_or_forever(keep_revisions, "--keep-revisions")
+    runs = retention_or_forever(keep_runs, "--keep-runs")
     done = maintain(
         session(loaded, "maintain", short=True),
         loaded,
@@ -235,6 +239,7 @@ def maintain_tables(
         now=datetime.now(UTC),
         keep_snapshots=snapshots,
         keep_revisions=revisions,
+        keep_runs=runs,
     )
     if as_json:
         print(json.dumps(asdict(done)))
@@ -242,7 +247,8 @@ def maintain_tables(
     console.print(
         f"{len(done.abandoned)} killed runs cleared, {sum(done.snapshots_expired.values())} snapshots expired, "
         f"{sum(done.files_compacted.values())} files compacted, {sum(done.orphans_removed.values())} orphans removed, "
-        f"{done.revisions_deleted} revisions and {done.states_deleted} states deleted",
+        f"{done.revisions_deleted} revisions, {done.states_deleted} states, {done.runs_forgotten} rows of the ledger "
+        f"and {done.folders_deleted} folders of runs deleted",
         soft_wrap=True,
     )
 

@@ -18,7 +18,7 @@ from spark_jobs.errors import RewindowError
 from spark_jobs.settings import settings
 from spark_jobs.spark.catalog import check_catalog, configured_catalog, describe_catalog, prepare_catalog
 from spark_jobs.spark.java import NEWEST_TESTED_JAVA, find_java
-from spark_jobs.spark.jvm import PACKAGES, ivy_folder, jar_file
+from spark_jobs.spark.jvm import ivy_folder, jar_file, packages
 from spark_jobs.spark.launch import log_file
 from spark_jobs.spark.session import check_metastore, rewindow_home, spark_session
 
@@ -176,7 +176,7 @@ def _space() -> Check:
 
 
 def _jars() -> Check:
-    missing = [package for package in PACKAGES if not jar_file(package).is_file()]
+    missing = [package for package in packages() if not jar_file(package).is_file()]
     if missing:
         return Check(
             "jars",
@@ -184,13 +184,21 @@ def _jars() -> Check:
             f"not downloaded yet: {', '.join(missing)}",
             "Spark downloads them from Maven Central at its next start, which needs the network once.",
         )
-    return Check("jars", Status.OK, f"{len(PACKAGES)} jars in {ivy_folder() / 'jars'}")
+    return Check("jars", Status.OK, f"{len(packages())} jars in {ivy_folder() / 'jars'}")
 
 
 def _catalog() -> Check:
     home = rewindow_home()
     properties = configured_catalog(home)
     prepare_catalog(home, properties)
+    if properties.get("type") == "hadoop":
+        return Check(
+            "catalog",
+            Status.WARN,
+            f"{describe_catalog(properties)}: it commits by renaming a file. On an object store that is not atomic: "
+            "of two runs that publish at the same time, one can lose the other's windows",
+            "Use it on HDFS or on a local disk only; else choose type=hive, type=rest or type=jdbc.",
+        )
     return Check("catalog", Status.OK, describe_catalog(properties))
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
@@ -15,15 +14,24 @@ from spark_jobs.eventtime.durations import parse_duration
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import REVISIONS
 from spark_jobs.lakehouse.tables import Tables, guarded
+from spark_jobs.operations.retention import (
+    delete_folders,
+    delete_rows_of_runs,
+    delete_states,
+    drop_staging_of_nobody,
+    horizon_of,
+    open_runs,
+)
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
+from spark_jobs.runs.store import RunStore
 from spark_jobs.spark.catalog import CATALOG
 
 ORPHANS = timedelta(days=3)
 """Files without a snapshot are removed at this age. Newer ones may belong to a run that has not committed yet."""
 
-KEPT_STATES = 10
-"""How many timeline states are kept for each definition, the latest ones."""
+KEEP_RUNS = "400 d"
+"""How long the documents and the ledger rows of runs are kept, where nobody says otherwise."""
 
 
 @dataclass(slots=True)
@@ -35,6 +43,9 @@ class Maintenance:
         snapshots_expired, files_compacted, orphans_removed: Counts by table.
         revisions_deleted: Superseded revisions that were deleted.
         states_deleted: Timeline states that were deleted.
+        staging_dropped: Staging tables that belonged to no run any more.
+        runs_forgotten: Rows of the ledger that were deleted.
+        folders_deleted: Folders with the documents of runs that were deleted.
     """
 
     abandoned: list[str] = field(default_factory=list)
@@ -43,6 +54,9 @@ class Maintenance:
     orphans_removed: dict[str, int] = field(default_factory=dict)
     revisions_deleted: int = 0
     states_deleted: int = 0
+    staging_dropped: int = 0
+    runs_forgotten: int = 0
+    folders_deleted: int = 0
 
 
 def retention(text: str, field: str) -> timedelta:
@@ -53,6 +67,11 @@ def retention(text: str, field: str) -> timedelta:
         raise DefinitionError(f"{field}: {problem}", hint="Write it like 7 d, 36 h or PT30M.") from None
 
 
+def retention_or_forever(text: str | None, field: str) -> timedelta | None:
+    """Like `retention`; None for `forever` and for nothing."""
+    return None if not text or text.strip() == "forever" else retention(text, field)
+
+
 def maintain(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -61,16 +80,21 @@ def maintain(
     now: datetime,
     keep_snapshots: timedelta = timedelta(days=7),
     keep_revisions: timedelta | None = None,
+    keep_runs: timedelta | None = None,
+    store: RunStore | None = None,
 ) -> Maintenance:
-    """Maintain a pipeline's tables. Current windows and the revisions that are kept do not change.
+    """Maintain a pipeline's tables and runs. Current windows and the revisions that are kept do not change.
 
-    Killed runs are cleared, old revisions and timeline states are deleted, small files are compacted, old snapshots
-    are expired, and orphan files are removed.
+    Killed runs are cleared, old revisions, timeline states and runs are deleted, small files are compacted, old
+    snapshots are expired, and orphan files are removed.
 
     Args:
         now: The current time.
         keep_snapshots: Older snapshots are expired.
         keep_revisions: Revisions that were superseded longer ago are deleted; None: all are kept.
+        keep_runs: Runs that ended longer ago lose their documents, and their row in the ledger if nothing that is kept
+            names them; None: all are kept.
+        store: The run store; default: the configured one.
 
     Raises:
         EmptyRangeError: Nothing has been published.
@@ -81,12 +105,19 @@ def maintain(
         raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
     done = Maintenance()
     with progress.stage("killed runs", tables.runs):
-        done.abandoned = recover(spark, tables, now)
+        done.abandoned = recover(spark, tables, now, store)
+        done.staging_dropped = drop_staging_of_nobody(spark, tables)
     if keep_revisions is not None:
         with progress.stage("revisions", f"superseded more than {keep_revisions.days} days ago"):
             done.revisions_deleted = _delete_revisions(spark, tables, now - keep_revisions)
+    before = None if keep_runs is None else horizon_of(Ledger(spark, tables), now - keep_runs)
     with progress.stage("states", tables.timeline_state):
-        done.states_deleted = _delete_states(spark, tables, pipeline)
+        done.states_deleted = delete_states(spark, tables, pipeline, before)
+    if before is not None:
+        with progress.stage("runs", f"ended before {_timestamp_literal(before)}"):
+            done.runs_forgotten = delete_rows_of_runs(spark, tables, before)
+            needed = open_runs(spark, tables)
+            done.folders_deleted = delete_folders(store or RunStore.configured(), pipeline, before, needed)
     for table in (tables.windows, tables.late, tables.quarantine, tables.runs, tables.timeline_state):
         if spark.catalog.tableExists(table):
             with progress.stage("table", table):
@@ -106,20 +137,6 @@ def _delete_revisions(spark: SparkSession, tables: Tables, before: datetime) -> 
     if count:
         guarded("cannot write", tables.windows, lambda: spark.sql(f"DELETE FROM {branch} WHERE {old}"))
     return count
-
-
-def _delete_states(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> int:
-    ledger = Ledger(spark, tables)
-    states = spark.table(tables.timeline_state).where(F.col("pipeline") == pipeline.name)
-    seen: dict[str, int] = {}
-    deleted = 0
-    order = (F.desc("processing_time_end"), F.desc("saved_at"))
-    for row in states.orderBy(*order).select("definition_hash", "run_id").collect():
-        seen[row["definition_hash"]] = seen.get(row["definition_hash"], 0) + 1
-        if seen[row["definition_hash"]] > KEPT_STATES:
-            ledger.delete_rows(tables.timeline_state, row["run_id"])
-            deleted += 1
-    return deleted
 
 
 def _maintain_table(

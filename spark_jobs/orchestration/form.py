@@ -209,6 +209,12 @@ def maintain_params() -> dict[str, Param]:
             title="Keep revisions",
             description_md="Values that were superseded longer ago are deleted, as `365 d`. Empty: none.",
         ),
+        "keep_runs": Param(
+            "400 d",
+            type="string",
+            title="Keep runs",
+            description_md="Documents and ledger rows of runs that ended longer ago are deleted. `forever`: none.",
+        ),
     }
 
 

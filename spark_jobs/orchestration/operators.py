@@ -358,6 +358,8 @@ class Maintain(SparkSubmitOperator):
         arguments = ["--maintain", self.pipeline_file, "--keep-snapshots", str(params["keep_snapshots"])]
         if params.get("keep_revisions"):
             arguments += ["--keep-revisions", str(params["keep_revisions"])]
+        if params.get("keep_runs"):
+            arguments += ["--keep-runs", str(params["keep_runs"])]
         self.application_args = arguments
         return super().execute(context)
 

@@ -31,6 +31,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,11 @@ class RunFolder:
         """The folder of another run of the same store. Raises DefinitionError for what is no run id."""
         root = self._path.rpartition("/")[0]
         return RunFolder(checked_run_id(run_id), self._files, f"{root}/{run_id}")
+
+    def delete(self) -> None:
+        """Remove the folder with all its documents, there or not."""
+        with suppress(FileNotFoundError):
+            self._files.rm(self._path, recursive=True)
 
     def documents(self) -> list[str]:
         """The names of the documents that are there."""

@@ -6,6 +6,7 @@ Any other catalog is configuration only: Iceberg's catalog properties in the env
 
     REWINDOW_CATALOG_CONF='type=hive,uri=thrift://metastore:9083,warehouse=s3a://lake/rewindow'
     REWINDOW_CATALOG_CONF='type=rest,uri=https://catalog.example.com,warehouse=prod'
+    REWINDOW_CATALOG_CONF='type=jdbc,uri=jdbc:postgresql://host/rewindow,jdbc.user=rewindow,jdbc.schema-version=V1,warehouse=...'
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def parse_catalog_conf(text: str) -> dict[str, str]:
         raise EnvironmentSetupError(
             "the catalog's type is missing",
             Variable.CATALOG_CONF,
-            "Add type=hive, type=rest, type=jdbc or type=hadoop, or catalog-impl=<class>.",
+            "Add type=hive, type=rest or type=jdbc, or catalog-impl=<class>. (type=hadoop commits by renaming files, "
+            "which is safe on HDFS and local disks, and not on object stores.)",
         )
     return properties
 

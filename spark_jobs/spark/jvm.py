@@ -19,6 +19,12 @@ PACKAGES = (
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 """The setting with the options of the driver's JVM."""
 
+
+def packages() -> tuple[str, ...]:
+    """`PACKAGES`, and those that the environment adds. Raises EnvironmentSetupError as `settings` does."""
+    return (*PACKAGES, *(part.strip() for part in (settings().packages or "").split(",") if part.strip()))
+
+
 SHORT_APPLICATIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 """Java options for short applications, for which the optimizing compiler costs more time than it saves.
 
@@ -75,6 +81,6 @@ def jvm_settings(*, short: bool = False) -> dict[str, str]:
     return {
         "spark.driver.memory": configured.driver_memory,
         DRIVER_OPTIONS: " ".join(options),
-        "spark.jars.packages": ",".join(PACKAGES),
+        "spark.jars.packages": ",".join(packages()),
         "spark.jars.ivy": str(ivy_folder()),
     }

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
-from spark_jobs.operations.maintain import maintain, retention
+from spark_jobs.operations.maintain import KEEP_RUNS, maintain, retention, retention_or_forever
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.quality.gx import imported_ahead
 from spark_jobs.replay.engine import History
@@ -244,7 +244,7 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
         raise
 
 
-def maintain_tables(file: str, keep_snapshots: str, keep_revisions: str | None) -> int:
+def maintain_tables(file: str, keep_snapshots: str, keep_revisions: str | None, keep_runs: str) -> int:
     """Clean up a pipeline's tables; the exit code. A pipeline that has published nothing has nothing to clean up."""
     try:
         pipeline = load_pipeline(file)
@@ -254,7 +254,8 @@ def maintain_tables(file: str, keep_snapshots: str, keep_revisions: str | None) 
             LogProgress(),
             now=datetime.now(UTC),
             keep_snapshots=retention(keep_snapshots, "keep_snapshots"),
-            keep_revisions=retention(keep_revisions, "keep_revisions") if keep_revisions else None,
+            keep_revisions=retention_or_forever(keep_revisions, "keep_revisions"),
+            keep_runs=retention_or_forever(keep_runs, "keep_runs"),
         )
         print(json.dumps(asdict(done)), flush=True)
         return 0
@@ -316,9 +317,10 @@ def main() -> None:
     parser.add_argument("--person", default="", help="who says so")
     parser.add_argument("--keep-snapshots", default="7 d")
     parser.add_argument("--keep-revisions")
+    parser.add_argument("--keep-runs", default=KEEP_RUNS)
     given = parser.parse_args()
     if given.maintain:
-        code = maintain_tables(given.maintain, given.keep_snapshots, given.keep_revisions)
+        code = maintain_tables(given.maintain, given.keep_snapshots, given.keep_revisions, given.keep_runs)
     elif given.stage is None:
         parser.error("--run needs --stage")
     else:

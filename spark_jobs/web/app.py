@@ -75,9 +75,13 @@ def _store() -> RunStore:
     return RunStore.configured()
 
 
+_PATIENCE = 3.0
+"""Seconds that a request waits for the run store."""
+
+
 @cache
 def _runs_of(url: str) -> Runs:
-    return Runs(RunStore(url))
+    return Runs(RunStore(url), patience=_PATIENCE)
 
 
 _DAY = r"^(\d{4}-\d{2}-\d{2})?$"

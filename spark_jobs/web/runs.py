@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -134,35 +134,76 @@ class _Known:
 class Runs:
     """All runs of a store, kept in memory between requests.
 
+    A thread reads the store, one at a time; a request waits for it `patience` seconds (None: to the end) and then gets
+    what is known. So a slow store ties up no other request.
+
     A run is read again when its folder has changed. Object stores have no modification time for a folder. There a run
     that has not ended is read on every listing. Of the runs that have ended, each listing reads the 50 that were read
     longest ago.
     """
 
-    def __init__(self, store: RunStore) -> None:
+    def __init__(self, store: RunStore, patience: float | None = None) -> None:
         self._store = store
+        self._patience = patience
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
+        """Held for moments only, never while the store is read."""
+        self._reading: Future[None] | None = None
+        self._is_complete = False
 
     def all(self) -> list[Run]:
-        """All runs with a request, the last requested first."""
+        """All runs with a request, the last requested first.
+
+        Raises OSError where the store does not answer, TimeoutError where it has not been read once yet.
+        """
+        reading = self._read_in_background()
+        done, _ = wait([reading], self._patience)
+        if done:
+            reading.result()
+        elif not self._is_complete:
+            raise TimeoutError(f"the run store has not been read after {self._patience} s: {self._store.url}")
         with self._lock:
-            folders = self._store.folders()
-            gone = self._known.keys() - folders.keys()
-            for run_id in gone:
-                del self._known[run_id]
-            changed = [run_id for run_id, at in folders.items() if not self._is_fresh(run_id, at)]
-            unknown_age = [run_id for run_id in self._known if folders[run_id] is None and run_id not in changed]
-            self._read({run_id: folders[run_id] for run_id in [*changed, *unknown_age[:_READ_AGAIN]]})
             runs = [known.run for known in self._known.values()]
         return sorted(runs, key=_by_request, reverse=True)
 
     def now(self, runs: Iterable[Run]) -> list[Run]:
         """These runs, read again where needed; without those that no longer exist."""
+        run_ids = [run.run_id for run in runs]
         with self._lock:
-            run_ids = [run.run_id for run in runs]
-            self._read({i: None for i in run_ids if i in self._known and self._known[i].changed_at is None})
+            doubtful = [i for i in run_ids if i in self._known and self._known[i].changed_at is None]
+        self._read(dict.fromkeys(doubtful))
+        with self._lock:
             return [self._known[run_id].run for run_id in run_ids if run_id in self._known]
+
+    def _read_in_background(self) -> Future[None]:
+        """The reading that is under way, or a new one."""
+        with self._lock:
+            if self._reading is not None and not self._reading.done():
+                return self._reading
+            reading = self._reading = Future()
+
+        def read() -> None:
+            try:
+                self._read_changed()
+            except BaseException as problem:
+                reading.set_exception(problem)
+            else:
+                reading.set_result(None)
+
+        # A daemon: a store that hangs does not keep the server from ending.
+        threading.Thread(target=read, name="reading the run store", daemon=True).start()
+        return reading
+
+    def _read_changed(self) -> None:
+        folders = self._store.folders()
+        with self._lock:
+            for run_id in self._known.keys() - folders.keys():
+                del self._known[run_id]
+            changed = [run_id for run_id, at in folders.items() if not self._is_fresh(run_id, at)]
+            again = set(changed)
+            unknown_age = [run_id for run_id in self._known if folders[run_id] is None and run_id not in again]
+        self._read({run_id: folders[run_id] for run_id in [*changed, *unknown_age[:_READ_AGAIN]]})
+        self._is_complete = True
 
     def _is_fresh(self, run_id: str, changed_at: float | None) -> bool:
         known = self._known.get(run_id)
@@ -177,12 +218,13 @@ class Runs:
         began = time.time()
         with ThreadPoolExecutor(min(_THREADS, len(folders))) as pool:
             read = list(pool.map(lambda run_id: read_run(self._store.folder(run_id)), folders))
-        for (run_id, changed_at), run in zip(folders.items(), read, strict=True):
-            self._known.pop(run_id, None)
-            if run is not None:
-                # Two changes within the resolution of the file system's clock leave the same time.
-                is_reliable = changed_at is not None and changed_at < began - 2
-                self._known[run_id] = _Known(run, changed_at if is_reliable else None)
+        with self._lock:
+            for (run_id, changed_at), run in zip(folders.items(), read, strict=True):
+                self._known.pop(run_id, None)
+                if run is not None:
+                    # Two changes within the resolution of the file system's clock leave the same time.
+                    is_reliable = changed_at is not None and changed_at < began - 2
+                    self._known[run_id] = _Known(run, changed_at if is_reliable else None)
 
 
 def _by_request(run: Run) -> tuple[datetime, str]:

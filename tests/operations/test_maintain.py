@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from spark_jobs.definition import load_pipeline
+from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import EmptyRangeError
+from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
+from spark_jobs.operations.retention import not_covered
+from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.reopening import publish_staged
+from spark_jobs.runs.store import RunStore
 from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of, write
 
 
@@ -41,3 +50,46 @@ def test_housekeeping_keeps_every_value_and_lets_the_nights_go_on(spark, tmp_pat
     done = maintain(spark, defined, NoProgress(), now=later, keep_revisions=timedelta(0))
     assert done.revisions_deleted == superseded > 0
     assert facts.revisions().where("valid_to IS NOT NULL").isEmpty()
+
+
+def test_old_runs_are_forgotten_but_for_what_is_still_needed(spark, tmp_path: Path) -> None:
+    """Needed: the run to go on from, runs that revisions or late records name, what waits, and all since it began."""
+    defined, store = pipeline(tmp_path, "forgetful", "tumbling, per event"), RunStore.configured()
+    records = log_of(5, count=200)
+    write(tmp_path / "data", records[:100], "part-0.json")
+    first = reconcile(spark, defined, NoProgress())
+    again = execute(spark, defined, make_plan(spark, defined), NoProgress())
+    write(tmp_path / "data", records[100:], "part-1.json")
+    night = reconcile(spark, defined, NoProgress())
+    path = tmp_path / "forgetful.yaml"
+    path.write_text(path.read_text().replace("sum(v)", "sum(v) + 1"))
+    changed = load_pipeline(path)
+    waiting = execute(
+        spark, changed, make_plan(spark, changed), NoProgress(), end_policy=EndPolicy(policy=Policy.ON_APPROVAL)
+    )
+    tables = Tables.of(defined)
+
+    def known() -> tuple[set[str], set[str]]:
+        rows = {row["run_id"] for row in Ledger(spark, tables).runs().collect()}
+        mine = {first.run_id, again.run_id, night.run_id, waiting.run_id}
+        return rows, mine & set(store.run_ids())
+
+    later = datetime.now(UTC) + timedelta(days=2)
+    done = maintain(spark, defined, NoProgress(), now=later, keep_runs=timedelta(days=1))
+    assert (done.runs_forgotten, done.folders_deleted) == (1, 3)
+    assert known() == ({first.run_id, night.run_id, waiting.run_id}, {waiting.run_id})
+    done = maintain(spark, defined, NoProgress(), now=later, keep_runs=timedelta(days=1))
+    assert (done.runs_forgotten, done.folders_deleted, done.states_deleted) == (0, 0, 0)
+    assert publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "still right").changes
+    assert_history_is_whole(spark, defined)
+
+
+def test_only_runs_over_ranges_that_no_later_one_covers_decide_a_cause() -> None:
+    def row(low: int, high: int) -> dict:
+        day = datetime(2026, 1, 1, tzinfo=UTC)
+        return {"range_start": day + timedelta(low), "range_end": day + timedelta(high)}
+
+    rows = [row(4, 6), row(0, 2), row(0, 1), row(2, 4), row(1, 5), row(0, 9), row(0, 9)]
+    assert not_covered(rows) == [rows[0], rows[1], rows[3], rows[5]]
+    many = [row(number % 30, number % 30 + 1) for number in range(10_000)]
+    assert len(not_covered(many)) == 30

@@ -246,3 +246,38 @@ def test_two_thousand_runs_are_listed_at_once_when_none_has_changed(tmp_path: Pa
     again = runs.all()
     assert time.monotonic() - began < 1
     assert all(before is after for before, after in zip(first, again, strict=True)), "nothing was read again"
+
+
+def test_a_store_that_does_not_answer_holds_up_nobody_for_long(tmp_path, monkeypatch) -> None:
+    """Requests get what is known; the store is read by one thread, however many of them there are."""
+    import threading
+
+    store = RunStore(str(tmp_path / "runs"))
+    begun(store, "night-1")
+    runs = Runs(store, patience=0.05)
+    answers, reads = threading.Event(), []
+    folders = RunStore.folders
+
+    def slow(self: RunStore) -> dict[str, float | None]:
+        reads.append(threading.current_thread().name)
+        assert answers.wait(60)
+        return folders(self)
+
+    monkeypatch.setattr(RunStore, "folders", slow)
+    with pytest.raises(TimeoutError, match="has not been read"):
+        runs.all()
+    answers.set()
+    while not runs._is_complete:
+        time.sleep(0.01)
+    assert [run.run_id for run in Runs(store).all()] == ["night-1"]
+    answers.clear()
+    reads.clear()
+    begun(store, "night-2")
+    for _ in range(5):
+        assert [run.run_id for run in runs.all()] == ["night-1"], "what is known"
+    assert len(reads) == 1
+    answers.set()
+    deadline = time.monotonic() + 60
+    while len(runs.all()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert {run.run_id for run in runs.all()} == {"night-1", "night-2"}
