@@ -140,7 +140,6 @@ def publish(
             process=this_process(),
             claim=new_token(),
             replaces=staged.replaces,
-            layout=LAYOUT,
             **known,
             **_counts(job),
         )
