@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from altair.utils.schemapi import debug_mode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -160,7 +161,9 @@ def _drawn(name: str, title: str, description: str, spec: Callable[[int], dict[s
 
     drawings = []
     for kind, width in (("wide", widest), ("narrow", NARROW)):
-        svg = vl_convert.vegalite_to_svg(spec(width), allowed_base_urls=[])
+        with debug_mode(False):  # else Altair checks each piece of the chart again and again
+            made = spec(width)
+        svg = vl_convert.vegalite_to_svg(made, allowed_base_urls=[])
         body = inlined(svg, f"{name}-{kind}", title, description)
         drawings.append(Markup('<div class="{}">{}</div>').format(kind, Markup(body)))
     return Markup("").join(drawings)
