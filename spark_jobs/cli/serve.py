@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,7 +43,7 @@ def up(
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.spark.session import rewindow_home
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop = _stop_on_signals()
     home = rewindow_home()
     is_new = not (home / "runs").exists()
     first: datetime | None = FIRST_NIGHT if sample and is_new else None
@@ -54,8 +56,24 @@ def up(
             elif not is_new:
                 console.print("The runs of an earlier start are there: see Browse > Rewindow reports.")
             signal.pause()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception):
+        if not stop.is_set():  # what is interrupted may end with an error of its own
+            raise
         console.print("stopped")
+
+
+def _stop_on_signals() -> threading.Event:
+    """Let SIGTERM interrupt this process as Ctrl-C does; the event says that one of them has come."""
+    stop = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        stop.set()
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it reports each connection that ends now
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    return stop
 
 
 def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path) -> None:
