@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick test-long bench lint lock clean
+.PHONY: help setup demo up test test-quick test-long bench docs lint lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,6 +49,17 @@ test-long: $(STAMP) ## run all tests, and in full what `make test` samples: kill
 bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)
 	$(BIN)/rewindow bench
 
+# MkDocs has an environment of its own: no other command needs it.
+DOCS := .venv-docs
+
+$(DOCS)/.ready: requirements-docs.txt
+	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m venv --clear $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.txt
+	@touch $@
+
+docs: $(DOCS)/.ready ## build the pages of docs/ as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
 lint: $(STAMP) ## check style, types and what each folder imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -59,7 +70,9 @@ lint: $(STAMP) ## check style, types and what each folder imports
 lock: ## renew requirements.txt from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
 		--no-emit-index-url --no-annotate --quiet --custom-compile-command 'make lock' --output-file requirements.txt
+	echo mkdocs-material | uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
+		--no-emit-index-url --no-annotate --quiet --custom-compile-command 'make lock' --output-file requirements-docs.txt
 
-clean: ## remove .venv, caches and the local tables (.rewindow)
-	rm -rf $(VENV) .rewindow .pytest_cache .ruff_cache .hypothesis build *.egg-info
+clean: ## remove .venv, .venv-docs, caches and the local tables (.rewindow)
+	rm -rf $(VENV) $(DOCS) .rewindow .pytest_cache .ruff_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

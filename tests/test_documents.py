@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from spark_jobs import errors
 from spark_jobs.definition import load_pipeline
 from spark_jobs.devtools import commands_page, fields_page
+from spark_jobs.devtools.site_links import on_page_markdown
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spark_jobs"
@@ -66,6 +68,14 @@ def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
 def test_the_index_names_every_page() -> None:
     named = set(re.findall(r"\]\((\w[\w-]*\.md)\)", (ROOT / "docs/index.md").read_text()))
     assert named == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+def test_the_site_has_every_page_and_links_only_to_them() -> None:
+    nav = YAML(typ="safe").load(ROOT / "mkdocs.yml")["nav"]
+    pages = [page for entry in nav for page in ([entry] if isinstance(entry, str) else next(iter(entry.values())))]
+    assert sorted(pages) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+    text = "[the file](../dags/a.yaml), [`dags/a.yaml`](../dags/a.yaml#x), [here](b.md), ![p](pictures/p.png)"
+    assert on_page_markdown(text) == "the file (`dags/a.yaml`), `dags/a.yaml`, [here](b.md), ![p](pictures/p.png)"
 
 
 def without_code(text: str) -> str:
