@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spark_jobs.project.flink_options import of_sink
 from spark_jobs.project.flink_parser import FlinkParser
 from spark_jobs.project.flink_query import (
     EMIT,
@@ -111,6 +112,8 @@ def _unused(name: str, value: Located) -> Remark | None:
     if name in _USED:
         return None
     why = "does not change results" if name.startswith(_NO_EFFECT) else "has no counterpart"
+    if name == "parallelism.default":
+        why = "how many subtasks the source has: say in watermark.subtasks which partitions each one reads"
     return Remark(value.line, f"SET '{name}' = '{value.text}'", why)
 
 
@@ -153,6 +156,9 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     named = add_keys(lines, keys, parts["items"], relation, parser)
     lines.add("event_time:")
     lines.add(f"  expression: {scalar(time.expression)}", time.line)
+    if time.is_doubtful:
+        why = "CHECK: the event time by Spark's functions; it must be the same TIMESTAMP as in Flink"
+        lines.remark(time.line, f"{time.column} AS {time.expression}", why)
     lines.add(f"  unit: {time.unit}")
     lines.add("  missing: fail", None, "as Flink does")
     add_watermark(lines, relation.table, time, parser, timer)
@@ -161,6 +167,8 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     add_lateness(lines, script, is_group_window)
     add_aggregates(lines, parts["items"], relation, parser, named, script, query)
     lines.add("end_of_input: freeze", None, "the live job leaves open windows open; `flush` fires them")
+    if (sink := script.tables.get(query.sink or "")) is not None and sink.name != relation.table.name:
+        lines.remark(sink.line, *of_sink(sink))
     if query.sink:
         lines.add("# live:", query.line, f"to compare with what the job wrote, name the table behind {query.sink}")
     return lines

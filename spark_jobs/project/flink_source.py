@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.project.flink_options import fields_of_key, why_left_out
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, tidy
 from spark_jobs.project.flink_script import Column, Located, NoCounterpartError, SourceTable, plain_columns, spark_type
 from spark_jobs.project.sample import quoted
@@ -21,7 +22,6 @@ _WATERMARK_OPTIONS = (
     *("scan.watermark.alignment.group", "scan.watermark.alignment.max-drift"),
 )
 """The options of a table that `add_watermark` reads."""
-_OF_THE_SINK = ("sink.", "key.", "value.fields-include", "scan.parallelism", "scan.topic-partition-discovery")
 _LATER = "Flink emits at the ticks of a timer, whose phase is in no script: name it with --timer-start."
 
 
@@ -55,7 +55,10 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The event time: its SQL and unit in the definition, and the SQL that stands for the column elsewhere."""
+    """The event time: its SQL and unit in the definition, and the SQL that stands for the column elsewhere.
+
+    `is_doubtful`: the SQL is Flink's own, which Spark may read otherwise.
+    """
 
     column: str
     expression: str
@@ -63,6 +66,7 @@ class EventTime:
     elsewhere: str
     is_local: bool
     line: int
+    is_doubtful: bool = False
 
 
 def event_time(table: SourceTable, parser: FlinkParser) -> EventTime:
@@ -117,7 +121,7 @@ def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, 
         text = f"try_to_timestamp({arguments})"
         return EventTime(name, text, "timestamp", text, False, column.line)
     text = parser.spark_sql(computed, columns)
-    return EventTime(name, text, "timestamp", text, False, column.line)
+    return EventTime(name, text, "timestamp", text, False, column.line, is_doubtful=True)
 
 
 def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser) -> dict[str, str]:
@@ -141,7 +145,7 @@ def add_history(lines: Lines, table: SourceTable) -> None:
     connector = options.pop("connector", Located("", table.line))
     lines.add("history:")
     if connector.text == "kafka":
-        _kafka(lines, options, connector)
+        _kafka(lines, table, options, connector)
     elif connector.text == "filesystem" and "path" in options:
         path = options.pop("path")
         file_format = options.get("format", Located("", table.line))
@@ -157,13 +161,12 @@ def add_history(lines: Lines, table: SourceTable) -> None:
         raise NoCounterpartError(f"'connector' = '{connector.text}'", why, connector.line)
     _value(lines, table, options, is_topic=connector.text == "kafka")
     for name, option in options.items():
-        if name not in _WATERMARK_OPTIONS and not name.startswith(_OF_THE_SINK):
-            lines.remark(
-                option.line, f"'{name}' = '{'***' if _SECRET.search(name) else option.text}'", "has no counterpart"
-            )
+        if name not in _WATERMARK_OPTIONS:
+            text = "***" if _SECRET.search(f"{name} {option.text}") else option.text
+            lines.remark(option.line, f"'{name}' = '{text}'", why_left_out(table, name))
 
 
-def _kafka(lines: Lines, options: dict[str, Located], connector: Located) -> None:
+def _kafka(lines: Lines, table: SourceTable, options: dict[str, Located], connector: Located) -> None:
     lines.add("  kind: kafka", connector)
     servers = options.pop("properties.bootstrap.servers", Located("localhost:9092", connector.line))
     lines.add(f"  servers: {json.dumps(servers.text)}", servers)
@@ -187,8 +190,8 @@ def _kafka(lines: Lines, options: dict[str, Located], connector: Located) -> Non
     for name in [name for name in options if name.startswith("properties.")]:
         plain, option = name.removeprefix("properties."), options.pop(name)
         if plain == "group.id":
-            continue  # a replay joins no group
-        if _SECRET.search(plain) and "location" not in plain:
+            lines.remark(option.line, f"'{name}' = '{option.text}'", why_left_out(table, name))
+        elif _SECRET.search(plain) and "location" not in plain:
             secrets[plain] = "KAFKA_" + re.sub(r"[^A-Z0-9]+", "_", plain.upper())
             lines.remark(option.line, f"'{name}'", f"a secret: put its value into the variable {secrets[plain]}")
         else:
@@ -207,19 +210,21 @@ def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_
     if chosen.text not in _FORMATS:
         why = "write `value` by hand: json, csv, text, or avro with the writer's schema"
         raise NoCounterpartError(f"'format' = '{chosen.text}'", why, chosen.line)
-    for name in [name for name in options if name.endswith(("ignore-parse-errors", "fail-on-missing-field"))]:
-        lines.remark(options.pop(name).line, f"'{name}'", "records that cannot be decoded go to quarantine")
-    standard = next((options.pop(name) for name in [*options] if name.endswith("timestamp-format.standard")), None)
-    del standard  # text in both formats is read
+    for name in [name for name in options if not name.startswith("key.")]:
+        if name.endswith(("ignore-parse-errors", "fail-on-missing-field")):
+            lines.remark(options.pop(name).line, f"'{name}'", "records that cannot be decoded go to quarantine")
+        elif name.endswith("timestamp-format.standard"):
+            why = "does not change results: times as text are read in both formats"
+            lines.remark(options.pop(name).line, f"'{name}'", why)
     lines.add("value:")
     if is_topic:
         lines.add(f"  format: {_FORMATS[chosen.text]}", chosen)
     if chosen.text == "raw":
         return
     time = table.watermark.operands[0] if table.watermark is not None else None
-    fields = []
+    fields, in_key = [], fields_of_key(table) if is_topic else frozenset()
     for column in table.columns:
-        if column.metadata is None and column.computed is None:
+        if column.metadata is None and column.computed is None and column.name not in in_key:
             is_time = time is not None and column.name == time.names[-1]
             fields.append(f"{quoted(column.name)} {'STRING' if is_time else spark_type(column.type)}")
             if "TIMESTAMP" in column.type and not is_time:

@@ -60,8 +60,9 @@ def test_spark_accepts_the_definitions(parser: FlinkParser, spark, tmp_path: Pat
             assert check_expressions(spark, pipeline) == [], script.stem
 
 
-def test_no_secret_gets_into_a_definition_or_a_remark(parser: FlinkParser) -> None:
-    (script,) = [script for script in SCRIPTS if script.stem == "secured_topic"]
+@pytest.mark.parametrize("name", ["secured_topic", "options_of_tables"])
+def test_no_secret_gets_into_a_definition_or_a_remark(name: str, parser: FlinkParser) -> None:
+    (script,) = [script for script in SCRIPTS if script.stem == name]
     found = imported(script, parser)
     assert "s3cret" in script.read_text()
     assert "s3cret" not in shown(found) + str(found.remarks)
