@@ -120,7 +120,7 @@ def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, 
         arguments = ", ".join(parser.spark_sql(part, columns) for part in parts)
         text = f"try_to_timestamp({arguments})"
         return EventTime(name, text, "timestamp", text, False, column.line)
-    text = parser.spark_sql(computed, columns)
+    text = parser.spark_sql(computed, columns).replace("TIMESTAMP(3)", "TIMESTAMP")  # Spark's has no precision
     return EventTime(name, text, "timestamp", text, False, column.line, is_doubtful=True)
 
 
