@@ -70,7 +70,7 @@ def ends_of(context: RecountContext, doubt: DataFrame) -> DataFrame:
     lateness = replay.spec.allowed_lateness
     positions = closes_of(replay.timeline, replay.spec, ends, lateness)
     low, high = band.bounds(ends, positions[:, 0])
-    lagging = (high < NEVER) & (high - low > 2 * band.margin)
+    lagging = (high < NEVER) & band.lagging(ends, positions[:, 0])
     on_their_own = lagging | context.several_subtasks
     floors = _floors(context, ends[on_their_own], lateness)
     rows = pa.table(

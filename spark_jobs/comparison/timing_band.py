@@ -60,10 +60,12 @@ def detected_band(pipeline: Pipeline, spec: ReplaySpec, timeline: Timeline, emit
     order = np.argsort(ends)
     ends, at = ends[order], at[order]
     closes = closes_of(timeline, spec, ends, 0)[:, 0]
-    behind = (closes > 0) & (closes < NEVER) & (at > closes + band.slack)
+    known = (closes > 0) & (closes < NEVER)
+    behind = known & (at > closes + band.slack)
     lags = merged([*band.lags, *(TimeRange(int(a), int(b)) for a, b in zip(closes[behind], at[behind], strict=True))])
     # With an allowed lateness a window's contents are decided at C(x + L), not when it first came out.
-    emissions = (ends, at) if spec.allowed_lateness == 0 else band.emissions
+    delays = (ends[known], np.maximum(at - closes, 0)[known])
+    emissions = delays if spec.allowed_lateness == 0 else band.emissions
     return replace(band, lags=lags, emissions=emissions)
 
 

@@ -25,11 +25,12 @@ UNDECIDED = "records_undecided"
 class Band:
     """How far undecided records may lie from a close: `margin` (ms), or the lag.
 
-    `lags` are ranges of processing time in which the job was behind, in order. `emissions` holds when some window ends
-    were really emitted (two int64 arrays: ends, ascending, and epoch ms). It applies where a window's state is deleted
-    when it fires, and is more exact than `lags`. `slack` (ms): a window that is emitted so much later than its close is
-    not yet a lag. Closes up to `backlog_until` (epoch ms) are of records that were in the log before the job began: any
-    of them may have been read before any other.
+    `lags` are ranges of processing time in which the job was behind, in order. `emissions` holds how late some window
+    ends really came out (two int64 arrays: ends, ascending, and ms after their close). It applies where a window's
+    state is deleted when it fires, and is more exact than `lags`: what an end's own rows show, and where it has none,
+    what those of the ends before and after it show. `slack` (ms): a window that is emitted so much later than its
+    close is not yet a lag. Closes up to `backlog_until` (epoch ms) are of records that were in the log before the job
+    began: any of them may have been read before any other.
     """
 
     margin: int
@@ -50,18 +51,30 @@ class Band:
         until = usable + self.margin
         for lag in self.lags:
             until = np.where((usable >= lag.start) & (usable < lag.end), np.maximum(until, lag.end), until)
-        ends, emitted = self.emissions
+        ends, delays = self.emissions
         if len(ends):
-            place = np.minimum(np.searchsorted(ends, window_ends), len(ends) - 1)
-            known = ends[place] == window_ends
-            own = emitted[place]
-            lagged = own > usable + self.slack
-            until = np.where(known, np.where(lagged, own, usable + self.margin), until)
+            place = np.searchsorted(ends, window_ends)
+            after, before = np.minimum(place, len(ends) - 1), np.maximum(place - 1, 0)
+            is_known = ends[after] == window_ends
+            beside = np.maximum(delays[after], delays[before])
+            shown = usable + np.maximum(np.where(is_known, delays[after], beside), self.margin)
+            until = np.where(is_known, shown, np.maximum(until, shown))
         # In a lag one partition is read far ahead of another, so the band reaches as far back.
         lagging = until > usable + self.margin
         low = np.where(lagging, usable - (until - usable), usable) - self.margin
         low = np.where(usable <= self.backlog_until, 0, low)
         return np.where(real, low, NEVER), np.where(real, until, NEVER)
+
+    def lagging(self, window_ends: np.ndarray, close: np.ndarray) -> np.ndarray:
+        """Whether the job lagged at the `window_ends` that close at `close` (epoch ms), or read a backlog."""
+        found = np.zeros(len(close), bool)
+        for lag in self.lags:
+            found |= (close >= lag.start) & (close < lag.end)
+        ends, delays = self.emissions
+        if len(ends):
+            place = np.minimum(np.searchsorted(ends, window_ends), len(ends) - 1)
+            found = np.where(ends[place] == window_ends, delays[place] > self.slack, found)
+        return found | (close <= self.backlog_until)
 
     def undecided(self, closes: CloseArrays, index: Column, frame: DataFrame) -> Column:
         """Whether a record is undecided for the window end number `index`."""

@@ -39,6 +39,13 @@ def test_the_late_side_output_is_evidence_too(spark, tmp_path) -> None:
         assert not {*UNEXPLAINED, "timing", "undecided"} & set(found.verdicts())
 
 
+@pytest.mark.parametrize(("run", "job"), [("group-1", "periodic-p1"), ("stall-1", "event-p1")])
+def test_a_row_that_came_out_late_does_not_contradict_the_log(spark, tmp_path, run, job) -> None:
+    """By 170 to 750 ms after its close: more than the band is wide, and less than what counts as a lag."""
+    with compared(spark, loaded(tmp_path, definition(run, job, evidence=True))) as found:
+        assert not set(UNEXPLAINED) & set(found.verdicts())
+
+
 def test_with_last_offsets_every_emitted_session_is_the_jobs(spark, tmp_path) -> None:
     pipeline = loaded(tmp_path, definition("windows-1", "periodic-p1-session", evidence=True))
     with compared(spark, pipeline) as found:
