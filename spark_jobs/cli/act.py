@@ -37,7 +37,7 @@ from spark_jobs.cli.options import (
     policy_of,
     session,
 )
-from spark_jobs.cli.output import columns_to_query, print_plan, print_result, result_record
+from spark_jobs.cli.output import columns_to_query, print_plan, print_result, print_verdicts, result_record
 from spark_jobs.cli.stopwatch import Stopwatch
 from spark_jobs.errors import DefinitionError
 
@@ -162,6 +162,7 @@ def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPo
     from spark_jobs.runs.documents import Outcome
     from spark_jobs.runs.last_run import remember
     from spark_jobs.runs.store import PAGE, RunStore
+    from spark_jobs.runs.verdicts import Verdicts
 
     folder = RunStore.configured().folder(result.run_id)
     outcome = Outcome.read(folder)
@@ -175,6 +176,8 @@ def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPo
         print(json.dumps(result_record(result, outcome and outcome.status), default=str))
     else:
         print_result(result, columns_to_query(pipeline), outcome and outcome.status)
+        if (verdicts := Verdicts.read(folder)) is not None:
+            print_verdicts(verdicts)
         if folder.read_bytes(PAGE) is not None:
             console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
     if result.decision is not None and result.decision.action is not Action.PUBLISH and not end_policy.ends_as:

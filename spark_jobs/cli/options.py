@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spark_jobs.definition.policy import Policy
     from spark_jobs.replay.spec import Mode
     from spark_jobs.runs.backfill import EndPolicy
+    from spark_jobs.runs.comparing import CompareStage
 
 console = Console()
 errors = Console(stderr=True)
@@ -200,6 +201,15 @@ def policy_of(pipeline: Pipeline, policy: str | None) -> Policy | None:
     return Policy(policy)
 
 
+def _compare_of(pipeline: Pipeline) -> CompareStage | None:
+    """The stage that judges the live job's windows, where the definition says what the live job emitted."""
+    if pipeline.live is None:
+        return None
+    from spark_jobs.comparison.stage import compare_run
+
+    return compare_run
+
+
 def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
     from spark_jobs.quality.configured import NO_FOLDER, gate_of
@@ -214,6 +224,7 @@ def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, g
     return EndPolicy(
         policy=requested,
         ends_as=RunStatus.DRY_RUN if dry_run else None,
+        compare=_compare_of(pipeline),
         gate=checks,
         unchecked="" if checks else NO_FOLDER if gate else "the run was started with --no-gate",
         collector=collect,

@@ -13,6 +13,7 @@ from spark_jobs.runs.status import RunStatus
 
 if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
+    from spark_jobs.runs.verdicts import Verdicts
 
 _FIRST_AGGREGATES = 3
 
@@ -111,6 +112,15 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
         highlight=False,
         soft_wrap=True,
     )
+
+
+def print_verdicts(verdicts: Verdicts) -> None:
+    """What the run has found about the live job, in a line."""
+    if verdicts.problem:
+        console.print(f"Live job: not compared: {escape(verdicts.problem)}", soft_wrap=True, highlight=False)
+    elif verdicts.windows:
+        counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.counts.items())
+        console.print(f"Live job: {verdicts.windows:,} windows compared: {counts}", soft_wrap=True, highlight=False)
 
 
 def columns_to_query(pipeline: Pipeline | None) -> str:

@@ -86,13 +86,25 @@ class Comparison:
 
 
 class Comparer:
-    """Compares the windows of one replay in the ranges `spans`. A context manager, since it caches frames."""
+    """Compares the windows of one replay in the ranges `spans`. A context manager, since it caches frames.
 
-    def __init__(self, replay: Replay, pipeline: Pipeline, emitted: Emitted, spans: Sequence[TimeRange]) -> None:
+    `older`: in these ranges only the windows of `pairs` (keys, `window_start`, `window_end` in epoch ms, distinct).
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        pipeline: Pipeline,
+        emitted: Emitted,
+        spans: Sequence[TimeRange],
+        older: Sequence[TimeRange] = (),
+        pairs: DataFrame | None = None,
+    ) -> None:
         self.replay = replay
         self.pipeline = pipeline
         self.emitted = emitted
-        self.spans = tuple(spans)
+        self.spans = (*older, *spans)
+        self._parts = [*((span, pairs) for span in older), *((span, None) for span in spans)]
         self.live = live_of(pipeline)
         self._cached = CachedFrames()
 
@@ -124,7 +136,8 @@ class Comparer:
 
     def compare(self) -> Comparison:
         """Classify every window of the ranges; see the module for the passes."""
-        windows = reduce(DataFrame.unionByName, (self.replay.windows(span, self.band) for span in self.spans))
+        parts = (self.replay.windows(span, self.band, only) for span, only in self._parts)
+        windows = reduce(DataFrame.unionByName, parts)
         none = F.lit(None)
         first = classify(windows, self.emitted, self.scope).withColumns(
             {

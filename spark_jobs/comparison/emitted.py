@@ -17,13 +17,14 @@ In addition the columns of `spark_jobs.comparison.join_keys`, by which the rows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, TimestampNTZType
 
+from spark_jobs.comparison.emitted_pruning import emitted_since, of_windows, starts_in
 from spark_jobs.comparison.emitted_source import OpenRows, open_rows
 from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION, TOMBSTONE, UNREADABLE
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
@@ -76,6 +77,104 @@ class Emitted:
     notes: tuple[str, ...]
 
 
+class EmittedRows:
+    """What the live job emitted, opened once: a topic's offsets are fixed, and its rows are decoded once.
+
+    Args:
+        types: the types of the keys in the history.
+        cached: caches the rows of a topic.
+
+    Raises:
+        DefinitionError: the section `live:` is missing or wrong.
+        SourceError: the emitted rows cannot be read.
+    """
+
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, types: Mapping[str, DataType], cached: CachedFrames | None = None
+    ) -> None:
+        self.live = live_of(pipeline)
+        self.pipeline = pipeline
+        self.opened = open_rows(spark, self.live.source, pipeline)
+        self._types = types
+        self._values = _value_columns(self.opened.frame, pipeline)
+        self._decoded = None
+        if self.opened.is_topic:
+            decoded = self._canonical(self.opened.frame)
+            self._decoded = decoded if cached is None else cached.keep(decoded)
+
+    def windows(self, span: TimeRange) -> Emitted:
+        """The windows with a start in `span`. Raises SourceError for an unknown operation."""
+        canonical = self._canonical(self.opened.frame) if self._decoded is None else self._decoded
+        unreadable, outside, notes = _survey(canonical, self.pipeline, span)
+        inside = canonical.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+        return self._emitted(inside, unreadable, outside, notes)
+
+    def chosen(self, spans: Sequence[TimeRange], older: Sequence[TimeRange], pairs: DataFrame | None) -> Emitted:
+        """The windows with a start in `spans`, and those of `pairs`, which start in `older`. Reads no other rows.
+
+        Rows that cannot be read are left out and not counted.
+        """
+        if self._decoded is None:
+            everywhere = (*older, *spans)
+            canonical = self._canonical(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), everywhere))
+        else:
+            canonical = self._decoded
+        return self._emitted(of_windows(canonical, tuple(self.pipeline.keys), spans, pairs), 0, 0, ())
+
+    def changed(self, within: TimeRange, since: int | None, offsets: Mapping[int, int] | None) -> DataFrame | None:
+        """The windows that start in `within` and have rows that came since a comparison; None: nothing shows it.
+
+        `offsets` (of a topic) and `since` (epoch ms of `emitted_at`) say what the comparison has seen. Columns: the
+        keys, `window_start`, `window_end` (epoch ms), distinct.
+        """
+        if self._decoded is not None and offsets:
+            ends = F.create_map(*(F.lit(n).cast("bigint") for pair in offsets.items() for n in pair))
+            rows = self._decoded.where(
+                F.col(AT_OFFSET) >= F.coalesce(F.element_at(ends, F.col(AT_PARTITION).cast("bigint")), F.lit(0))
+            )
+        elif self.live.emitted_at is not None and since is not None:
+            rows = self._canonical(emitted_since(self.opened.frame, self.live, since)).where(F.col(AT) >= F.lit(since))
+        else:
+            return None
+        inside = (F.col(START) >= F.lit(within.start)) & (F.col(START) < F.lit(within.end))
+        older = rows.where(F.col(_WHY).isNull() & inside)
+        return older.select(*self.pipeline.keys, START, END).distinct()
+
+    def panes(self, start: int) -> tuple[DataFrame, tuple[str, ...]]:
+        """Every row about the windows with this start (epoch ms), in order, and the names of the emitted aggregates.
+
+        Columns: the keys, `<aggregate>__emitted`, `pane`, `at` (epoch ms), `deleted`.
+        """
+        canonical = self._decoded
+        if canonical is None:
+            spans = (TimeRange(start, start + 1),)
+            canonical = self._canonical(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), spans))
+        rows = canonical.where((F.col(START) == F.lit(start)) & F.col(_WHY).isNull())
+        shown = rows.orderBy(AT_PARTITION, AT_OFFSET, _ORDER).select(
+            *(f"`{k}`" for k in self.pipeline.keys),
+            *(f"`{emitted_name(v)}`" for v in self._values),
+            F.col(PANE).alias("pane"),
+            F.col(AT).alias("at"),
+            F.col(_DELETED).alias("deleted"),
+        )
+        return shown, tuple(self._values)
+
+    def _canonical(self, frame: DataFrame) -> DataFrame:
+        return _canonical(replace(self.opened, frame=frame), self.pipeline, self.live, self._values, self._types)
+
+    def _emitted(self, rows: DataFrame, unreadable: int, outside: int, notes: tuple[str, ...]) -> Emitted:
+        good = rows.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)
+        return Emitted(
+            last_rows(good, tuple(self.pipeline.keys), self.live, in_topic=self.opened.is_topic),
+            tuple(self._values),
+            self.live.emitted_at is not None,
+            self.opened.description,
+            unreadable,
+            outside,
+            (*self.opened.notes, *notes),
+        )
+
+
 def read_emitted(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -83,34 +182,8 @@ def read_emitted(
     span: TimeRange,
     cached: CachedFrames | None = None,
 ) -> Emitted:
-    """The emitted windows with a start in `span`.
-
-    Args:
-        types: the types of the keys in the history.
-        cached: caches the rows of a topic, so that they are read once.
-
-    Raises:
-        DefinitionError: the section `live:` is missing or wrong.
-        SourceError: the emitted rows cannot be read, or have an unknown operation.
-    """
-    live = live_of(pipeline)
-    opened = open_rows(spark, live.source, pipeline)
-    values = _value_columns(opened.frame, pipeline)
-    canonical = _canonical(opened, pipeline, live, values, types)
-    if cached is not None and opened.is_topic:
-        canonical = cached.keep(canonical)
-    unreadable, outside, notes = _survey(canonical, pipeline, span)
-    inside = canonical.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
-    good = inside.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)
-    return Emitted(
-        last_rows(good, tuple(pipeline.keys), live, in_topic=opened.is_topic),
-        tuple(values),
-        live.emitted_at is not None,
-        opened.description,
-        unreadable,
-        outside,
-        (*opened.notes, *notes),
-    )
+    """The emitted windows with a start in `span`; see `EmittedRows`."""
+    return EmittedRows(spark, pipeline, types, cached).windows(span)
 
 
 def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, int, tuple[str, ...]]:

@@ -20,13 +20,15 @@ from spark_jobs.spark.failures import plain_path, reading, short
 class OpenRows:
     """The rows as stored. Those of a topic have the columns of `spark_jobs.comparison.emitted_topic`.
 
-    `notes` are sentences for the report about records that a topic has already removed.
+    `notes` are sentences for the report about records that a topic has already removed. `ends`: the offset by partition
+    up to which a topic is read.
     """
 
     frame: DataFrame
     description: str
     is_topic: bool = False
     notes: tuple[str, ...] = ()
+    ends: dict[int, int] | None = None
 
 
 def open_rows(
@@ -36,7 +38,8 @@ def open_rows(
     if isinstance(source, TopicEmitted):
         pinned, notes = pin_rows(spark, source, path, is_upsert=_is_upsert(pipeline, path))
         frame = read_rows(spark, source, pinned, pipeline, path)
-        return OpenRows(frame, f"{_name(source)}, up to {offsets_shown(pinned)}", True, notes)
+        ends = {chosen.partition: chosen.end for chosen in pinned.ranges}
+        return OpenRows(frame, f"{_name(source)}, up to {offsets_shown(pinned)}", True, notes, ends)
     where = pipeline.source_of(path) or _name(source)
     try:
         with reading(_name(source)):

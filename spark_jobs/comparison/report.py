@@ -14,6 +14,7 @@ from spark_jobs.comparison.emitted import ROWS, Emitted, emitted_name
 from spark_jobs.comparison.fitting import FIT_KEYS, KIND, LEFT_OUT
 from spark_jobs.comparison.late_records import late_records_of
 from spark_jobs.comparison.recount import RecountContext
+from spark_jobs.comparison.tally import Tally, tally
 from spark_jobs.comparison.verdicts import (
     BASIS,
     DIFFERS,
@@ -22,7 +23,6 @@ from spark_jobs.comparison.verdicts import (
     VERDICT,
     WITHOUT_PARTITION,
     ComparisonScope,
-    EvidenceKind,
     Label,
     Verdict,
 )
@@ -31,7 +31,6 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.spec import complete_name
-from spark_jobs.replay.windows import DROPPED
 
 GATE_CLOSED = 3
 """The exit code where some window is drift, missing or unexpected."""
@@ -76,20 +75,22 @@ class Report:
 
 
 def make_report(
-    comparison: Comparison, context: RecountContext, pipeline: str, emitted: Emitted, *, limit: int
+    comparison: Comparison,
+    context: RecountContext,
+    pipeline: str,
+    emitted: Emitted,
+    *,
+    limit: int,
+    counts: Tally | None = None,
 ) -> Report:
-    """The report of a comparison; it lists at most `limit` windows and twice as many late records."""
+    """The report of a comparison; it lists at most `limit` windows and twice as many late records.
+
+    `counts`: those of its rows, if they have been counted already.
+    """
     rows, scope = comparison.rows, comparison.scope
-    counted = rows.groupBy(VERDICT, LABEL).count().collect()
-    verdicts: dict[str, int] = {}
-    labels: dict[str, dict[str, int]] = {}
-    for verdict, label, count in counted:
-        verdicts[verdict] = verdicts.get(verdict, 0) + count
-        if label:
-            labels.setdefault(verdict, {})[label] = count
-    in_doubt = (F.col(UNDECIDED) > 0) & (F.col(BASIS) != EvidenceKind.RECORDED) & (F.col(VERDICT) != Verdict.NOT_CLOSED)
-    late = F.when(F.col(VERDICT) == Verdict.LATE_ARRIVALS, F.col(DROPPED))
-    totals = rows.agg(F.count_if(in_doubt), F.count_if(F.col("contradicted") > 0), F.sum(late)).collect()[0]
+    counts = counts or tally(rows, ())
+    verdicts = dict(counts.verdicts)
+    labels = {verdict: dict(found) for verdict, found in counts.labels.items()}
     fits = (
         rows.where(F.col(KIND).isNotNull() & (F.col(KIND) != ""))
         .select(END, KIND, FIT_KEYS, LEFT_OUT)
@@ -110,14 +111,14 @@ def make_report(
         pipeline=pipeline,
         emitted=emitted.description,
         fidelity=comparison.fidelity,
-        windows=sum(n for v, n in verdicts.items() if v != Verdict.NOT_CLOSED),
+        windows=counts.closed,
         verdicts={v.value: verdicts[v] for v in Verdict if v in verdicts},
         labels=labels,
-        windows_in_doubt=int(totals[0]),
-        contradicted=int(totals[1]),
+        windows_in_doubt=counts.in_doubt,
+        contradicted=counts.contradicted,
         fits=[row.asDict() for row in fits],
         lags=[{"from": format_instant(lag.start), "to": format_instant(lag.end)} for lag in comparison.band.lags],
-        late_records=int(totals[2] or 0),
+        late_records=counts.late_records,
         rows_unreadable=emitted.unreadable,
         rows_outside_range=emitted.outside,
         top=top,

@@ -27,7 +27,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
 
-from spark_jobs.comparison.emitted import AGAIN, AMBIGUOUS, AT, OFFSETS, PANE, ROWS, Emitted, emitted_name
+from spark_jobs.comparison.emitted import AGAIN, AMBIGUOUS, AT, FIRST_AT, OFFSETS, PANE, ROWS, Emitted, emitted_name
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.definition.live import Tolerance
 from spark_jobs.replay import windows as replayed
@@ -189,8 +189,9 @@ def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Da
 
     Columns: the keys, `window_start`, `window_end` (BIGINT), for each compared aggregate `<a>__emitted`, `<a>`
     (faithful), `<a>__complete`; `verdict`, `label`, `basis`, `differs` (emitted against faithful);
-    `emitted_rows`, `emitted_pane`, `emitted_at`, `last_offsets`; `state`, `records_on_time/_late/_dropped/
-    _undecided`, `pane`, `closed_at`; and the join columns of `spark_jobs.comparison.join_keys`.
+    `emitted_rows`, `emitted_pane`, `emitted_at`, `first_emitted_at`, `last_offsets`; `state`,
+    `records_on_time/_late/_dropped/_undecided`, `pane`, `closed_at`; and the join columns of
+    `spark_jobs.comparison.join_keys`.
     """
     joined = _joined(windows, emitted, scope)
     has_emitted, has_faithful = F.col(ROWS) > 0, F.col(replayed.STATE) == "closed"
@@ -246,6 +247,7 @@ def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Dat
         ROWS,
         F.col(PANE),
         AT,
+        FIRST_AT,
         OFFSETS,
         AMBIGUOUS,
         AGAIN,
@@ -258,6 +260,7 @@ def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Dat
         F.coalesce(ROWS, F.lit(0)).alias(ROWS),
         PANE,
         AT,
+        FIRST_AT,
         OFFSETS,
         F.coalesce(AMBIGUOUS, F.lit(False)).alias(AMBIGUOUS),
         F.coalesce(AGAIN, F.lit(False)).alias(AGAIN),

@@ -175,7 +175,7 @@ class Ledger:
             except (PySparkException, Py4JJavaError) as problem:
                 if _shares_a_file(problem):
                     self._merge(run_id, known, frame)
-                elif _is_conflict(problem):
+                elif is_conflict(problem):
                     raise _RowHasChanged(runs) from problem
                 else:
                     raise
@@ -201,7 +201,7 @@ class Ledger:
         try:
             self._spark.sql(f"MERGE INTO {runs} t USING {view} s ON t.run_id = '{_quoted(run_id)}' {matched} {added}")
         except (PySparkException, Py4JJavaError) as problem:
-            if _is_conflict(problem):
+            if is_conflict(problem):
                 raise _RowHasChanged(runs) from problem
             raise
         finally:
@@ -236,7 +236,7 @@ class Ledger:
             stop=stop_after_attempt(6),
             wait=wait_random_exponential(0.05, max=1),
             retry=retry_if_exception(
-                lambda problem: isinstance(problem, (PySparkException, Py4JJavaError)) and _is_conflict(problem)
+                lambda problem: isinstance(problem, (PySparkException, Py4JJavaError)) and is_conflict(problem)
             ),
             reraise=True,
         )
@@ -256,7 +256,8 @@ def _literal(value: str | None) -> str:
     return "NULL" if value is None else f"'{_quoted(value)}'"
 
 
-def _is_conflict(problem: Exception) -> bool:
+def is_conflict(problem: Exception) -> bool:
+    """Whether a write failed because another process has written to the table meanwhile: it can be tried again."""
     text = str(problem)
     return "CommitFailedException" in text or "ValidationException" in text
 

@@ -5,6 +5,8 @@ For a pipeline with the output `<namespace>.<table>`:
 - `<table>`: the current windows, and on its branch `revisions` every value that a window ever had (`facts`);
 - `<table>__late`: records that windows dropped, one row each;
 - `<table>__quarantine`: records that could not be used, with position, raw value and reason;
+- `<table>__verdicts`: windows of the live job that are not what they should be, and `<table>__comparisons`: how many
+  (`verdicts`);
 - `<table>__staging_<hash>`: what an attempt of a run has computed and not yet published (`staging`);
 
 and for all pipelines of a namespace `runs` (`ledger`) and `timeline_state`.
@@ -135,6 +137,14 @@ class Tables:
         namespace = f"{CATALOG}.{pipeline.output.namespace}"
         table = f"{namespace}.{pipeline.output.table}"
         return cls(table, f"{table}__late", f"{table}__quarantine", f"{namespace}.runs", f"{namespace}.timeline_state")
+
+    @property
+    def verdicts(self) -> str:
+        return f"{self.windows}__verdicts"
+
+    @property
+    def comparisons(self) -> str:
+        return f"{self.windows}__comparisons"
 
     def staging(self, run_id: str, attempt: str | None) -> str:
         """The staging table of a run's attempt.

@@ -118,7 +118,8 @@ def maintain(
             done.runs_forgotten = delete_rows_of_runs(spark, tables, before)
             needed = open_runs(spark, tables)
             done.folders_deleted = delete_folders(store or RunStore.configured(), pipeline, before, needed)
-    for table in (tables.windows, tables.late, tables.quarantine, tables.runs, tables.timeline_state):
+    side_tables = (tables.late, tables.quarantine, tables.verdicts, tables.comparisons)
+    for table in (tables.windows, *side_tables, tables.runs, tables.timeline_state):
         if spark.catalog.tableExists(table):
             with progress.stage("table", table):
                 order = "window_start" if table == tables.windows else ""

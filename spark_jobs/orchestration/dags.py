@@ -3,8 +3,10 @@
 `backfill__<pipeline>` is started by its form, `reconcile__<pipeline>` runs each night, `decide__<pipeline>` publishes
 or discards a run that waits, and `maintain__<pipeline>` cleans up each week.
 
-plan -> timeline -> replay (one task a chunk) -> verify -> approve -> publish -> report
-reconcile -> approve -> publish -> report
+plan -> timeline -> replay (one task a chunk) -> compare -> verify -> approve -> publish -> report
+reconcile -> approve -> publish -> report, and reconcile -> compare
+
+The task `compare` is there where the definition has a section `live:`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from spark_jobs.orchestration.describe import described, known_last_run
 from spark_jobs.orchestration.ending import Approve, Report
 from spark_jobs.orchestration.form import backfill_params, decide_params, maintain_params, nightly_params
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
-from spark_jobs.orchestration.operators import Decide, Maintain, Plan, Publish, Reconcile, SparkStage
+from spark_jobs.orchestration.operators import Compare, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
 from spark_jobs.runs.status import Stage
 from spark_jobs.settings import settings
@@ -143,8 +145,13 @@ def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
         verify = SparkStage(
             task_id="verify", stage=Stage.VERIFY, doc_md="What would change, and what the expectations say.", **stage
         )
-        plan >> timeline >> replay >> verify
-        _ending(pipeline, verify, [plan, timeline, replay])
+        compare = _compare(pipeline)
+        plan >> timeline >> replay
+        if compare is None:
+            replay >> verify
+        else:
+            replay >> compare >> verify
+        _ending(pipeline, verify, [plan, timeline, replay, *([compare] if compare is not None else [])])
     return dag
 
 
@@ -166,7 +173,10 @@ def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
             doc_md="Recompute what new records touch.",
             **_stage_arguments(pipeline),
         )
-        _ending(pipeline, reconcile, [])
+        compare = _compare(pipeline)
+        if compare is not None:
+            reconcile >> compare
+        _ending(pipeline, reconcile, [] if compare is None else [compare])
     return dag
 
 
@@ -212,6 +222,25 @@ def asset_of(pipeline: Pipeline) -> Asset:
     """The published table, for DAGs that follow it."""
     name = f"{CATALOG}.{pipeline.output.namespace}.{pipeline.output.table}"
     return Asset(name=name, uri=f"rewindow://{pipeline.output.namespace}/{pipeline.output.table}")
+
+
+def asset_of_verdicts(pipeline: Pipeline) -> Asset:
+    """The table of verdicts on the live job's windows, for DAGs that follow it."""
+    windows = asset_of(pipeline)
+    return Asset(name=f"{windows.name}__verdicts", uri=f"{windows.uri}__verdicts")
+
+
+def _compare(pipeline: Pipeline) -> Compare | None:
+    """The task that compares what the live job emitted; None where the definition does not say where that is."""
+    if pipeline.live is None:
+        return None
+    return Compare(
+        task_id="compare",
+        stage=Stage.COMPARE,
+        outlets=[asset_of_verdicts(pipeline)],
+        doc_md="What the live job emitted, against what its own rules give.",
+        **_stage_arguments(pipeline),
+    )
 
 
 def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:

@@ -5,7 +5,8 @@
     [{"class": "airflow.providers.slack.notifications.slack.SlackNotifier",
       "arguments": {"slack_conn_id": "slack", "text": "{{ rewindow.message }}"}, "on": ["gate_failed", "approval"]}]
 
-`on` takes `gate_failed`, `refused` (input, form or definition), `failed` (anything else) and `approval`; left out, all.
+`on` takes `gate_failed`, `refused` (input, form or definition), `failed` (anything else), `approval` and `live_drift`
+(windows of the live job differ for no reason that the log gives); left out, all.
 The arguments' templates see `rewindow`: `event`, `run_id`, `pipeline`, `message`, `report` (a path on the server).
 """
 
@@ -25,9 +26,10 @@ from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.runs.documents import Outcome
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.settings import Variable, settings
 
-EVENTS = ("gate_failed", "refused", "failed", "approval")
+EVENTS = ("gate_failed", "refused", "failed", "approval", "live_drift")
 REFUSED = frozenset({2, 5, 6})
 """Exit codes of input, form and definition."""
 
@@ -94,7 +96,7 @@ def notify(event: str, context: Context) -> None:
         "event": event,
         "run_id": run_id,
         "pipeline": getattr(context.get("task"), "pipeline", ""),
-        "message": outcome.message if outcome else "",
+        "message": _message(event, outcome, run_id),
         "report": report_path(run_id),
     }
     log.info("notifying of %s: %s", event, facts["message"])
@@ -103,6 +105,17 @@ def notify(event: str, context: Context) -> None:
             notifier({**context, "rewindow": facts})
     except Exception:
         log.exception("a notifier failed")
+
+
+def _message(event: str, outcome: Outcome | None, run_id: str) -> str:
+    if event == "live_drift":
+        verdicts = Verdicts.read(RunStore.configured().folder(run_id))
+        counts = verdicts.counts if verdicts else {}
+        different = ", ".join(
+            f"{counts[name]} {name}" for name in ("drift", "missing", "unexpected") if counts.get(name)
+        )
+        return f"windows of the live job differ: {different}, of {verdicts.windows if verdicts else 0}"
+    return outcome.message if outcome else ""
 
 
 def _event_of(outcome: Outcome | None) -> str:

@@ -33,6 +33,7 @@ from spark_jobs.orchestration.form import (
     require_reason,
 )
 from spark_jobs.orchestration.links import LINKS, report_path
+from spark_jobs.orchestration.notify import notify
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import quiet
 from spark_jobs.orchestration.spark_submit import spark_submit_settings
@@ -52,6 +53,7 @@ from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
+from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.spark.jvm import DRIVER_OPTIONS, jvm_settings
 from spark_jobs.submit.package import ENTRY
 
@@ -167,7 +169,7 @@ class SparkStage(SparkSubmitOperator):
 
     def _is_done(self, folder: RunFolder) -> bool:
         """Whether another task's application has carried out this stage. A task that is cleared does it again."""
-        if self.stage not in (Stage.TIMELINE, Stage.REPLAY, Stage.VERIFY):
+        if self.stage not in (Stage.TIMELINE, Stage.REPLAY, Stage.COMPARE, Stage.VERIFY):
             return False
         file = Application.file_of(self.stage, self.chunk["number"] if self.chunk else None)
         application = Application.read_as(folder, file)
@@ -261,6 +263,38 @@ class Reconcile(SparkStage):
         requested = Requested(until=until, publish=form["publish"], dry_run=form["dry_run"])
         Request.required(folder).model_copy(update={"requested": requested}).write(folder)
         effective_policy(pipeline.publish, requested.publish)
+
+
+class Compare(SparkStage):
+    """Judge the live job's windows. The asset's event says how many have which verdict.
+
+    A reconciliation has compared them already; then the task only says what was found.
+    """
+
+    def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
+        request = Request.read(folder)
+        if request is None or request.kind is not RunKind.RECONCILE:
+            super()._submit(folder, context, stage, *more)
+
+    def _result(self, folder: RunFolder, context: Context) -> dict[str, Any]:
+        verdicts = Verdicts.read(folder)
+        if verdicts is None:
+            raise AirflowSkipException("nothing was compared")
+        if verdicts.problem:
+            self.log.warning("not compared: %s", verdicts.problem)
+        facts = {
+            "run_id": folder.run_id,
+            "windows": verdicts.windows,
+            "verdicts": verdicts.counts,
+            "problem": verdicts.problem,
+        }
+        outlet_events = cast(Any, context.get("outlet_events"))
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                outlet_events[outlet].extra = facts
+        if any(verdicts.counts.get(name) for name in ("drift", "missing", "unexpected")):
+            notify("live_drift", context)
+        return facts
 
 
 class Publish(SparkStage):
@@ -388,5 +422,5 @@ def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context)
 
 def _forget(folder: RunFolder) -> None:
     """A run that begins again has no outcome and no answer yet."""
-    for document in (Outcome.FILE, Approval.FILE):
+    for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE):
         folder.remove(document)

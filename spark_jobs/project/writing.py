@@ -20,7 +20,7 @@ from spark_jobs.project.address import SourceKind, within
 from spark_jobs.project.answers import Answers, fidelity_of
 from spark_jobs.settings import Settings
 
-SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json")
+SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json", "live.json")
 """The suites that apply to all pipelines of a project."""
 DAG_FILES = ("rewindow_pipelines.py", "rewindow_refused.py")
 """The files that make DAGs of the definitions."""

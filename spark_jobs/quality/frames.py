@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.published_table import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
+from spark_jobs.quality.tables import table_of
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
 from spark_jobs.runs.plan import Plan
@@ -73,7 +73,7 @@ def input_frame(plan: Plan) -> pd.DataFrame:
                 **run,
             }
         )
-    return _table(rows or [run], INPUT_COLUMNS)
+    return table_of(rows or [run], INPUT_COLUMNS)
 
 
 def windows_frame(evidence: StagedRun) -> DataFrame:
@@ -178,7 +178,7 @@ def reconciliation_frame(evidence: StagedRun) -> pd.DataFrame:
                 **run,
             }
         )
-    return _table(rows or [run], RECONCILIATION_COLUMNS)
+    return table_of(rows or [run], RECONCILIATION_COLUMNS)
 
 
 _SUMS = (
@@ -282,16 +282,3 @@ def _ratio(day: str, records: Mapping[str, int], whole: Mapping[str, bool]) -> f
 
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
-
-
-def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
-    """The rows as a pandas frame: numbers as numbers, missing values as NaN."""
-    import pandas as pd
-
-    frame = pd.DataFrame([{c: row.get(c) for c in columns} for row in rows], columns=pd.Index(list(columns)))
-    for column in frame.columns:
-        values = [row.get(column) for row in rows]
-        if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values if v is not None):
-            numbers = [math.nan if v is None else v for v in values]
-            frame[column] = pd.Series(numbers, dtype="float64" if None in values else None)
-    return frame

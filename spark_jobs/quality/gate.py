@@ -20,6 +20,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.quality import gx
 from spark_jobs.quality.columns import RUN_WIDE
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
+from spark_jobs.quality.live import live_frame
 from spark_jobs.quality.resolve import Fitted, LeftOut, Scope, fit
 from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
 from spark_jobs.runs.staged_run import StagedRun
@@ -135,7 +136,9 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
     suites = suites or load_suites(evidence.pipeline)
     with _counted_jobs(evidence.spark) as jobs:
         windows = windows_frame(evidence)
-        scope = Scope(evidence.pipeline, evidence.kind, evidence.identity, tuple(windows.columns))
+        scope = Scope(
+            evidence.pipeline, evidence.kind, evidence.identity, tuple(windows.columns), evidence.verdicts is not None
+        )
         fitted, left_out = fit(suites, scope)
         expectations = gx.built(fitted)
         parameters = parameters_of(evidence)
@@ -156,6 +159,12 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
                     frame = reconciliation_frame(evidence)
                     run_wide |= _run_wide(data, frame)
                     batch = gx.Batch(data, frame, identity=["day"])
+                case Data.LIVE if evidence.verdicts is not None:
+                    frame = live_frame(evidence.verdicts)
+                    run_wide |= _run_wide(data, frame)
+                    batch = gx.Batch(data, frame, identity=["day"])
+                case _:
+                    continue
             found |= batch.validate([expectations[n] for n in numbers], parameters)
     results = tuple(_as_one_figure(_checked(one, found[n]), run_wide) for n, one in enumerate(fitted))
     return GateResult(

@@ -20,6 +20,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS, window_columns
+from spark_jobs.quality.live import LIVE_COLUMNS
 from spark_jobs.quality.suites import Data, Expectation, Suite, Suites
 
 PARAMETERS = {
@@ -41,13 +42,15 @@ class Scope:
     """The pipeline and run that expectations are fitted to.
 
     `kind`: backfill or reconcile; None: no run in particular, so that conditions on the kind hold. `columns`: those of
-    the run's windows; None: those of a run with faithful and complete values.
+    the run's windows; None: those of a run with faithful and complete values. `compares`: the run has compared what the
+    live job emitted.
     """
 
     pipeline: Pipeline
     kind: str | None = None
     identity: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
+    compares: bool = True
 
     def identity_columns(self) -> tuple[str, ...]:
         """The columns that identify a row of the windows."""
@@ -109,6 +112,7 @@ def fit(suites: Suites, scope: Scope) -> tuple[list[Fitted], list[LeftOut]]:
         Data.INPUT: tuple(INPUT_COLUMNS),
         Data.RECONCILIATION: tuple(RECONCILIATION_COLUMNS),
         Data.WINDOWS: window_columns(scope.pipeline),
+        Data.LIVE: tuple(LIVE_COLUMNS),
     }
     present = {**known, Data.WINDOWS: scope.columns or known[Data.WINDOWS]}
     for suite in suites.suites:
@@ -131,6 +135,8 @@ def fit(suites: Suites, scope: Scope) -> tuple[list[Fitted], list[LeftOut]]:
 def _reason_to_leave_out(suites: Suites, written: Expectation, scope: Scope) -> str:
     if written.name and f"{written.data}/{written.name}" in suites.left_out:
         return "the pipeline's suite leaves it out"
+    if written.data is Data.LIVE and not scope.compares:
+        return "the run has not compared the live job's windows"
     return next((f"only when: {name}" for name in written.when if not scope.holds(name)), "")
 
 

@@ -1,10 +1,10 @@
 """The expectations of a pipeline: reviewed files in Great Expectations' own suite format; no GX in this module.
 
-`expectations/input.json`, `windows.json` and `reconciliation.json` are common to all pipelines; the name is the kind of
-data that they check. `<pipeline>.json` is one pipeline's own; its `meta.data`, of the suite or of an expectation, is
-the kind of data. Rewindow also reads, of an expectation's `meta`: `name` (unique in its file, for people and other
-files) and `when` (conditions, see `spark_jobs.quality.resolve`); of the suite's `meta`: `leave_out`, the common
-expectations that do not fit this pipeline, such as `windows/keys-not-null`.
+`expectations/input.json`, `windows.json`, `reconciliation.json` and `live.json` are common to all pipelines; the name
+is the kind of data that they check. `<pipeline>.json` is one pipeline's own; its `meta.data`, of the suite or of an
+expectation, is the kind of data. Rewindow also reads, of an expectation's `meta`: `name` (unique in its file, for
+people and other files) and `when` (conditions, see `spark_jobs.quality.resolve`); of the suite's `meta`: `leave_out`,
+the common expectations that do not fit this pipeline, such as `windows/keys-not-null`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ class Data(StrEnum):
     INPUT = "input"
     WINDOWS = "windows"
     RECONCILIATION = "reconciliation"
+    LIVE = "live"
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a folder of expectations must have the common suite; one about the live job came later."""
+        return self is not Data.LIVE
 
 
 class Severity(StrEnum):
@@ -123,8 +129,9 @@ def load_suites(pipeline: Pipeline, folder: Path | None = None) -> Suites:
     problems: list[Problem] = []
     suites: list[Suite] = []
     for data in Data:
-        suites += _loaded(folder / f"{data}.json", data, problems, required=True)
-    if pipeline.name in set(Data):
+        if data.is_required or (pipeline.live is not None and pipeline.name != data):
+            suites += _loaded(folder / f"{data}.json", data, problems, required=data.is_required)
+    if pipeline.name in {data for data in Data if data.is_required}:
         where = pipeline.source_of(("name",)) or pipeline.name
         raise DefinitionError(f"`{pipeline.name}` is the name of a common suite", where, "Name the pipeline otherwise.")
     suites += _loaded(folder / f"{pipeline.name}.json", None, problems, required=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from spark_jobs.replay.inversion import invert
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, ThresholdCells, coarse_thresholds, replay_sessions
 from spark_jobs.replay.simulation import simulate
-from spark_jobs.replay.spec import Mode, ReplaySpec
+from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.replay.windows import FIRED, complete_windows, late_records, replay_windows
 from spark_jobs.spark.cached import CachedFrames
@@ -115,6 +115,14 @@ class Replay:
             return Timeline.restored(self._saved.document, self._saved.table, self._thresholds())
         timeline = self._make(self._thresholds())
         return timeline if self._earlier is None else timeline.after(self._earlier)
+
+    def with_last_panes(self) -> Replay:
+        """The same replay with one row for each window, its last pane; it shares the timeline."""
+        if self.spec.panes is Panes.LAST:
+            return self
+        other = Replay(self.history, replace(self.spec, panes=Panes.LAST))
+        other.timeline = self.timeline
+        return other
 
     def _thresholds(self) -> Thresholds:
         if self.merges:

@@ -9,6 +9,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from spark_jobs.formatting import plain
 from spark_jobs.quality.suites import Severity
+from spark_jobs.report.live_job import UNEXPLAINED
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, UNKNOWN
 
 
@@ -17,10 +18,12 @@ def junit_xml(report: Mapping[str, Any]) -> bytes:
 
     An expectation that could not be evaluated is an error. A critical expectation that failed is a failure. Warnings
     and infos that failed count as skipped, with a message, since they do not stop publishing. So does a run that waits
-    for approval, or that was discarded.
+    for approval, or that was discarded, and a verdict on the live job that the log does not explain.
     """
     xml = JUnitXml(name=f"rewindow {report['run']['run_id']}")
     xml.add_testsuite(_outcome(report))
+    if report.get("live"):
+        xml.add_testsuite(_live(report["live"]))
     suites: dict[str, TestSuite] = {}
     for number, result in enumerate((report["expectations"] or {}).get("results", []), 1):
         name = plain(result.get("suite") or "expectations")
@@ -44,6 +47,24 @@ def _outcome(report: Mapping[str, Any]) -> TestSuite:
     case.system_out = "\n".join(f"{step['text']} {step['command'] or ''}".strip() for step in verdict["next"])
     suite = TestSuite("run")
     suite.add_testcase(case)
+    return suite
+
+
+def _live(live: Mapping[str, Any]) -> TestSuite:
+    """A case for each verdict on the live job's windows."""
+    suite = TestSuite("live job")
+    if live["problem"]:
+        case = TestCase("compared", classname="rewindow.live")
+        case.result = [Skipped(plain(live["problem"], 2000), "not compared")]
+        suite.add_testcase(case)
+    for one in live["verdicts"]:
+        case = TestCase(plain(one["verdict"]), classname="rewindow.live")
+        message = f"{one['windows']} windows. {one['sentence']}"
+        if one["verdict"] in UNEXPLAINED:
+            case.result = [Skipped(message, plain(one["verdict"]))]
+        else:
+            case.system_out = message
+        suite.add_testcase(case)
     return suite
 
 

@@ -9,12 +9,13 @@ from typing import Any
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
+from spark_jobs.report.live_job import live_job
 from spark_jobs.report.normal import normal_of
 from spark_jobs.report.verdict import Reader, verdict_of
 from spark_jobs.runs.documents import Application
 from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.status import RunStatus, Stage
-from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder
+from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, VERDICTS, RunFolder
 from spark_jobs.runs.unfinished import stage_at_work
 
 FORMAT = "rewindow-report/1"
@@ -44,6 +45,7 @@ _STAGES = (
     Stage.RECONCILE,
     Stage.TIMELINE,
     Stage.REPLAY,
+    Stage.COMPARE,
     Stage.VERIFY,
     Stage.PUBLISH,
     Stage.DISCARD,
@@ -83,6 +85,7 @@ class Documents:
     facts: Mapping[str, Any] | None = None
     approval: Mapping[str, Any] | None = None
     outcome: Mapping[str, Any] | None = None
+    verdicts: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, folder: RunFolder) -> Documents:
@@ -92,7 +95,7 @@ class Documents:
             names = [n for n in folder.documents() if n.startswith(beginning) and n.endswith(".json")]
             return tuple(filter(None, map(folder.read, names)))
 
-        read = {name: folder.read(name) for name in (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME)}
+        read = {name: folder.read(name) for name in (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME, VERDICTS)}
         return cls(
             folder.run_id,
             read[REQUEST],
@@ -104,6 +107,7 @@ class Documents:
             read[FACTS],
             read[APPROVAL],
             read[OUTCOME],
+            read[VERDICTS],
         )
 
 
@@ -147,6 +151,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
         "changes": changes,
         "watermark": _watermark(documents.facts),
         "late": (documents.facts or {}).get("late"),
+        "live": live_job(documents.verdicts, pipeline),
         "expectations": expectations,
         "advisor": advise((documents.facts or {}).get("advisor")),
         "plan": _plan(documents),

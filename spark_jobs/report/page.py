@@ -24,6 +24,8 @@ from spark_jobs.report.charts import (
     watermark_lag,
     watermark_map,
 )
+from spark_jobs.report.live_charts import COLOURS, live_lag, verdict_strip
+from spark_jobs.report.live_job import different_in
 from spark_jobs.report.normal import points, shown
 from spark_jobs.report.svg import inlined
 from spark_jobs.report.words import WORDS, anchor
@@ -55,7 +57,7 @@ _FIDELITIES = {
 COUNTED_AT_MOST = 3_000_000
 """About so many records the facts count at most; `spark_jobs.report.lateness_probe.MAX_COUNTED`, which needs Spark."""
 
-_CHARTS = ("strip", "lag", "zoom", "watermark", "missed", "hours", "advisor")
+_CHARTS = ("strip", "verdicts", "live_lag", "lag", "zoom", "watermark", "missed", "hours", "advisor")
 
 
 def render(report: Mapping[str, Any], facts: Mapping[str, Any] | None) -> str:
@@ -93,6 +95,7 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
             "has the counts by change.",
             lambda width: changed_strip(strip, width),
         )
+    _add_live(report.get("live"), add)
     picture = facts.get("watermark")
     if picture and picture["overview"]["line"]:
         overview, zoom = picture["overview"], picture["zoom"]
@@ -146,6 +149,30 @@ def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Ma
             lambda w: tolerance_curve(advisor, w),
         )
     return charts
+
+
+def _add_live(live: Mapping[str, Any] | None, add: Callable[..., None]) -> None:
+    """The charts about the live job."""
+    stretches = live["stretches"] if live else []
+    if live is None or not stretches:
+        return
+    first, last = (formatting.moment(at) for at in (stretches[0]["start"], stretches[-1]["start"] + live["width"]))
+    kinds = different_in(stretches)
+    if kinds:
+        add(
+            "verdicts",
+            "Windows of the live job that are not as they should be, over time",
+            f"Bars: the number of windows by verdict, one bar for {formatting.length(live['width'])}, from {first} to "
+            f"{last} UTC. The table has the counts.",
+            lambda width: verdict_strip(stretches, live["width"], kinds, width),
+        )
+    if any((one.get("lag") or {}).get("largest") is not None for one in stretches):
+        add(
+            "live_lag",
+            "Delay of the live job over time",
+            f"A line: the longest time from a window's close to its first row, from {first} to {last} UTC.",
+            lambda width: live_lag(stretches, live["width"], width),
+        )
 
 
 def _described(across: str) -> str:
@@ -218,5 +245,7 @@ def _environment() -> Environment:
         words=WORDS,
         anchor=anchor,
         complete=lambda name: f"{name}__complete",
+        emitted=lambda name: f"{name}__emitted",
+        verdict_colours=COLOURS,
     )
     return environment

@@ -14,6 +14,7 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.replay.engine import History
 from spark_jobs.replay.spec import Panes
 from spark_jobs.replay.timeline import Timeline
+from spark_jobs.runs.comparing import CompareStage, ToCompare, compare_live
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import Job, RunResult, chosen_run_id, job_of
@@ -35,14 +36,15 @@ class EndPolicy:
     """How a run ends.
 
     `policy`: one that is stricter than the definition's. With `ends_as` (dry_run or compared_only) the run says what
-    would change and drops what it staged. `gate` checks what is staged; where there is none, `unchecked` says why.
-    `collector` gathers the report's facts. With
-    `in_stages` another process publishes.
+    would change and drops what it staged. `compare` judges the live job's windows. `gate` checks what is staged; where
+    there is none, `unchecked` says why. `collector` gathers the report's facts. With `in_stages` another process
+    publishes.
     """
 
     policy: Policy | None = None
     ends_as: RunStatus | None = None
     in_stages: bool = False
+    compare: CompareStage | None = None
     gate: GateCheck | None = None
     unchecked: str = ""
     collector: ReportCollector | None = None
@@ -105,6 +107,7 @@ def execute(
             stage_quarantine(job, records)
             for number in range(1, len(plan.chunks) + 1):
                 stage_chunk(job, replay, number)
+            compare_live(job, replay, end_policy.compare, ToCompare(plan.chunks, keeps=end_policy.ends_as is None))
             end_run(job, staged, history.records, replay.timeline if job.is_faithful else None, end_policy)
     return job.result
 

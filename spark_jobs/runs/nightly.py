@@ -26,6 +26,7 @@ from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
 from spark_jobs.runs.backfill import EndPolicy, end_run, execute
+from spark_jobs.runs.comparing import ToCompare, compare_live
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import Outcome, StagedRange
 from spark_jobs.runs.job import Job, RunResult, chosen_run_id, job_of
@@ -192,6 +193,10 @@ def _incremental(job: Job, news: NewRecords, records: DataFrame, reason: str, en
                 staged.write(job.folder)
                 stage_parallel(job, numbered)
             stage_quarantine(job, new)
+            keeps = end_policy.ends_as is None
+            compare_live(
+                job, replay, end_policy.compare, ToCompare(_recent(spec, touched), touched, before.as_of, keeps)
+            )
             end_run(job, staged, history.records, replay.timeline, end_policy)
     return result
 
@@ -232,9 +237,13 @@ def _parts(spec: ReplaySpec, touched: AffectedWindows) -> list[tuple[TimeRange, 
     parts: list[tuple[TimeRange, DataFrame | None]] = []
     if touched.older is not None:
         parts += [(chunk, touched.pairs) for chunk in chunks_of(spec.windows, touched.older)]
-    if touched.recent.start < touched.recent.end:
-        parts += [(chunk, None) for chunk in chunks_of(spec.windows, touched.recent)]
+    parts += [(chunk, None) for chunk in _recent(spec, touched)]
     return parts
+
+
+def _recent(spec: ReplaySpec, touched: AffectedWindows) -> tuple[TimeRange, ...]:
+    is_empty = touched.recent.start >= touched.recent.end
+    return () if is_empty else tuple(chunks_of(spec.windows, touched.recent))
 
 
 def _full(

@@ -11,6 +11,7 @@ from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.status import RunKind
+from spark_jobs.runs.verdicts import Verdicts
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class StagedRun:
     `late`: rows of the late table.
     `records`: canonical records up to the as-of vector (`spark_jobs.replay.columns`), good ones only; a scan of the
     history each time it is used. `timeline`: None where the run is `complete` only. `identity`: the columns that tell
-    one window (or pane) from another. `kind`: backfill or reconcile.
+    one window (or pane) from another. `kind`: backfill or reconcile. `verdicts`: on the live job's windows; None where
+    the run has not compared them.
     """
 
     spark: SparkSession
@@ -40,3 +42,4 @@ class StagedRun:
     late: DataFrame | None
     records: DataFrame
     timeline: Timeline | None
+    verdicts: Verdicts | None = None

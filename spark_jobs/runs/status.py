@@ -18,6 +18,7 @@ class Stage(StrEnum):
     PLAN = "plan"
     TIMELINE = "timeline"
     REPLAY = "replay"
+    COMPARE = "compare"
     VERIFY = "verify"
     PUBLISH = "publish"
     DISCARD = "discard"

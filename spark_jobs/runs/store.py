@@ -10,6 +10,7 @@ The folder `<store>/<run id>/` holds, as the run goes on:
 | `staged.json` | plan | which published windows the staged ones stand for |
 | `timeline.json`, `timeline.arrow` | timeline | the watermark's state, and its steps where they are few |
 | `chunk-0001.json`, ... | replay | counts and seconds of a chunk |
+| `verdicts.json` | compare | what the live job's windows are worth (`live:` only) |
 | `changes.json` | verify | what publishing changes |
 | `gate.json` | verify | what the expectations said |
 | `facts.json` | verify | what the report's pictures show |
@@ -48,6 +49,7 @@ DEFINITION = "pipeline.yaml"
 PLAN = "plan.json"
 STEPS = "timeline.arrow"
 CHANGES = "changes.json"
+VERDICTS = "verdicts.json"
 GATE = "gate.json"
 FACTS = "facts.json"
 APPROVAL = "approval.json"

@@ -18,6 +18,7 @@ from spark_jobs.lakehouse.tables import starts_within
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.runs.comparing import verdicts_of
 from spark_jobs.runs.difference import publication_of
 from spark_jobs.runs.documents import Changes, Evidence, Facts, Gate, StagedRange
 from spark_jobs.runs.earlier import earlier_runs
@@ -113,6 +114,7 @@ def verified(
             job.staging.rows(Part.LATE) if job.is_faithful else None,
             records,
             timeline,
+            verdicts_of(job),
         )
         run_before = next((row["run_id"] for row in job.published if row["run_id"] != job.result.run_id), None)
         changes = Changes(

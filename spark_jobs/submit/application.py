@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.comparison.stage import compare_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
@@ -27,6 +28,7 @@ from spark_jobs.replay.engine import History
 from spark_jobs.replay.spec import Mode
 from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import EndPolicy, end_run
+from spark_jobs.runs.comparing import ToCompare, compare_live
 from spark_jobs.runs.decision import Decision, effective_policy
 from spark_jobs.runs.documents import (
     Application,
@@ -107,6 +109,8 @@ def continue_inline(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, 
         execute_stage(spark, folder, pipeline, progress, Stage.TIMELINE)
         if len(plan.chunks) == 1:
             execute_stage(spark, folder, pipeline, progress, Stage.REPLAY, 1)
+            if pipeline.live is not None:
+                execute_stage(spark, folder, pipeline, progress, Stage.COMPARE)
             execute_stage(spark, folder, pipeline, progress, Stage.VERIFY)
 
 
@@ -137,6 +141,8 @@ def execute_stage(
             timeline_stage(job)
         elif stage is Stage.REPLAY:
             replay_stage(job, chunk or 1)
+        elif stage is Stage.COMPARE:
+            compare_stage(job, Request.required(folder).requested)
         else:
             verify_stage(job, staged, Request.required(folder).requested)
 
@@ -165,6 +171,14 @@ def replay_stage(job: Job, number: int) -> None:
     document.write_as(job.folder, document.file)
 
 
+def compare_stage(job: Job, requested: Requested) -> None:
+    """Judge the live job's windows."""
+    records = read_planned(job.spark, job.pipeline, job.plan)
+    with opened_replay(job, _history(job, records), saved_timeline(job) if job.is_faithful else None) as replay:
+        policy = end_policy_of(job.pipeline, requested)
+        compare_live(job, replay, policy.compare, ToCompare(job.plan.chunks, keeps=policy.ends_as is None))
+
+
 def verify_stage(job: Job, staged: StagedRange, requested: Requested) -> Decision | None:
     """Diff, gate and facts; the outcome says what is next."""
     records = read_planned(job.spark, job.pipeline, job.plan)
@@ -181,6 +195,7 @@ def end_policy_of(pipeline: Pipeline, requested: Requested) -> EndPolicy:
         policy=requested.publish,
         ends_as=RunStatus.DRY_RUN if requested.dry_run is DryRun.DIFF else None,
         in_stages=True,
+        compare=compare_run if pipeline.live is not None else None,
         gate=checks,
         unchecked="" if checks else NO_FOLDER,
         collector=collect,

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark_jobs.orchestration.run_ids import KINDS, dag_of
+from spark_jobs.report.live_job import UNEXPLAINED
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, Level, verdict_of
 from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunFolder, RunStore
+from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, VERDICTS, RunFolder, RunStore
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,8 @@ RUNNING = RunStatus.RUNNING
 DAMAGED = "damaged"
 """The status of a run of which a document cannot be read."""
 
-_AFTER_REQUEST = (OUTCOME, CHANGES, GATE)
+_AFTER_REQUEST = (OUTCOME, CHANGES, GATE, VERDICTS)
+_MAX_COUNT = 2**63
 _ENDED = ENDED_WELL | ENDED_BADLY | {RunStatus.DISCARDED}
 _THREADS = 16
 _READ_AGAIN = 50
@@ -42,6 +44,8 @@ class Run:
     is no outcome. `title`: the title of the verdict in the run's report; `status_title`: the title that all runs with
     this status share. `is_published`: readers see the changes; else publishing would make them. `changed`,
     `match_share`, `late_share`: see `spark_jobs.runs.figures`.
+    `drift_share`: the share of windows of the live job that differ for no reason that the log gives, among those that
+    were compared.
     """
 
     run_id: str
@@ -63,6 +67,7 @@ class Run:
     match_share: float | None
     late_share: float | None
     is_published: bool
+    drift_share: float | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -75,8 +80,9 @@ def run_of(
     outcome: Mapping[str, Any] | None,
     changes: Mapping[str, Any] | None,
     gate: Mapping[str, Any] | None = None,
+    verdicts: Mapping[str, Any] | None = None,
 ) -> Run:
-    """The summary of a run from four of its documents. What they lack, or have in a wrong type, is None or empty."""
+    """The summary of a run from five of its documents. What they lack, or have in a wrong type, is None or empty."""
     said = outcome or {}
     pipeline = _text(request.get("pipeline"))
     figures = RunFigures.of(changes, said)
@@ -103,12 +109,18 @@ def run_of(
         match_share=figures.match_share,
         late_share=figures.late_share,
         is_published=status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED),
+        drift_share=_drift_share(verdicts or {}),
     )
 
 
 def _failing(gate: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     results = (gate or {}).get("results")
     return [r for r in results if isinstance(r, Mapping) and not r.get("success")] if isinstance(results, list) else []
+
+
+def _drift_share(verdicts: Mapping[str, Any]) -> float | None:
+    windows, counts = _count(verdicts.get("windows")), _mapping(verdicts.get("counts"))
+    return min(sum(_count(counts.get(name)) or 0 for name in UNEXPLAINED) / windows, 1.0) if windows else None
 
 
 def _text(value: Any) -> str:
@@ -239,7 +251,7 @@ def read_run(folder: RunFolder) -> Run | None:
     """
     documents: dict[str, dict[str, Any] | None] = {}
     damage = ""
-    for name in (REQUEST, OUTCOME, CHANGES, GATE):
+    for name in (REQUEST, *_AFTER_REQUEST):
         try:
             documents[name] = _document(folder, name)
         except NotADirectoryError:
@@ -253,7 +265,7 @@ def read_run(folder: RunFolder) -> Run | None:
         request = documents[REQUEST]
         return None if request is None else run_of(folder.run_id, request, *(documents[n] for n in _AFTER_REQUEST))
     request = documents[REQUEST] or _request_by_name(folder.run_id)
-    run = run_of(folder.run_id, request, None, documents[CHANGES], documents[GATE])
+    run = run_of(folder.run_id, request, None, documents[CHANGES], documents[GATE], documents[VERDICTS])
     return replace(run, status=DAMAGED, level=Level.BAD.value, title="Damaged", status_title="Damaged", message=damage)
 
 

@@ -71,7 +71,9 @@ def test_each_pipeline_has_its_four_dags(tmp_path: Path) -> None:
     assert sorted(parsed["dags"]) == sorted(f"{kind}__{p}" for p in pipelines for kind in KINDS)
     backfill = parsed["dags"]["backfill__departures_hourly"]
     assert backfill["tasks"]["plan"] == ["replay", "report", "timeline"]
-    assert backfill["tasks"]["replay"] == ["report", "verify"]
+    assert backfill["tasks"]["replay"] == ["compare", "report"]
+    assert backfill["tasks"]["compare"] == ["report", "verify"]
+    assert "compare" not in parsed["dags"]["backfill__departures_hasty"]["tasks"]  # it has no section `live:`
     assert backfill["tasks"]["verify"] == ["approve", "publish", "report"]
     assert backfill["tasks"]["approve"] == ["publish", "report"]
     assert backfill["tasks"]["publish"] == ["report"]
@@ -80,6 +82,7 @@ def test_each_pipeline_has_its_four_dags(tmp_path: Path) -> None:
         ["from", "to", "as_of", "mode", "chunks", "accept_degraded", "dry_run", "publish", "reason"]
     )
     nightly = parsed["dags"]["reconcile__departures_hourly"]
+    assert nightly["tasks"]["reconcile"] == ["approve", "compare", "publish", "report"]
     assert not nightly["catchup"]
     assert nightly["runs"] == 1
     assert parsed["dags"]["decide__departures_hourly"]["form"] == ["action", "reason", "run"]

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, RunFolder, RunStore
+from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, VERDICTS, RunFolder, RunStore
 
 HOUR, MINUTE = 3_600_000, 60_000
 T0 = 1_360_281_600_000  # 2013-02-08T00:00:00Z
@@ -175,11 +175,38 @@ def facts(**changed: Any) -> dict[str, Any]:
     } | changed  # fmt: skip
 
 
+def verdicts(**changed: Any) -> dict[str, Any]:
+    def stretch(number: int, **counts: int) -> dict[str, Any]:
+        lag = {"windows": 300, "mean": 400.0, "largest": 1500 * number + 300}
+        return {"start": T0 + 24 * number * HOUR, "counts": counts, "lag": lag}
+
+    window = {"carrier": "UA", "window_start": "2013-02-08T10:00:00Z", "window_end": "2013-02-08T11:00:00Z"}
+    values = {"flights__emitted": 9, "flights": 12, "flights__complete": 14}
+    other = {"carrier": None, "window_start": "2013-02-09T03:00:00Z", "window_end": "2013-02-09T04:00:00Z"}
+    kept = {"basis": "log", "differs": ["flights"], "records_undecided": 0}
+    return {
+        "attempt": "1", "emitted": "table live.departures", "fidelity": "log_order", "whole_range": False,
+        "windows": 750, "counts": {"match": 700, "late_arrivals": 45, "drift": 3, "missing": 2, "not_closed": 8},
+        "labels": {"drift": {"unexplained": 2, "equals_complete": 1}}, "windows_in_doubt": 12, "late_records": 60,
+        "fits": [{"fit": "one_cut", "window_ends": 4, "fewest_keys": 2, "median_keys": 7.0, "keys_left_out": 0}],
+        "keys": ["carrier"], "values": ["flights"], "lag": {"windows": 600, "mean": 400.0, "largest": 1800},
+        "width": 24 * HOUR,
+        "stretches": [stretch(0, match=400, drift=3, late_arrivals=20), stretch(1, match=300, missing=2)],
+        "days": [stretch(0, match=400, drift=3, late_arrivals=20), stretch(1, match=300, missing=2)],
+        "top": [
+            window | values | kept | {"verdict": "drift", "label": "unexplained"},
+            other | values | kept | {"verdict": "missing", "label": None, "flights__emitted": None},
+        ],
+        "notes": ["8 windows were still open"], "next_step": "Look at the windows above.",
+        "tables": {"verdicts": "rewindow.demo.departures_hourly__verdicts"},
+    } | changed  # fmt: skip
+
+
 def written(folder: Path, run_id: str = "night-1", **documents: Any) -> RunFolder:
     """A run's folder with a whole, published run, but for the documents that are given (None: not there)."""
     whole = {
         REQUEST: request(run_id=run_id), PLAN: plan(), CHANGES: changes(), GATE: gate(), FACTS: facts(),
-        OUTCOME: outcome("published"), APPROVAL: None,
+        OUTCOME: outcome("published"), APPROVAL: None, VERDICTS: verdicts(),
         "chunk-0001.json": {"chunk": 1, "start": T0, "end": T0 + 24 * HOUR, "counts": {}, "seconds": 2.25},
         "chunk-0002.json": {"chunk": 2, "start": T0 + 24 * HOUR, "end": T0 + 48 * HOUR, "counts": {}, "seconds": 2.5},
     }  # fmt: skip

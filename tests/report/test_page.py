@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.report.build import build_report
 from spark_jobs.runs.store import PAGE, REPORT, RunFolder
-from tests.report.documents import RESULT, facts, gate, outcome, request, top_window, written
+from tests.report.documents import RESULT, facts, gate, outcome, request, top_window, verdicts, written
 
 HOSTILE = {
     "script": "<script>alert(1)</script>",
@@ -55,6 +55,8 @@ def hostile(tmp_path_factory) -> RunFolder:
         request=request(reason=text, requested_by=HOSTILE["script"], definition={"name": text}),
         outcome=outcome("gate_failed", message=text, hint=text, fidelity_reasons=[text]),
         approval={"decision": "rejected", "by": text, "at": "not a time", "comment": text},
+        verdicts=verdicts(notes=[text], top=[w | {"carrier": v, "verdict": v, "label": v, "flights": v}
+                                             for v in HOSTILE.values() for w in verdicts()["top"]]),
     )  # fmt: skip
     build_report(run)
     return run

@@ -15,7 +15,7 @@ from spark_jobs.report.build import build_report
 from spark_jobs.report.junit import junit_xml
 from spark_jobs.report.model import Documents, report_of
 from spark_jobs.runs.store import REPORT
-from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, written
+from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, verdicts, written
 
 FAILING = [
     RESULT | {"success": False, "observed": 61, "unexpected_count": 3},
@@ -87,7 +87,7 @@ def test_a_report_is_a_function_of_its_documents(tmp_path) -> None:
     build_report(run)
     assert {name: run.read_bytes(name) for name in run.documents()} == first
     assert set(run.read(REPORT)) == {
-        "format", "run", "verdict", "approval", "changes", "watermark", "late", "expectations", "advisor", "plan",
+        "format", "run", "verdict", "approval", "changes", "watermark", "late", "live", "expectations", "advisor", "plan",
         "normal", "unchecked", "decision", "links",
     }  # fmt: skip
 
@@ -99,6 +99,22 @@ def test_the_worst_expectation_comes_first(tmp_path) -> None:
     ]  # fmt: skip
     assert found["failed"] == {"critical": 2, "warning": 1, "info": 0}
     assert found["met"] == 1
+
+
+def test_the_live_job_is_judged_in_sentences(tmp_path) -> None:
+    live = reported(tmp_path)["live"]
+    assert [one["verdict"] for one in live["verdicts"]] == ["match", "late_arrivals", "drift", "missing", "not_closed"]
+    assert (live["different"], live["drift_share"]) == (5, 5 / 750)
+    assert live["verdicts"][2]["labels"] == {"unexplained": 2, "equals_complete": 1}
+    assert all(one["sentence"].endswith(".") for one in live["verdicts"])
+    assert any("12 windows" in sentence for sentence in live["certainty"])
+    assert live["next"][-1].startswith("All windows that are not `match` are in the table rewindow.demo.departures")
+    suites = {suite.get("name"): suite for suite in ET.fromstring(junit_xml(reported(tmp_path)))}
+    cases = {case.get("name"): case for case in suites["live job"]}
+    assert cases["drift"].find("skipped") is not None and cases["match"].find("skipped") is None
+    assert reported(tmp_path / "none", verdicts=None)["live"] is None
+    failed = reported(tmp_path / "failed", verdicts=verdicts(problem="the emitted windows cannot be read", windows=0))
+    assert failed["live"]["problem"] and failed["live"]["drift_share"] is None
 
 
 def test_the_advisor_names_the_smallest_tolerance_that_is_enough() -> None:
@@ -122,7 +138,9 @@ def test_the_advisor_says_when_less_would_do_and_when_nothing_does() -> None:
 
 
 def test_junit_has_a_case_for_the_outcome_and_for_each_expectation(tmp_path) -> None:
-    xml = ET.fromstring(junit_xml(reported(tmp_path, gate=gate(FAILING), outcome=outcome("gate_failed"))))
+    xml = ET.fromstring(
+        junit_xml(reported(tmp_path, gate=gate(FAILING), outcome=outcome("gate_failed"), verdicts=None))
+    )
     assert (xml.get("tests"), xml.get("failures"), xml.get("errors"), xml.get("skipped")) == ("5", "2", "1", "1")
     assert [suite.get("name") for suite in xml] == ["run", "windows", "input"]
     failure = xml.find("testsuite[@name='windows']/testcase/failure")
@@ -150,7 +168,7 @@ def test_the_command_builds_the_report_and_says_where_it_is(tmp_path, monkeypatc
     assert told.exit_code == 0
     assert "Published, with 1 warning: The run is published" in told.output
     assert str(tmp_path / "runs" / "night-1" / "report.html") in told.output
-    assert ET.parse(tmp_path / "junit.xml").getroot().get("tests") == "3"
+    assert ET.parse(tmp_path / "junit.xml").getroot().get("tests") == "8"
     with pytest.raises(DefinitionError, match=r"there is no run 'night-2'.*night-1"):
         CliRunner().invoke(app, ["report", "night-2"], catch_exceptions=False)
 

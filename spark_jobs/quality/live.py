@@ -1,0 +1,64 @@
+"""What expectations check about the live job: counts of verdicts by day, from `verdicts.json`. Shares lie in [0, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.quality.tables import table_of
+from spark_jobs.runs.verdicts import Verdicts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COUNTED = ("match", "late_arrivals", "timing", "drift", "missing", "unexpected", "all_late", "undecided")
+
+LIVE_COLUMNS = {
+    "day": "UTC day of the windows' start, as 2013-02-08; one row each",
+    "windows": "windows compared that have closed",
+    **{name: f"of them, those with the verdict `{name}`" for name in _COUNTED},
+    "different_share": "drift, missing and unexpected, of those; null where there are none",
+    "lag_largest_ms": "the longest time from a window's close to its first row; null where `emitted_at` is not known",
+    "run_compared": "1, or 0 where what the live job emitted could not be compared",
+    "run_windows": "windows compared, all days",
+    "run_drift_share": "`drift`, of those; null where there are none",
+    "run_missing_share": "`missing`, of those; null where there are none",
+    "run_unexpected_share": "`unexpected`, of those; null where there are none",
+    "run_undecided_share": "`undecided`, of those; null where there are none",
+    "run_late_share": "`late_arrivals` and `all_late`, of those; null where there are none",
+    "run_lag_mean_ms": "the mean time from a window's close to its first row; null where it is not known",
+    "run_lag_largest_ms": "the longest such time; null where it is not known",
+}
+"""One row for each day that was compared. Columns `run_...` are the same in each row."""
+
+
+def live_frame(verdicts: Verdicts) -> pd.DataFrame:
+    """The frame of a run that has compared; one row without a day where nothing could be compared."""
+    run: dict[str, Any] = {
+        "run_compared": 0 if verdicts.problem else 1,
+        "run_windows": verdicts.windows,
+        "run_drift_share": verdicts.share("drift"),
+        "run_missing_share": verdicts.share("missing"),
+        "run_unexpected_share": verdicts.share("unexpected"),
+        "run_undecided_share": verdicts.share("undecided"),
+        "run_late_share": verdicts.share("late_arrivals", "all_late"),
+        "run_lag_mean_ms": verdicts.lag.mean,
+        "run_lag_largest_ms": verdicts.lag.largest,
+    }
+    rows = [
+        {"day": _day(day.start), **_of_day(day.counts), "lag_largest_ms": day.lag.largest, **run}
+        for day in verdicts.days
+    ]
+    return table_of(rows or [run], LIVE_COLUMNS)
+
+
+def _of_day(counts: Mapping[str, int]) -> dict[str, Any]:
+    windows = sum(counts.get(name, 0) for name in _COUNTED)
+    different = sum(counts.get(name, 0) for name in ("drift", "missing", "unexpected"))
+    share = different / windows if windows else None
+    return {"windows": windows, **{name: counts.get(name, 0) for name in _COUNTED}, "different_share": share}
+
+
+def _day(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).date().isoformat()

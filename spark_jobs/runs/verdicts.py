@@ -1,0 +1,69 @@
+"""`verdicts.json`: what a run has found about the live job's windows. No Spark in this module."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from spark_jobs.runs.documents import Document, Part
+
+
+class Lag(Part):
+    """How long after its close a window was emitted, in ms: the mean and the largest of `windows` windows."""
+
+    windows: int = 0
+    mean: float | None = None
+    largest: int | None = None
+
+
+class Stretch(Part):
+    """The windows with a start from `start` on (epoch ms): counts by verdict, and the lag."""
+
+    start: int
+    counts: dict[str, int] = Field(default_factory=dict)
+    lag: Lag = Field(default_factory=Lag)
+
+
+class Verdicts(Document):
+    """`verdicts.json`: the comparison of what the live job emitted with the run's replay.
+
+    `problem`: why nothing could be compared; None: it was compared. `counts`: windows by verdict; `labels`: by verdict
+    and label. `windows`: those that have closed. `whole_range`: all windows of the run's range were compared, else
+    those that have changed. `days` and `stretches`: the same over time, by UTC day and by ranges of `width` ms.
+    `tables`: where the rows are; empty after a dry run. The other fields are those of
+    `spark_jobs.comparison.report.Report`; `kept` says what became of the rows of the table of verdicts.
+    """
+
+    FILE: ClassVar[str] = "verdicts.json"
+
+    attempt: str | None = None
+    problem: str | None = None
+    emitted: str = ""
+    fidelity: str = ""
+    whole_range: bool = True
+    windows: int = 0
+    counts: dict[str, int] = Field(default_factory=dict)
+    labels: dict[str, dict[str, int]] = Field(default_factory=dict)
+    windows_in_doubt: int = 0
+    contradicted: int = 0
+    late_records: int = 0
+    rows_unreadable: int = 0
+    keys: list[str] = Field(default_factory=list)
+    values: list[str] = Field(default_factory=list)
+    fits: list[dict[str, Any]] = Field(default_factory=list)
+    lags: list[dict[str, str]] = Field(default_factory=list)
+    lag: Lag = Field(default_factory=Lag)
+    days: list[Stretch] = Field(default_factory=list)
+    stretches: list[Stretch] = Field(default_factory=list)
+    width: int = 86_400_000
+    top: list[dict[str, Any]] = Field(default_factory=list)
+    late_record_samples: list[dict[str, Any]] = Field(default_factory=list)
+    next_step: str = ""
+    notes: list[str] = Field(default_factory=list)
+    kept: dict[str, int] = Field(default_factory=dict)
+    tables: dict[str, str] = Field(default_factory=dict)
+
+    def share(self, *verdicts: str) -> float | None:
+        """The share of these verdicts among the windows that have closed; None where none has."""
+        return sum(self.counts.get(v, 0) for v in verdicts) / self.windows if self.windows else None

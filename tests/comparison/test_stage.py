@@ -1,0 +1,154 @@
+"""The compare stage: night after night the table of verdicts is what a comparison of everything would find."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.comparison import stage
+from spark_jobs.comparison.compare import run_compare
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.runs.backfill import EndPolicy, execute
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.sources import good
+from tests.runs.small_nights import log_of, pipeline, write
+
+CASE = "sliding, lateness, frozen"
+LIVE = """
+live:
+  source:
+    kind: files
+    path: {folder}/emitted/*.json
+    format: json
+    schema: "k STRING, s BIGINT, n BIGINT, total BIGINT, pane INT, at BIGINT"
+  window: {{start: s, unit: ms}}
+  pane: pane
+  emitted_at: at
+  emitted_at_unit: ms
+"""
+COMPARING = EndPolicy(compare=stage.compare_run)
+
+
+def live_pipeline(folder: Path, name: str) -> Pipeline:
+    path = Path(pipeline(folder, name, CASE).file or "")
+    path.write_text(path.read_text() + LIVE.format(folder=folder))
+    return load_pipeline(path)
+
+
+def closed_windows(spark: SparkSession, defined: Pipeline) -> list[dict]:
+    """The rows that a faultless live job has emitted by now."""
+    plan = make_plan(spark, defined)
+    records = good(read_planned(spark, defined, plan))
+    spec = spec_of(defined, [p.partition for p in plan.partitions])
+    with Replay(History(records, plan.event_times, plan.processing_time_end), spec) as replay:
+        closed = replay.windows(plan.span).where("state = 'closed'").collect()
+    return [
+        {"k": row["k"], "s": row["window_start"], "n": row["n"], "total": row["total"], "pane": row["pane"],
+         "at": min(row["fired_arrival"], plan.processing_time_end) + 5 + row["pane"]}
+        for row in closed
+    ]  # fmt: skip
+
+
+def current_verdicts(spark: SparkSession, defined: Pipeline) -> set[tuple]:
+    rows = spark.table(Tables.of(defined).verdicts).where("valid_to IS NULL").collect()
+    return {
+        (r["k"], r["window_start"].timestamp() * 1000, r["verdict"], r["n__emitted"], r["n__complete"]) for r in rows
+    }
+
+
+def full_comparison(spark: SparkSession, defined: Pipeline) -> tuple[set[tuple], dict[str, int]]:
+    from spark_jobs.definition.instants import parse_instant
+
+    report = run_compare(spark, defined, NoProgress(), limit=100_000)
+    found = {
+        (r["k"], parse_instant(r["window_start"]), r["verdict"], r["n__emitted"], r["n__complete"]) for r in report.top
+    }
+    return found, report.verdicts
+
+
+@pytest.mark.long
+def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(spark, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(stage, "COMMIT_DELAY", 0)
+    defined = live_pipeline(tmp_path, "judged")
+    records, draw = log_of(5, count=260), random.Random(5)
+    (tmp_path / "emitted").mkdir()
+    emitted: dict[tuple, int] = {}
+    held: list[dict] = []
+    done = 0
+    for night, cut in enumerate((180, len(records))):
+        write(tmp_path / "data", records[done:cut], f"part-{night}.json")
+        done = cut
+        come, held = held, []
+        for row in closed_windows(spark, defined):
+            window = (row["k"], row["s"])
+            if emitted.get(window) == row["pane"]:
+                continue
+            emitted[window] = row["pane"]
+            fate = draw.random()
+            if fate < 0.05:
+                continue  # lost
+            if fate < 0.1:
+                row["n"] += 3
+            (held if fate > 0.9 else come).append(row)
+        write(tmp_path / "emitted", come, f"part-{night}.json")
+        result = reconcile(spark, defined, NoProgress(), end_policy=COMPARING)
+        assert (result.continued_from is None) == (night == 0), result.note
+        document = Verdicts.read(RunStore.configured().folder(result.run_id))
+        assert document is not None and document.problem is None and document.whole_range is (night == 0)
+        found, counts = full_comparison(spark, defined)
+        there = {row for row in current_verdicts(spark, defined) if row[2] != "all_late"}
+        assert there == found, f"night {night}"
+        if night == 0:
+            assert document.counts == counts
+        else:
+            assert document.windows < sum(counts.values())
+    verdicts = spark.table(Tables.of(defined).verdicts)
+    lives = verdicts.groupBy("k", "window_start").agg({"*": "count"}).where("`count(1)` > 1")
+    assert not lives.isEmpty(), "a window's verdict has changed, and its life is kept"
+    assert verdicts.where("valid_to <= valid_from").isEmpty()
+    days = spark.table(Tables.of(defined).comparisons)
+    assert {row[0] for row in days.select("run_id").distinct().collect()} == {
+        row[0] for row in verdicts.select("run_id").distinct().collect()
+    }
+
+
+@pytest.mark.long
+def test_a_run_that_is_repeated_writes_its_verdicts_once_and_a_dry_run_none(spark, tmp_path) -> None:
+    defined = live_pipeline(tmp_path, "repeated")
+    write(tmp_path / "data", log_of(6, count=120), "part-0.json")
+    wrong, _, *rest = sorted(closed_windows(spark, defined), key=lambda row: (row["s"], row["k"] or ""))
+    write(tmp_path / "emitted", [wrong | {"n": wrong["n"] + 100}, *rest], "part-0.json")
+    tables, plan = Tables.of(defined), make_plan(spark, defined)
+    dry = execute(
+        spark, defined, plan, NoProgress(), end_policy=EndPolicy(ends_as=RunStatus.DRY_RUN, compare=stage.compare_run)
+    )
+    document = Verdicts.read(RunStore.configured().folder(dry.run_id))
+    assert document is not None and document.counts["drift"] == 1 and document.counts["missing"] == 1
+    assert document.tables == {} and not spark.catalog.tableExists(tables.verdicts)
+    for _ in range(2):
+        execute(spark, defined, plan, NoProgress(), end_policy=COMPARING)
+        assert len(current_verdicts(spark, defined)) == spark.table(tables.verdicts).count()
+    assert spark.table(tables.verdicts).where("last_seen > first_seen AND verdict = 'drift'").count() == 1
+    assert document.top[0]["n__emitted"] == document.top[0]["n"] + 100
+    # What cannot be read is said, and the run goes on.
+    for file in (tmp_path / "emitted").iterdir():
+        file.unlink()
+    result = execute(spark, defined, plan, NoProgress(), end_policy=COMPARING)
+    failed = Verdicts.read(RunStore.configured().folder(result.run_id))
+    assert failed is not None and failed.problem is not None and failed.windows == 0 and failed.tables == {}
+    assert json.loads(RunStore.configured().folder(result.run_id).read_bytes("outcome.json") or b"{}")["status"] in (
+        "published",
+        "unchanged",
+    )
