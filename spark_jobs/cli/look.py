@@ -146,9 +146,13 @@ def history(
     key: Annotated[
         list[str] | None, typer.Option(help="name=value, once for each key column; null for a null. Default: all keys.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also what the live job emitted, and what the comparisons said of it.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the revisions of a window: what each one changed, when, why, and from which run. Times are in UTC."""
+    from spark_jobs.cli.live_history import live_records, print_live_history
     from spark_jobs.cli.revisions import history_records, print_history
     from spark_jobs.operations.window_history import check_keys, window_history
 
@@ -160,12 +164,23 @@ def history(
     if len(pairs) != len(key or []):
         raise DefinitionError("--key: write name=value", hint=f"The keys: {', '.join(loaded.keys)}.")
     check_keys(loaded, pairs)
-    revisions = window_history(session(loaded, "history", short=True), loaded, pairs, start)
+    spark = session(loaded, "history", short=True)
+    revisions = window_history(spark, loaded, pairs, start)
+    panes, verdicts = [], []
+    if live:
+        from spark_jobs.operations.live_history import emitted_panes, window_verdicts
+
+        panes = emitted_panes(spark, loaded, pairs, start)
+        verdicts = window_verdicts(spark, loaded, pairs, start)
     if as_json:
         for record in history_records(revisions, list(loaded.keys)):
             print(json.dumps(record, default=str))
+        for record in live_records(panes, verdicts):
+            print(json.dumps(record, default=str))
     else:
         print_history(revisions, list(loaded.keys), console)
+        if live:
+            print_live_history(panes, verdicts, console)
 
 
 @app.command()

@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from spark_jobs.orchestration.run_ids import KINDS, dag_of
 from spark_jobs.report.live_job import UNEXPLAINED
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, Level, verdict_of
 from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, VERDICTS, RunFolder, RunStore
+from spark_jobs.runs.verdicts import Verdicts
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +30,6 @@ DAMAGED = "damaged"
 """The status of a run of which a document cannot be read."""
 
 _AFTER_REQUEST = (OUTCOME, CHANGES, GATE, VERDICTS)
-_MAX_COUNT = 2**63
 _ENDED = ENDED_WELL | ENDED_BADLY | {RunStatus.DISCARDED}
 _THREADS = 16
 _READ_AGAIN = 50
@@ -119,8 +121,12 @@ def _failing(gate: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
 
 
 def _drift_share(verdicts: Mapping[str, Any]) -> float | None:
-    windows, counts = _count(verdicts.get("windows")), _mapping(verdicts.get("counts"))
-    return min(sum(_count(counts.get(name)) or 0 for name in UNEXPLAINED) / windows, 1.0) if windows else None
+    try:
+        found = Verdicts.model_validate(verdicts)
+    except ValidationError:
+        return None
+    share = found.share(*UNEXPLAINED)
+    return None if share is None else min(max(share, 0.0), 1.0)
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,118 @@
+"""The life of a window in the live job: each row that it emitted, and what the comparisons said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+
+from spark_jobs.comparison.emitted import EmittedRows, emitted_name
+from spark_jobs.definition import Pipeline
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.query import in_utc
+from spark_jobs.operations.window_history import INSTANT
+from spark_jobs.replay.spec import complete_name
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedPane:
+    """One row that the live job emitted for a window. `emitted_at`: epoch ms, None where it is not known.
+
+    `deleted`: the row retracts the window.
+    """
+
+    keys: dict[str, Any]
+    pane: int | None
+    emitted_at: int | None
+    values: dict[str, Any]
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WindowVerdict:
+    """What comparisons said of a window from `valid_from` to `valid_to` (None: now). Times are in UTC, without a zone.
+
+    `values`: for each aggregate the emitted, the faithful and the complete value.
+    """
+
+    keys: dict[str, Any]
+    verdict: str
+    label: str | None
+    basis: str
+    valid_from: datetime
+    valid_to: datetime | None
+    first_seen: datetime
+    last_seen: datetime
+    values: dict[str, tuple[Any, Any, Any]]
+    run_id: str
+
+
+def window_verdicts(
+    spark: SparkSession, pipeline: Pipeline, keys: Sequence[tuple[str, str]], start: int
+) -> list[WindowVerdict]:
+    """The rows of the table of verdicts about the windows with this start and these keys, the oldest first.
+
+    `keys`, `start`: as for `spark_jobs.operations.window_history.window_history`. Empty: they were always `match`, or
+    never compared.
+    """
+    table = Tables.of(pipeline).verdicts
+    if not spark.catalog.tableExists(table):
+        return []
+    rows = spark.table(table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
+    rows = _of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "valid_from")
+    there = set(rows.columns)
+    names = [a for a in pipeline.aggregates if emitted_name(a) in there]
+    return [
+        WindowVerdict(
+            {k: row[k] for k in pipeline.keys},
+            row["verdict"],
+            row["label"],
+            row["basis"],
+            in_utc(row["valid_from"], INSTANT),
+            in_utc(row["valid_to"], INSTANT),
+            in_utc(row["first_seen"], INSTANT),
+            in_utc(row["last_seen"], INSTANT),
+            {a: (row[emitted_name(a)], row[a], row[complete_name(a)]) for a in names},
+            row["run_id"],
+        )
+        for row in rows.collect()
+    ]
+
+
+def emitted_panes(
+    spark: SparkSession, pipeline: Pipeline, keys: Sequence[tuple[str, str]], start: int
+) -> list[EmittedPane]:
+    """Each row that the live job emitted for the windows with this start and these keys, in their order.
+
+    Raises DefinitionError where the definition has no section `live:`, SourceError where the rows cannot be read.
+    """
+    rows, values = EmittedRows(spark, pipeline, _key_types(spark, pipeline)).panes(start)
+    found = _of_keys(rows, keys).collect()
+    return [
+        EmittedPane(
+            {k: row[k] for k in pipeline.keys},
+            row["pane"],
+            row["at"],
+            {a: row[emitted_name(a)] for a in values},
+            bool(row["deleted"]),
+        )
+        for row in found
+    ]
+
+
+def _key_types(spark: SparkSession, pipeline: Pipeline) -> dict[str, DataType]:
+    """The types of the keys, from the published windows."""
+    schema = spark.table(Tables.of(pipeline).windows).schema
+    return {key: schema[key].dataType for key in pipeline.keys}
+
+
+def _of_keys(rows: DataFrame, keys: Sequence[tuple[str, str]]) -> DataFrame:
+    for name, text in keys:
+        value: Column = F.lit(None) if text == "null" else F.lit(text)
+        rows = rows.where(F.col(f"`{name}`").eqNullSafe(value.try_cast(rows.schema[name].dataType)))
+    return rows
