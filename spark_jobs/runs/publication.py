@@ -8,6 +8,7 @@ other process may publish the run, and no other run may have published the range
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -148,7 +149,7 @@ def publish(
         if layouts[0] < 5:
             _clear_side_rows(job, staged, is_committed=committed)
         if not committed:
-            run_parallel(job.spark, lambda: _prepare_quarantine(job), lambda: save_state(job))
+            run_parallel(job.spark, lambda: _prepare_side_tables(job), lambda: save_state(job))
             result.changes = job.published_table.publish(
                 publication_of(job, staged), staged.base, job.now(), difference
             )
@@ -246,11 +247,15 @@ def _clear_side_rows(job: Job, staged: StagedRange, *, is_committed: bool) -> No
             job.ledger.delete_rows(table, job.result.run_id)
 
 
-def _prepare_quarantine(job: Job) -> None:
-    """Every pipeline has a table of quarantined records, also an empty one."""
-    table = job.result.tables.quarantine
-    if not job.spark.catalog.tableExists(table) and not job.staging.has(Part.QUARANTINE):
-        guarded("cannot make", table, lambda: ensure_table(job.spark, table, _QUARANTINE))
+def _prepare_side_tables(job: Job) -> None:
+    """Every pipeline has tables of late and of quarantined records, also empty ones."""
+    tables, staging = job.result.tables, job.staging
+    schemas = {tables.quarantine: _QUARANTINE} if not staging.has(Part.QUARANTINE) else {}
+    if staging.has(Part.LATE):
+        schemas[tables.late] = StructType([StructField("run_id", StringType()), *staging.rows(Part.LATE).schema])
+    for table, schema in schemas.items():
+        if not job.spark.catalog.tableExists(table):
+            guarded("cannot make", table, partial(ensure_table, job.spark, table, schema))
 
 
 def save_state(job: Job) -> None:

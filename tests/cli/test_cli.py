@@ -96,7 +96,7 @@ def test_a_dry_run_writes_nothing(rewindow, definition, spark) -> None:
         (["--to", "1999-01-01T00:00:00Z"], 6, "no event time falls into windows"),
         (["--as-of", "0:5"], 2, "is not a list of end offsets"),
         (["--mode", "fast"], 2, "Use faithful, complete or both"),
-        (["--chunks", "0"], 2, "plan -h"),
+        (["--chunks", "0"], 2, "plan --help"),
     ],
 )
 def test_wrong_options_end_with_the_documented_code_and_a_mend(rewindow, definition, arguments, code, words) -> None:
