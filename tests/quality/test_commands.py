@@ -32,7 +32,7 @@ def test_list_names_data_severity_and_column() -> None:
 
 
 def test_check_says_how_many_there_are() -> None:
-    assert said("check", str(FLIGHTS)).startswith("ok 37 expectations for departures_hourly")
+    assert said("check", str(FLIGHTS)).startswith("ok 45 expectations for departures_hourly")
 
 
 def test_new_drafts_from_what_a_run_has_staged(flights: StagedRun, suites_folder) -> None:

@@ -70,7 +70,7 @@ def test_the_verdict_comes_first_and_says_what_happened_and_what_to_do(published
     page = opened(place(published))
     assert page.title() == "Published, with 1 warning: departures_hourly, reconciliation night-1"
     assert [h.inner_text() for h in page.query_selector_all("main h2")] == [
-        "Published, with 1 warning", "What changed", "The watermark", "Late records", "Expectations",
+        "Published, with 1 warning", "What changed", "The live job", "The watermark", "Late records", "Expectations",
         "Advisor: how other settings would have done", "The plan, and how it went", "Words",
     ]  # fmt: skip
     box = page.locator(".box").inner_text()
@@ -121,7 +121,9 @@ def test_every_picture_has_a_name_and_its_ids_are_its_own(published, opened) -> 
     pictures = page.get_by_role("img")
     names = [pictures.nth(i).evaluate("e => e.querySelector('title').textContent") for i in range(pictures.count())]
     assert names == [
-        "Changed windows over time", "Watermark and records",
+        "Changed windows over time",
+        "Windows of the live job that are not as they should be, over time", "Delay of the live job over time",
+        "Watermark and records",
         "Late records by the time from the close of their window to their arrival",
         "Share of late records by hour of day",
         "Share of records that would have been late, by setting",
@@ -250,7 +252,7 @@ def test_a_run_that_ended_early_has_a_report_too(tmp_path, opened, documents, ti
     build_report(run)
     page = opened(place(run))
     assert page.locator("h2").first.inner_text() == title
-    assert page.locator("main h2").count() == 8
+    assert page.locator("main h2").count() == 9
     assert run.read(REPORT)["format"] == "rewindow-report/1"
     if title == "Failed":
         assert "duplicated offsets in partition 3" in page.locator(".box").inner_text()
