@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from spark_jobs.errors import RewindowError
+from spark_jobs.lakehouse.probe import check_branches
 from spark_jobs.settings import settings
 from spark_jobs.spark.catalog import check_catalog, configured_catalog, describe_catalog, prepare_catalog
 from spark_jobs.spark.java import NEWEST_TESTED_JAVA, find_java
@@ -90,10 +91,16 @@ def _with_spark(pipeline: Pipeline | None) -> list[Check]:
         open_history(spark, pipeline)
         return Check("history", Status.OK, f"the history of {pipeline.name} can be opened")
 
+    def branches() -> Check:
+        check_branches(spark)
+        return Check("catalog publishes", Status.OK, "it moves two branches of a table in one commit")
+
     checks = [
         Check("Spark", Status.OK, f"Spark {spark.version} starts ({spark.sparkContext.master})"),
         _run_check("catalog answers", catalog),
     ]
+    if checks[-1].status is Status.OK:
+        checks.append(_run_check("catalog publishes", branches))
     if pipeline is not None:
         checks.append(_run_check("history", lambda: history(pipeline)))
     return checks
