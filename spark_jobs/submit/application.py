@@ -114,11 +114,16 @@ def continue_inline(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, 
             execute_stage(spark, folder, pipeline, progress, Stage.VERIFY)
 
 
+def publish_stage(spark: SparkSession, folder: RunFolder, progress: Progress, why: str = "", person: str = "") -> None:
+    """Publish what the run has staged. `why` and `person`: in spite of a closed gate, or in place of an approval."""
+    with recorded(folder, Stage.PUBLISH, None, spark):
+        publish_staged(lambda _: spark, folder.run_id, progress, why, person)
+
+
 def publish_inline(spark: SparkSession, folder: RunFolder, progress: Progress) -> None:
     """Publish a run that was verified in this application and that nobody has to approve."""
     if status_of(folder) is RunStatus.STAGED:
-        with recorded(folder, Stage.PUBLISH, None, spark):
-            publish_staged(lambda _: spark, folder.run_id, progress)
+        publish_stage(spark, folder, progress)
 
 
 def execute_stage(
@@ -132,9 +137,7 @@ def execute_stage(
     """One of the stages between plan and publish."""
     job, staged = reopened(spark, folder, pipeline, progress)
     if stage is Stage.VERIFY and job.life.status() is RunStatus.PUBLISHING:
-        # The application that verified the run was killed while it published.
-        with recorded(folder, Stage.PUBLISH, None, spark):
-            publish_staged(lambda _: spark, folder.run_id, progress)
+        publish_stage(spark, folder, progress)  # the application that verified the run was killed while it published
         return
     with recorded(folder, stage, chunk, spark, job), job.watched(stage):
         if stage is Stage.TIMELINE:
@@ -230,8 +233,7 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
         with imported_ahead() if has_gate else nullcontext():
             spark = spark_session(f"rewindow {stage} {pipeline.name}", metastore=pipeline.history.metastore)
         if stage is Stage.PUBLISH:
-            with recorded(folder, stage, chunk, spark):
-                publish_staged(lambda _: spark, run_id, progress, why, person)
+            publish_stage(spark, folder, progress, why, person)
         elif stage is Stage.DISCARD:
             with recorded(folder, stage, chunk, spark):
                 discard_staged(lambda _: spark, run_id, progress, why, RunStatus.REJECTED)
