@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any
 
 import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_gateway
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway, get_field, launch_gateway
+from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
 
 from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 from spark_jobs.spark.ivy import fetch_jars
@@ -124,6 +124,20 @@ def _in_spark(token: re.Match[str]) -> str:
     return "BETWEEN" if token[0].startswith("BETWEEN") else token[0].replace("\\", "\\\\")
 
 
+class _Client(GatewayClient):
+    """A client that raises the JVM's errors itself.
+
+    With a Spark session in the process, py4j hands each error to PySpark, which looks the exception up in Spark's JVM.
+    """
+
+    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
+        """The JVM's answer. Raises Py4JJavaError and Py4JError."""
+        answer = super().send_command(command, retry, binary)
+        if not binary and is_error(answer)[0]:
+            get_return_value(answer, self, "Flink's parser", "call")
+        return answer
+
+
 class FlinkParser:
     """The parser. Its JVM starts with the first use and ends with the block."""
 
@@ -149,7 +163,8 @@ class FlinkParser:
                 f"Flink's SQL parser did not start: {error}", str(jars), "Check Java."
             ) from None
         port, token, self._process = launched
-        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+        parameters = GatewayParameters(port=port, auth_token=token)
+        self._gateway = JavaGateway(_Client(gateway_parameters=parameters), gateway_parameters=parameters)
         return self
 
     def __exit__(

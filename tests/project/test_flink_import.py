@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors.exceptions import captured
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError
@@ -18,6 +20,9 @@ from spark_jobs.project.flink_import import Imported, import_script
 from spark_jobs.project.flink_parser import FlinkParser
 from spark_jobs.project.flink_script import spark_type
 from spark_jobs.sources import check_expressions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "data/flink_sql").glob("*.sql"))
 
@@ -68,7 +73,11 @@ def test_no_secret_gets_into_a_definition_or_a_remark(name: str, parser: FlinkPa
     assert "s3cret" not in shown(found) + str(found.remarks)
 
 
-def test_text_that_is_not_flink_sql_is_refused_with_its_line(parser: FlinkParser) -> None:
+def test_text_that_is_not_flink_sql_is_refused_with_its_line_beside_a_spark_session(
+    parser: FlinkParser, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A session puts PySpark's conversion of errors into py4j. It looks them up in Spark's JVM, by their number there.
+    monkeypatch.setattr(captured, "convert_exception", lambda error: pytest.fail(f"{spark} sees {error}"))
     with pytest.raises(DefinitionError, match='Encountered "b" at line 2, column 14'):
         import_script("SET 'a' = 'b';\nSELECT a FRM b;", "job.sql", parser)
 
