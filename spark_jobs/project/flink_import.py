@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from spark_jobs.project.flink_options import of_sink
@@ -17,22 +17,15 @@ from spark_jobs.project.flink_query import (
     add_window,
     grouping,
 )
-from spark_jobs.project.flink_script import (
-    Located,
-    NoCounterpartError,
-    Query,
-    Script,
-    clauses,
-    read_script,
-    resolve,
-)
+from spark_jobs.project.flink_relation import clauses, hint_left_out, resolve
+from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Remark, Script, read_script
 from spark_jobs.project.flink_source import (
     EventTime,
     Lines,
-    Remark,
     Timer,
     add_history,
     add_watermark,
+    columns_left_out,
     columns_of,
     event_time,
 )
@@ -91,6 +84,7 @@ def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | 
     remarks = [_unused(name, value) for name, value in script.settings.items() if not name.startswith(EMIT)]
     found = [remark for remark in remarks if remark is not None]
     found += [Remark(other.line, other.text[:60], "this statement has no counterpart") for other in script.others]
+    found += _unused_tables(script)
     definitions: list[Definition] = []
     timer = Timer(timer_start, script.settings.get)
     for number, query in enumerate(script.queries):
@@ -115,6 +109,19 @@ def _unused(name: str, value: Located) -> Remark | None:
     if name == "parallelism.default":
         why = "how many subtasks the source has: say in watermark.subtasks which partitions each one reads"
     return Remark(value.line, f"SET '{name}' = '{value.text}'", why)
+
+
+def _unused_tables(script: Script) -> Iterator[Remark]:
+    """The tables and views that no query reads or writes."""
+    used = {query.sink for query in script.queries}
+    waiting = [query.select for query in script.queries]
+    while waiting:
+        names = {node.names[-1] for node in waiting.pop().all() if node.kind == "IDENTIFIER"} - used
+        used |= names
+        waiting += [script.views[name] for name in names if name in script.views]
+    why = "no query of the script reads or writes it"
+    yield from (Remark(table.line, f"table {name}", why) for name, table in script.tables.items() if name not in used)
+    yield from (Remark(view.line, f"view {name}", why) for name, view in script.views.items() if name not in used)
 
 
 def _with_remarks(definition: Definition, remarks: tuple[Remark, ...]) -> Definition:
@@ -150,6 +157,10 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     lines.add("# yaml-language-server: $schema=../pipeline.schema.json\n#")
     lines.add(f"# Written by `rewindow import flink-sql` from {file}; comments name the lines of that script.\n")
     lines.add(f"name: {name}", query.line)
+    lines.remarks += query.remarks
+    if parts["hints"] is not None:
+        lines.remarks += [hint_left_out(hint) for hint in parts["hints"].operands if hint is not None]
+    lines.remarks += columns_left_out(relation.table, time)
     for what, line in relation.table.left_out:
         lines.remark(line, what, "does not change results" if what == "PRIMARY KEY" else "has no counterpart")
     add_history(lines, relation.table)

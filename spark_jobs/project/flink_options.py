@@ -52,6 +52,9 @@ def of_sink(table: SourceTable) -> tuple[str, str]:
     named = [f"'connector' = '{connector.text}'"] if connector is not None else []
     named += [f"'{name}'" for name in table.options if name != "connector"]
     named += [what for what, _ in table.left_out]
+    named += [f"column {column.name} AS {column.computed.text}" for column in table.columns if column.computed]
+    named += [f"column {column.name} METADATA" for column in table.columns if column.metadata]
+    named += [table.watermark.text] if table.watermark is not None else []
     why = (
         f"{_NONE}: results go to Iceberg tables. "
         "To compare with what the job wrote here, name these files, table or topic under `live:`"

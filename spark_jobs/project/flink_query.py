@@ -7,8 +7,10 @@ from collections.abc import Mapping
 
 from spark_jobs.definition.names import RESERVED_COLUMNS
 from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.project.flink_doubts import AGGREGATES, SAME_IN_SPARK, doubts
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode
-from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Relation, Script, argument
+from spark_jobs.project.flink_relation import Relation, argument
+from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Script
 from spark_jobs.project.flink_source import EventTime, Lines
 from spark_jobs.project.writing import scalar
 
@@ -17,38 +19,6 @@ EMIT = "table.exec.emit."
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 _GROUP_WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "SESSION": "SESSION"}
 _AUXILIARY = re.compile(r"(TUMBLE|HOP|SESSION)_(START|END|ROWTIME|PROCTIME)")
-_AGGREGATES = {"SUM", "COUNT", "MIN", "MAX", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "AVG"}
-_SAME_IN_SPARK = _AGGREGATES | {
-    *(
-        "UPPER",
-        "LOWER",
-        "ABS",
-        "COALESCE",
-        "CAST",
-        "TRIM",
-        "SUBSTRING",
-        "SUBSTR",
-        "CONCAT",
-        "CONCAT_WS",
-        "NULLIF",
-        "IF",
-    ),
-    *(
-        "CHAR_LENGTH",
-        "FLOOR",
-        "CEIL",
-        "ROUND",
-        "SQRT",
-        "POWER",
-        "LN",
-        "EXP",
-        "MOD",
-        "REPLACE",
-        "LPAD",
-        "RPAD",
-        "DESCRIPTOR",
-    ),
-}
 
 
 def grouping(relation: Relation, groups: list[SqlNode], query: Query) -> tuple[SqlNode, list[SqlNode], bool]:
@@ -100,7 +70,7 @@ def add_keys(
         plain = key.names[-1] if key.kind == "IDENTIFIER" else f"key_{number + 1}"
         name = _column(aliases.get(key.text, plain))
         named[key.text] = name
-        _doubt(lines, key)
+        lines.remarks += doubts(key)
         lines.add(f"  {name}: {scalar(parser.spark_sql(key, relation.columns))}", key.line)
     return named
 
@@ -108,8 +78,9 @@ def add_keys(
 def add_filter(lines: Lines, relation: Relation, where: SqlNode | None, parser: FlinkParser) -> None:
     """Add `filter`: the WHERE of the query and of the views that it reads."""
     conditions = list(relation.conditions)
+    lines.remarks += relation.remarks
     if where is not None:
-        _doubt(lines, where)
+        lines.remarks += doubts(where)
         conditions.append(parser.spark_sql(where, relation.columns))
     if conditions:
         text = " AND ".join(f"({condition})" for condition in conditions) if conditions[1:] else conditions[0]
@@ -203,22 +174,25 @@ def add_aggregates(
 ) -> None:
     """Add `aggregates`, named as in SELECT, else as the sink's columns. Raises NoCounterpartError."""
     sink = script.tables.get(query.sink or "")
+    of_sink = query.columns or (tuple(column.name for column in sink.columns) if sink is not None else ())
     there: dict[str, tuple[str, int]] = {}
     for place, item in enumerate(items.operands):
         assert item is not None
         source = item.operands[0] if item.kind == "AS" else item
         assert source is not None
-        if source.text in keys or _is_window_column(source):
+        if source.text in keys:
+            continue
+        if _is_window_column(source):
+            _remark_window_column(lines, item, source)
             continue
         functions = {node.operator for node in source.all() if not node.is_leaf}
-        if not functions & _AGGREGATES and not functions - _SAME_IN_SPARK - {"*", "+", "-", "CASE", "AS", "FILTER"}:
+        if not functions & AGGREGATES and not functions - SAME_IN_SPARK - {"*", "+", "-", "CASE", "AS", "FILTER"}:
             raise NoCounterpartError(item.text, "neither a key nor an aggregate", item.line)
         alias = item.operands[1].names[-1] if item.kind == "AS" and item.operands[1] is not None else ""
-        of_sink = sink.columns[place].name if sink is not None and place < len(sink.columns) else f"value_{place + 1}"
-        name = _column(alias or of_sink)
+        name = _column(alias or (of_sink[place] if place < len(of_sink) else f"value_{place + 1}"))
         while name in there or name in keys.values():
             name += "_2"
-        _doubt(lines, source)
+        lines.remarks += doubts(source)
         there[name] = (parser.spark_sql(source, relation.columns), item.line)
     if not there:
         raise NoCounterpartError("SELECT", "it has no aggregate", items.line)
@@ -227,23 +201,20 @@ def add_aggregates(
         lines.add(f"  {name}: {scalar(text)}", line)
 
 
+def _remark_window_column(lines: Lines, item: SqlNode, source: SqlNode) -> None:
+    """Remark on a column of the window that has another name here, or none."""
+    name = source.names[-1] if source.kind == "IDENTIFIER" else source.operator.lstrip("$").upper()
+    column = "window_start" if name.endswith(("start", "_START")) else "window_end"
+    if name.endswith(("time", "TIME")):
+        lines.remark(item.line, item.text, "the table of results has no such column: it is window_end less 1 ms")
+    elif item.kind == "AS" and item.operands[1] is not None and item.operands[1].names[-1] != column:
+        lines.remark(item.line, item.text, f"the table of results names it {column}")
+
+
 def _is_window_column(node: SqlNode) -> bool:
     if node.kind == "IDENTIFIER":
         return node.names[-1] in _WINDOW_COLUMNS
     return not node.is_leaf and bool(_AUXILIARY.fullmatch(node.operator.lstrip("$")))
-
-
-def _doubt(lines: Lines, node: SqlNode) -> None:
-    """Remark on functions and operators whose result may differ in Spark."""
-    for part in node.all():
-        if part.is_leaf or part.type == "SqlNodeList":
-            continue
-        if part.kind == "DIVIDE":
-            lines.remark(part.line, part.text, "CHECK: Flink divides integers without a fraction, Spark with one")
-        elif part.kind == "OTHER_FUNCTION" and part.operator == "AVG":
-            lines.remark(part.line, part.text, "CHECK: Flink's AVG of integers is an integer, Spark's a double")
-        elif part.kind == "OTHER_FUNCTION" and part.operator.upper() not in _SAME_IN_SPARK:
-            lines.remark(part.line, part.text, f"CHECK: {part.operator} may differ in Spark")
 
 
 def _column(name: str) -> str:

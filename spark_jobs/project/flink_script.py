@@ -1,4 +1,4 @@
-"""A Flink SQL script as tables, views, settings and queries; and the relation that a query reads."""
+"""A Flink SQL script as tables, views, settings and queries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql
+from spark_jobs.project.flink_parser import SqlNode
 
 
 class NoCounterpartError(Exception):
@@ -15,6 +15,15 @@ class NoCounterpartError(Exception):
     def __init__(self, what: str, why: str, line: int) -> None:
         super().__init__(what, why, line)
         self.what, self.why, self.line = what, why, line
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A part of the script that is not, or not exactly, in the definition: its line, what it is and why."""
+
+    line: int
+    what: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +63,16 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query of the script, and the table that it is inserted into."""
+    """A query of the script, and the table that it is inserted into.
+
+    `columns`: those of the table that INSERT names. `remarks`: the other clauses of INSERT.
+    """
 
     sink: str | None
     select: SqlNode
     line: int
+    columns: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(slots=True)
@@ -102,15 +116,32 @@ def _add(script: Script, statement: SqlNode) -> None:
                 if part is not None:
                     _add(script, part)
         case "RichSqlInsert":
-            target, source = parts[1], parts[2]
-            assert target is not None and source is not None
-            script.queries.append(Query(target.names[-1], _without_with(script, source), statement.line))
+            script.queries.append(_insert(script, statement))
         case _ if statement.kind in ("SELECT", "WITH", "ORDER_BY", "UNION"):
             script.queries.append(Query(None, _without_with(script, statement), statement.line))
         case "SqlBeginStatementSet" | "SqlEndStatementSet":
             pass
         case _:
             script.others.append(statement)
+
+
+def _insert(script: Script, statement: SqlNode) -> Query:
+    target, source, listed = statement.operands[1:4]
+    assert target is not None and source is not None
+    remarks: list[Remark] = []
+    if statement.node.isOverwrite():
+        why = "results go to Iceberg tables, where each value that changes becomes a new revision"
+        remarks.append(Remark(statement.line, "INSERT OVERWRITE", why))
+    partition = " ".join(str(statement.node.getStaticPartitions().toString()).split())
+    if partition:
+        why = "has no counterpart: the table of results is partitioned by the window's start"
+        remarks.append(Remark(statement.line, f"PARTITION ({partition})", why))
+    if target.kind == "TABLE_REF":
+        target, hints = target.operands
+        assert target is not None and hints is not None
+        remarks.append(Remark(hints.line, f"INSERT INTO {target.names[-1]} with hints", "they are about writing"))
+    columns = tuple(column.names[-1] for column in (listed.operands if listed else []) if column is not None)
+    return Query(target.names[-1], _without_with(script, source), statement.line, columns, tuple(remarks))
 
 
 def _without_with(script: Script, query: SqlNode) -> SqlNode:
@@ -183,115 +214,3 @@ def spark_type(text: str) -> str:
     for pattern, instead in _TYPES:
         text = re.sub(pattern, instead, text)
     return re.sub(r"`([A-Za-z_]\w*)`", r"\1", text).replace(">,", ">, ")
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """What a query reads: a table, its columns in Spark SQL, conditions, and a window function if there is one."""
-
-    table: SourceTable
-    columns: Mapping[str, str]
-    conditions: tuple[str, ...] = ()
-    window: SqlNode | None = None
-
-
-def resolve(
-    node: SqlNode,
-    script: Script,
-    parser: FlinkParser,
-    base: Mapping[str, Mapping[str, str]],
-    seen: tuple[str, ...] = (),
-) -> Relation:
-    """The relation behind FROM.
-
-    Args:
-        base: By table: its columns in Spark SQL.
-        seen: The views on the way.
-
-    Raises:
-        NoCounterpartError: It is more than one table with projections, filters and one window function.
-    """
-
-    def inner(part: SqlNode | None) -> Relation:
-        assert part is not None
-        return resolve(part, script, parser, base, seen)
-
-    match node.kind:
-        case "IDENTIFIER":
-            name = node.names[-1]
-            if name in script.views and name not in seen:
-                return resolve(script.views[name], script, parser, base, (*seen, name))
-            if name not in script.tables:
-                raise NoCounterpartError(f"table {name}", "the script has no CREATE TABLE for it", node.line)
-            return Relation(script.tables[name], base[name])
-        case "AS":
-            if len(node.operands) > 2:
-                raise NoCounterpartError(node.text, "a list of column names after AS", node.line)
-            return inner(node.operands[0])
-        case "EXPLICIT_TABLE" | "COLLECTION_TABLE":
-            return inner(node.operands[0])
-        case "SET_SEMANTICS_TABLE":
-            return inner(node.operands[0])
-        case "SELECT":
-            return _selected(node, inner, parser)
-        case "OTHER_FUNCTION" if node.operator in ("TUMBLE", "HOP", "CUMULATE", "SESSION"):
-            data = argument(node, 0, "DATA")
-            relation = inner(data)
-            if relation.window is not None:
-                raise NoCounterpartError(node.operator, "a window over the result of a window", node.line)
-            return Relation(relation.table, relation.columns, relation.conditions, node)
-    raise NoCounterpartError(node.kind.replace("_", " "), "a definition reads one history, without joins", node.line)
-
-
-def argument(call: SqlNode, place: int, name: str) -> SqlNode | None:
-    """The argument of a window function, by its name or its place; None if it is left out."""
-    for operand in call.operands:
-        if operand is not None and operand.kind == "ARGUMENT_ASSIGNMENT":
-            value, key = operand.operands
-            if key is not None and key.names[-1].upper() == name:
-                return value
-    given = [part for part in call.operands if part is not None and part.kind != "ARGUMENT_ASSIGNMENT"]
-    return given[place] if place < len(given) else None
-
-
-_SELECT = ("keywords", "items", "from", "where", "group", "having", "windows", "qualify", "order", "offset", "fetch")
-
-
-def clauses(select: SqlNode) -> dict[str, SqlNode | None]:
-    """The clauses of a SELECT by name; a list without an entry counts as left out."""
-    found = dict(zip(_SELECT, select.operands, strict=False))
-    return {
-        name: None if node is not None and node.type == "SqlNodeList" and not node.operands else node
-        for name, node in found.items()
-    }
-
-
-def _selected(node: SqlNode, inner, parser: FlinkParser) -> Relation:
-    parts = clauses(node)
-    for clause in ("keywords", "group", "having", "windows", "qualify", "order", "offset", "fetch"):
-        if (there := parts.get(clause)) is not None:
-            what = f"{clause.upper()} in a subquery"
-            raise NoCounterpartError(what, "only projections and filters of one table have a counterpart", there.line)
-    relation = inner(parts["from"])
-    columns: dict[str, str] = {}
-    for item in parts["items"].operands if parts["items"] is not None else []:
-        assert item is not None
-        if item.kind == "IDENTIFIER" and item.names[-1] == "":
-            columns |= relation.columns
-            continue
-        source, name = (item.operands[0], item.operands[1]) if item.kind == "AS" else (item, item)
-        assert source is not None and name is not None
-        if name.kind != "IDENTIFIER":
-            raise NoCounterpartError(item.text, "an expression without a name in a subquery", item.line)
-        columns[name.names[-1]] = parser.spark_sql(source, relation.columns)
-    conditions = relation.conditions
-    if (where := parts["where"]) is not None:
-        conditions = (*conditions, parser.spark_sql(where, relation.columns))
-    return Relation(relation.table, columns, conditions, relation.window)
-
-
-def plain_columns(table: SourceTable) -> dict[str, str]:
-    """The physical columns of a table, for `FlinkParser.spark_sql`."""
-    return {
-        column.name: column_sql(column.name) for column in table.columns if not (column.metadata or column.computed)
-    }

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.project.flink_doubts import doubts
 from spark_jobs.project.flink_options import fields_of_key, why_left_out
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, tidy
-from spark_jobs.project.flink_script import Column, Located, NoCounterpartError, SourceTable, plain_columns, spark_type
+from spark_jobs.project.flink_relation import METADATA, plain_columns
+from spark_jobs.project.flink_script import Column, Located, NoCounterpartError, Remark, SourceTable, spark_type
 from spark_jobs.project.sample import quoted
 
 _SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
-_METADATA = {key: column_sql(key) for key in ("timestamp", "partition", "offset", "topic", "headers")}
 _FORMATS = {"json": "json", "csv": "csv", "raw": "text"}
 _WATERMARK_OPTIONS = (
     *("scan.watermark.emit.strategy", "scan.watermark.idle-timeout"),
@@ -23,15 +24,6 @@ _WATERMARK_OPTIONS = (
 )
 """The options of a table that `add_watermark` reads."""
 _LATER = "Flink emits at the ticks of a timer, whose phase is in no script: name it with --timer-start."
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """A part of the script that is not, or not exactly, in the definition: its line, what it is and why."""
-
-    line: int
-    what: str
-    why: str
 
 
 @dataclass(slots=True)
@@ -100,7 +92,7 @@ def event_time(table: SourceTable, parser: FlinkParser) -> EventTime:
 
 def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, parser: FlinkParser) -> EventTime:
     columns = plain_columns(table) | {
-        other.name: _METADATA[other.metadata] for other in table.columns if other.metadata in _METADATA
+        other.name: METADATA[other.metadata] for other in table.columns if other.metadata in METADATA
     }
     function = computed.operator if not computed.is_leaf else ""
     parts = [part for part in computed.operands if part is not None]
@@ -128,15 +120,33 @@ def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser) -> dict
     """Every column of a table in Spark SQL over the fields that are decoded. Raises NoCounterpartError."""
     columns = plain_columns(table)
     for column in table.columns:
-        if column.metadata in _METADATA:
-            columns[column.name] = _METADATA[column.metadata or ""]
+        if column.metadata in METADATA:
+            columns[column.name] = METADATA[column.metadata or ""]
     columns[time.column] = time.elsewhere
     for column in table.columns:
         if column.computed is not None and column.name != time.column:
-            if any(not node.is_leaf and node.operator == "PROCTIME" for node in column.computed.all()):
+            if _is_processing_time(column.computed):
                 continue
             columns[column.name] = f"({parser.spark_sql(column.computed, columns)})"
     return columns
+
+
+def columns_left_out(table: SourceTable, time: EventTime) -> Iterator[Remark]:
+    """The metadata and computed columns of a source that are not, or not surely, what they are in Flink."""
+    for column in table.columns:
+        if column.metadata is not None and column.metadata not in METADATA:
+            yield Remark(column.line, f"column {column.name} METADATA FROM '{column.metadata}'", "has no counterpart")
+        if column.computed is None or column.name == time.column:
+            continue
+        if _is_processing_time(column.computed):
+            why = "processing time has no counterpart"
+            yield Remark(column.line, f"column {column.name} AS {column.computed.text}", why)
+        else:
+            yield from doubts(column.computed)
+
+
+def _is_processing_time(computed: SqlNode) -> bool:
+    return any(not node.is_leaf and node.operator == "PROCTIME" for node in computed.all())
 
 
 def add_history(lines: Lines, table: SourceTable) -> None:

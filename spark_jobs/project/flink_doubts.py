@@ -1,0 +1,29 @@
+"""Functions and operators of Flink SQL whose result may differ in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_jobs.project.flink_parser import SqlNode
+from spark_jobs.project.flink_script import Remark
+
+AGGREGATES = frozenset(["SUM", "COUNT", "MIN", "MAX", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "AVG"])
+_ALIKE = """
+    UPPER LOWER ABS COALESCE CAST TRIM SUBSTRING SUBSTR CONCAT CONCAT_WS NULLIF IF CHAR_LENGTH FLOOR CEIL ROUND
+    SQRT POWER LN EXP MOD REPLACE LPAD RPAD DESCRIPTOR
+"""
+SAME_IN_SPARK = AGGREGATES | frozenset(_ALIKE.split())
+"""Functions that give in Spark what they give in Flink."""
+
+
+def doubts(node: SqlNode) -> Iterator[Remark]:
+    """The functions and operators of an expression whose result may differ in Spark."""
+    for part in node.all():
+        if part.is_leaf or part.type == "SqlNodeList":
+            continue
+        if part.kind == "DIVIDE":
+            yield Remark(part.line, part.text, "CHECK: Flink divides integers without a fraction, Spark with one")
+        elif part.kind == "OTHER_FUNCTION" and part.operator == "AVG":
+            yield Remark(part.line, part.text, "CHECK: Flink's AVG of integers is an integer, Spark's a double")
+        elif part.kind == "OTHER_FUNCTION" and part.operator.upper() not in SAME_IN_SPARK:
+            yield Remark(part.line, part.text, f"CHECK: {part.operator} may differ in Spark")
