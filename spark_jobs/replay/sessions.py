@@ -226,7 +226,7 @@ def replay_sessions(
     needs_closer_look = F.col("rw_suspicious") | frontier
     sessions = cache.keep(_overlapping(sessions, span).withColumn("rw_dirty", needs_closer_look))
     dirty = sessions.where("rw_dirty")
-    handed_over = dirty.count()
+    handed_over, length = dirty.agg(F.count("*"), F.sum(F.col(END) - F.col(START))).collect()[0]
     clean = _clean_rows(sessions.where(~F.col("rw_dirty")), spec)
     if exact_positions:
         clean = _with_positions(clean, cells, timeline)
@@ -235,7 +235,7 @@ def replay_sessions(
 
     group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
     marked = dirty.withColumn(GROUP, group)
-    members_of = cache.keep(_records_of(base, marked, spec))
+    members_of = cache.keep(_records_of(base, marked, spec, max(1, length // handed_over)))
     classified, exact_timeline = _operate(members_of, spec, finer, cells, flushes, cache, exactly=exact_positions)
     failed = classified.where(_is(RowKind.FAILURE)).agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
     failure = None if failed is None else Position(*failed)
@@ -300,17 +300,25 @@ def _with_positions(clean: DataFrame, cells: ThresholdCells, timeline: Timeline)
     return cells.closed(unplaced, "rw_x", FIRED, timeline).drop("rw_x")
 
 
-def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec) -> DataFrame:
+def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec, span: int) -> DataFrame:
+    """The records of the sessions `marked`, with the session's group.
+
+    A key may have thousands of these sessions: records meet only those that touch the same span of time. With spans as
+    long as sessions are on average (ms), few sessions of a key touch one span, and few spans one session.
+    """
+    first, last = (divided(time, span) for time in (F.col(START), F.col(END) - F.lit(1)))
     sessions = marked.select(
         *(F.col(key).alias(f"rw_key_{i}") for i, key in enumerate(spec.keys)),
         F.col(START).alias("rw_low"),
         F.col(END).alias("rw_high"),
+        F.explode(F.sequence(first, last)).alias("rw_span"),
         GROUP,
     )
     same = [F.col(key).eqNullSafe(F.col(f"rw_key_{i}")) for i, key in enumerate(spec.keys)]
+    meets = divided(F.col(_TS), span) == F.col("rw_span")
     inside = (F.col(_TS) >= F.col("rw_low")) & (F.col(_TS) < F.col("rw_high"))
-    joined = base.join(sessions, [*same, inside]) if same else base.join(sessions, inside)
-    return joined.drop("rw_low", "rw_high", *(f"rw_key_{i}" for i in range(len(spec.keys))))
+    joined = base.join(sessions, [*same, meets, inside])
+    return joined.drop("rw_low", "rw_high", "rw_span", *(f"rw_key_{i}" for i in range(len(spec.keys))))
 
 
 def _operate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ PUBLISHER = """
 """
 
 READER = """
-    import json, sys
+    import json, sys, time
     from pathlib import Path
     from pyiceberg.catalog.sql import SqlCatalog
     home, table, stop = sys.argv[1:]
@@ -73,6 +74,7 @@ READER = """
             "runs": sorted({r[3] for r in main}), "stamps": sorted({int(r[5]) // 1_000_000 for r in main}),
             "rows": len(main), "records": sum(int(r[4]) for r in main), "same": sorted(main) == sorted(life),
         })
+        time.sleep(0.05)  # leaves the processors to the publisher
     assert "spark_jobs" not in sys.modules and "pyspark" not in sys.modules
     print(json.dumps(reads))
 """
@@ -121,6 +123,7 @@ def test_readers_see_one_run_or_the_next_and_never_a_mix(spark, tmp_path, rewind
     try:
         while publisher.poll() is None:
             seen.append(state(spark, defined))
+            time.sleep(0.2)
         output, errors = publisher.communicate()
         assert publisher.returncode == 0, errors
     finally:

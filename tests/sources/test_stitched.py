@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
 
 
 @pytest.fixture(scope="module")
-def log(spark, kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, DataFrame]:
+def log(spark, kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, DataFrame]]:
     """A topic of some out-of-order records, and what it holds, with the broker's own times."""
     name = f"stitch_{next(_NUMBERS)}"
     kafka.create_topic(name, PARTITIONS, APPEND_TIME)
@@ -48,7 +48,9 @@ def log(spark, kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> 
     frame = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.servers).option("subscribe", name).load()
     path = tmp_path_factory.mktemp("log") / "log"
     frame.select("partition", "offset", "timestamp", "key", "value").write.parquet(str(path))
-    return name, spark.read.parquet(str(path)).cache()
+    rows = spark.read.parquet(str(path)).cache()
+    yield name, rows
+    rows.unpersist()
 
 
 @pytest.fixture
