@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from spark_jobs.cli.options import errors
 from spark_jobs.errors import RewindowError
+from spark_jobs.parts import error_of
 
 app = typer.Typer(
     name="rewindow",
@@ -63,6 +64,9 @@ def main() -> None:
     except Exception as problem:
         if debug:
             raise
+        if isinstance(problem, ImportError) and (missing := error_of(problem)) is not None:
+            errors.print(f"[bold red]error[/]: {escape(str(missing))}", highlight=False, soft_wrap=True)
+            raise SystemExit(missing.exit_code) from None
         message = _known_failure(problem)
         errors.print(f"[bold red]error[/]: {escape(message)}", highlight=False, soft_wrap=True)
         raise SystemExit(1) from None

@@ -13,6 +13,7 @@ import typer
 
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import console, errors
+from spark_jobs.parts import Part, require
 
 if TYPE_CHECKING:
     from spark_jobs.devtools.services.airflow import Airflow
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @app.command()
 def demo() -> None:
     """Backfill and reconcile real flights in a real Airflow, and compare the result with what Flink emitted."""
+    require(Part.AIRFLOW, "`rewindow demo`")
     from spark_jobs.devtools.demo import run_demo
 
     run_demo(console, errors)
@@ -38,6 +40,7 @@ def up(
     ] = True,
 ) -> None:
     """Start Airflow with the pipelines of this checkout, and a Kafka broker with the flights. Ctrl-C stops both."""
+    require(Part.AIRFLOW, "`rewindow up`")
     from spark_jobs.devtools.demo import FIRST_NIGHT, sample_services
     from spark_jobs.devtools.services.ports import kept_port
     from spark_jobs.runs.progress import progress_for

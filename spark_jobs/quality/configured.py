@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.parts import Part, require
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.verification import GateCheck
 from spark_jobs.settings import settings
@@ -24,12 +25,14 @@ def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> GateCheck | None:
 
     Raises:
         DefinitionError: a suite is broken.
+        EnvironmentSetupError: Great Expectations is not installed.
     """
     from spark_jobs.quality.suites import expectations_folder, load_suites
 
     if not expectations_folder(pipeline).is_dir() and settings().expectations is None:
         return None
     suites = load_suites(pipeline)
+    require(Part.GATE, f"the check of the expectations in {suites.folder}", "run with --no-gate")
     if thorough:
         from spark_jobs.quality.gate import check_suites
 

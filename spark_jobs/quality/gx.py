@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.parts import Part, require
 from spark_jobs.quality.resolve import Fitted
 
 if TYPE_CHECKING:
@@ -48,9 +49,12 @@ def imported_ahead() -> Iterator[None]:
     def import_all() -> None:
         with quiet(), suppress(Exception):  # whoever uses it gets the error
             import great_expectations
+
+            del great_expectations
+        with suppress(ImportError):
             import vl_convert
 
-            del great_expectations, vl_convert
+            del vl_convert
 
     thread = threading.Thread(target=import_all, name="import-ahead", daemon=True)
     thread.start()
@@ -80,6 +84,7 @@ def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
     Raises:
         DefinitionError: it lists every unknown type, and what is wrong with kwargs.
     """
+    require(Part.GATE, "the check of expectations")
     with quiet():
         from great_expectations.exceptions import ExpectationNotFoundError
         from great_expectations.expectations.expectation_configuration import ExpectationConfiguration

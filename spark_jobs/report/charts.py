@@ -11,6 +11,7 @@ from typing import Any
 import altair as alt
 
 from spark_jobs.formatting import length
+from spark_jobs.report.scales import bin_name, shown_tolerances
 
 Spans = Sequence[Sequence[int]]
 """[partition, from, to] each."""
@@ -210,23 +211,6 @@ def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
             .encode(x=x, y=alt.value(0), text="label:N")
         )
     return _spec(alt.layer(*layers), width, 220)
-
-
-def shown_tolerances(advisor: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The rows up to the first tolerance that no record misses, and the definition's own in any case."""
-    rows = advisor["tolerances"]
-    first = next((i for i, row in enumerate(rows) if not row["behind"]), len(rows) - 1)
-    own = advisor["now"]["tolerance"] if advisor["now"] else advisor["configured"]
-    return [row for i, row in enumerate(rows) if i <= first or row["tolerance"] <= own]
-
-
-def bin_name(edges: Sequence[int], i: int) -> str:
-    """1 min to 2 min; less than 1 s; 28 d and more."""
-    if i == 0:
-        return f"less than {length(edges[1])}"
-    if i == len(edges) - 1:
-        return f"{length(edges[i])} and more"
-    return f"{length(edges[i])} to {length(edges[i + 1])}"
 
 
 def _points(view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Chart:

@@ -8,17 +8,7 @@ from typing import Any
 import altair as alt
 
 from spark_jobs.report.charts import _duration_axis, _duration_scale, _spec, _time_axis
-
-COLOURS = {
-    "drift": "var(--late)",
-    "missing": "var(--ink)",
-    "unexpected": "var(--behind)",
-    "undecided": "var(--waiting)",
-    "timing": "var(--watermark)",
-    "late_arrivals": "var(--on-time)",
-    "all_late": "var(--muted)",
-}
-"""By verdict, in the order in which they are stacked."""
+from spark_jobs.report.scales import VERDICT_COLOURS
 
 
 def verdict_strip(
@@ -35,7 +25,7 @@ def verdict_strip(
                         {"start": one["start"], "end": one["start"] + width, "verdict": kind, "low": low, "high": high}
                     )
                 low = high
-    colours = alt.Scale(domain=list(kinds), range=[COLOURS[kind] for kind in kinds])
+    colours = alt.Scale(domain=list(kinds), range=[VERDICT_COLOURS[kind] for kind in kinds])
     chart = (
         alt.Chart(alt.Data(values=rows))
         .mark_rect(stroke="var(--paper)", strokeWidth=0.5)

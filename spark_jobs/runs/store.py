@@ -42,6 +42,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from spark_jobs.errors import DefinitionError, EnvironmentSetupError
+from spark_jobs.parts import Part, install_command
 from spark_jobs.settings import Variable, settings
 
 REQUEST = "request.json"
@@ -178,7 +179,9 @@ class RunStore:
             self._files, root = fsspec.core.url_to_fs(url)
         except (ValueError, ImportError) as problem:
             raise EnvironmentSetupError(
-                f"no file system for this address: {problem}", url, f"Correct {Variable.RUNS}, or install its package."
+                f"no file system for this address: {problem}",
+                url,
+                f"Correct {Variable.RUNS}, or install its package (for s3: {install_command(Part.S3)}).",
             ) from problem
         self._root = root.rstrip("/")
         self.url = url

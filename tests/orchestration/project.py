@@ -69,8 +69,8 @@ def records(days: int) -> list[dict[str, Any]]:
 
 
 def make_project(root: Path, pipelines: Mapping[str, str], days: int) -> Path:
-    """DAG files, plugins, expectations, `days` of records, and a pipeline for each name with its publish policy."""
-    for name in ("dags", "plugins", "expectations"):
+    """DAG files, expectations, `days` of records, and a pipeline for each name with its publish policy."""
+    for name in ("dags", "expectations"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.yaml"))
     (root / "data").mkdir()
     with (root / "data/part-0.json").open("w") as file:

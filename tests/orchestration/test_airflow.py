@@ -64,9 +64,10 @@ class ToFile(BaseNotifier):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, rewindow_home: Path) -> Path:
-    """A project folder of its own: DAG files, plugins, pipelines, expectations, four days of records."""
+    """A project folder of its own: DAG files, a plugin, pipelines, expectations, four days of records."""
     root = make_project(tmp_path_factory.mktemp("airflow") / "project", PIPELINES, days=4)
     (root / "expectations/closed.json").write_text(json.dumps(CLOSED))
+    (root / "plugins").mkdir()
     (root / "plugins/to_file.py").write_text(NOTIFIER)
     return root
 

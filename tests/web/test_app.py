@@ -94,7 +94,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     project, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
     shutil.copytree(ROOT / "dags", project / "dags", ignore=shutil.ignore_patterns("__pycache__"))
     (project / "dags" / "somebody_elses.py").write_text(PLAIN_DAG)
-    (project / "plugins").symlink_to(ROOT / "plugins")
     airflow = Airflow(tmp_path_factory.mktemp("airflow"), project=project)
     environ = airflow.environ() | {
         "REWINDOW_HOME": str(home), "PYTHONPATH": str(ROOT),

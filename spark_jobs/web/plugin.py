@@ -1,6 +1,7 @@
-"""Reports of Rewindow's runs in the Airflow UI: an entry in the navigation, and a tab on DAG runs and task instances.
+"""The Airflow plugin: an entry in the navigation, and a tab on DAG runs and task instances, for the reports of runs.
 
-The pages are in `spark_jobs.web`. Airflow's auth manager decides who may see which DAG.
+The package names it as an entry point, so Airflow finds it where Rewindow is installed. The pages are in
+`spark_jobs.web`. Airflow's auth manager decides who may see which DAG.
 """
 
 from __future__ import annotations
