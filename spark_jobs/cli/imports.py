@@ -1,7 +1,8 @@
-"""Commands that bring what people have: `rewindow import flink-sql`."""
+"""Commands that bring what people have: `rewindow import flink-sql` and `rewindow import expectations`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,13 @@ import typer
 from rich.markup import escape
 
 from spark_jobs.cli.app import app
-from spark_jobs.cli.options import console
+from spark_jobs.cli.options import PipelineArgument, console, load
 from spark_jobs.errors import DefinitionError
 
-import_app = typer.Typer(help="Bring what you have: a definition from a Flink SQL script.", no_args_is_help=True)
+import_app = typer.Typer(
+    help="Bring what you have: a definition from a Flink SQL script, expectations from Great Expectations.",
+    no_args_is_help=True,
+)
 app.add_typer(import_app, name="import")
 
 
@@ -59,3 +63,47 @@ def import_flink_sql(
     if not paths:
         raise typer.Exit(2)
     console.print(f"\nRead the lines with CHECK. Then: rewindow check {escape(str(paths[0][0]))}", soft_wrap=True)
+
+
+@import_app.command("expectations")
+def import_expectations(
+    pipeline: PipelineArgument,
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A Great Expectations project, a folder of suites, or one suite.")
+    ],
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="THEIRS=OURS", help="A column of the suites has this name here.")
+    ] = None,
+    add: Annotated[bool, typer.Option("--add", help="Add to the pipeline's suite if there is one.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the pipeline's suite.")] = False,
+) -> None:
+    """Make the pipeline's suite of expectations that a Great Expectations project has for the table of its windows.
+
+    An expectation about a column that the windows do not have, of a type of your own, or with arguments that the gate
+    refuses has no counterpart: each is listed, with checkpoints and other files. Exit code 2 if none is left.
+    """
+    from spark_jobs.project.gx_import import import_suites, merged, new_suite, suite_files
+    from spark_jobs.quality.suites import expectations_folder
+
+    loaded = load(pipeline)
+    pairs = [text.partition("=") for text in column or []]
+    for theirs, equals, ours in pairs:
+        if not (theirs and equals and ours):
+            raise DefinitionError(f"--column: {theirs!r}", hint="Write theirs=ours, as --column amount=amount_sum.")
+    path = expectations_folder(loaded) / f"{loaded.name}.json"
+    if path.exists() and not (add or force):
+        raise DefinitionError("the pipeline has a suite already", str(path), "--add adds to it, --force overwrites it.")
+    files = suite_files(source)
+    imported = import_suites(files, loaded, {theirs: ours for theirs, _, ours in pairs})
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not force else new_suite(loaded)
+    if imported.expectations:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(merged(before, imported), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        count = f"{len(imported.expectations)} expectations of {len(files)} suite{'s' if files[1:] else ''}"
+        console.print(f"[green]written[/] {escape(str(path))}: {count}", soft_wrap=True, highlight=False)
+    if imported.notes:
+        console.print("\nNot, or not exactly, in the suite:")
+    for note in imported.notes:
+        console.print(escape(f"  {note.place}: {note.what}: {note.why}"), soft_wrap=True, highlight=False)
+    if not imported.expectations:
+        raise typer.Exit(2)

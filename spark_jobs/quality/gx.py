@@ -119,6 +119,17 @@ def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
     return expectations
 
 
+def bases_of(kind: str) -> tuple[str, ...]:
+    """The names of the classes that GX's class of an expectation is derived from; none for an unknown type."""
+    with quiet():
+        from great_expectations.expectations.registry import get_expectation_impl
+
+        try:
+            return tuple(base.__name__ for base in get_expectation_impl(kind).__mro__)
+        except Exception:  # of GX's own kinds
+            return ()
+
+
 def _nearest_type(name: str) -> str:
     from great_expectations.expectations.registry import list_registered_expectation_implementations
 
