@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from spark_jobs.cli.app import app
+from spark_jobs.cli.corrections import corrections_of, end_of_corrections, print_corrections
 from spark_jobs.cli.options import (
     AsOfOption,
     ChunksOption,
@@ -117,7 +118,7 @@ def run(
             reason=reason,
             end_policy=end_policy,
         )
-    _end(loaded, result, as_json, end_policy, stopwatch)
+    _end(spark, loaded, result, as_json, end_policy, stopwatch)
 
 
 @app.command()
@@ -152,10 +153,17 @@ def reconcile(
     result = reconcile_run(
         spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, end_policy=end_policy
     )
-    _end(loaded, result, as_json, end_policy, stopwatch)
+    _end(spark, loaded, result, as_json, end_policy, stopwatch)
 
 
-def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPolicy, stopwatch: Stopwatch) -> None:
+def _end(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    result: RunResult,
+    as_json: bool,
+    end_policy: EndPolicy,
+    stopwatch: Stopwatch,
+) -> None:
     """Print a run's outcome, write its report; exit code 3 where it waits for a person."""
     from spark_jobs.report.build import build_report
     from spark_jobs.runs.decision import Action
@@ -166,6 +174,7 @@ def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPo
 
     folder = RunStore.configured().folder(result.run_id)
     outcome = Outcome.read(folder)
+    corrections = corrections_of(spark, pipeline, folder, outcome and outcome.status)
     if outcome is not None:
         with stopwatch.timed("report"):
             build_report(folder)
@@ -178,12 +187,14 @@ def _end(pipeline: Pipeline, result: RunResult, as_json: bool, end_policy: EndPo
         print_result(result, columns_to_query(pipeline), outcome and outcome.status)
         if (verdicts := Verdicts.read(folder)) is not None:
             print_verdicts(verdicts)
+        print_corrections(corrections)
         if folder.read_bytes(PAGE) is not None:
             console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
     if result.decision is not None and result.decision.action is not Action.PUBLISH and not end_policy.ends_as:
         hint = outcome.hint if outcome else ""
         errors.print(f"[bold yellow]not published[/]: {escape(result.decision.why)}. {escape(hint)}")
         raise typer.Exit(3)
+    end_of_corrections(corrections)
 
 
 @app.command("publish")
@@ -193,9 +204,21 @@ def publish_run(
 ) -> None:
     """Publish what a run has staged: one that waits for approval, or whose gate is closed."""
     from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.reopening import publish_staged
+    from spark_jobs.runs.reopening import pipeline_of, publish_staged
+    from spark_jobs.runs.status import RunStatus
+    from spark_jobs.runs.store import RunStore
 
-    print_result(publish_staged(_spark_of, run_id, progress_for(errors), reason))
+    sessions: list[SparkSession] = []
+
+    def spark_of(pipeline: Pipeline) -> SparkSession:
+        sessions.append(_spark_of(pipeline))
+        return sessions[0]
+
+    print_result(publish_staged(spark_of, run_id, progress_for(errors), reason))
+    folder = RunStore.configured().folder(run_id)
+    corrections = corrections_of(sessions[0], pipeline_of(folder), folder, RunStatus.PUBLISHED)
+    print_corrections(corrections)
+    end_of_corrections(corrections)
 
 
 @app.command("discard")

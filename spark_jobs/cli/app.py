@@ -49,7 +49,7 @@ def main() -> None:
     """Entry point of the console script: errors become short messages and documented exit codes."""
     debug = "--debug" in sys.argv
     argv = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    if argv[:1] != ["archive"]:  # of the others, `--dry-run` alone means the plan
+    if argv[:1] not in (["archive"], ["corrections"]):  # of the others, `--dry-run` alone means the plan
         argv = ["--dry-run=plan" if argument == "--dry-run" else argument for argument in argv]
     try:
         app(args=argv, standalone_mode=True)

@@ -1,4 +1,4 @@
-"""Prints the life of a window in the live job: each row that it emitted, and what the comparisons said of it."""
+"""Prints the life of a window in the live job: each row that it emitted, what was found, and what readers then got."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from spark_jobs.cli.rows import shown
 from spark_jobs.definition.instants import format_instant
 
 if TYPE_CHECKING:
-    from spark_jobs.operations.live_history import EmittedPane, WindowVerdict
+    from spark_jobs.operations.live_history import EmittedPane, WindowCorrection, WindowVerdict
 
 
-def print_live_history(panes: Sequence[EmittedPane], verdicts: Sequence[WindowVerdict], console: Console) -> None:
-    """Each emitted row and each verdict in a line or two; times are in UTC and never cut."""
+def print_live_history(
+    panes: Sequence[EmittedPane],
+    verdicts: Sequence[WindowVerdict],
+    corrections: Sequence[WindowCorrection],
+    console: Console,
+) -> None:
+    """Each emitted row, each verdict and each correction in a line or two; times are in UTC and never cut."""
 
     def line(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
@@ -39,9 +44,23 @@ def print_live_history(panes: Sequence[EmittedPane], verdicts: Sequence[WindowVe
             emitted, faithful, complete = map(shown, values)
             line(f"    {name}: emitted {emitted}, faithful {faithful}, complete {complete}")
         line(f"    run {found.run_id}")
+    if corrections:
+        line("What readers got", "bold")
+    for one in corrections:
+        keys = ", ".join(shown(value) for value in one.keys.values())
+        at = f"delivered {shown(one.delivered_at)}" if one.delivered_at else one.status
+        line(f"  {keys}: {one.kind} of revision {one.revision} ({one.cause}), {at}, to {one.destination}", "cyan")
+        for name, (old, new) in one.values.items():
+            line(f"    {name}: {shown(old)} -> {'deleted' if one.deleted else shown(new)}")
+        line(f"    run {one.run_id}")
 
 
-def live_records(panes: Sequence[EmittedPane], verdicts: Sequence[WindowVerdict]) -> list[dict[str, Any]]:
-    """The same for machines; `live` says what a line is: `emitted` or `verdict`."""
-    emitted = [{"live": "emitted", **asdict(pane)} for pane in panes]
-    return [*emitted, *({"live": "verdict", **asdict(found)} for found in verdicts)]
+def live_records(
+    panes: Sequence[EmittedPane], verdicts: Sequence[WindowVerdict], corrections: Sequence[WindowCorrection]
+) -> list[dict[str, Any]]:
+    """The same for machines; `live` says what a line is: `emitted`, `verdict` or `correction`."""
+    return [
+        *({"live": "emitted", **asdict(pane)} for pane in panes),
+        *({"live": "verdict", **asdict(found)} for found in verdicts),
+        *({"live": "correction", **asdict(one)} for one in corrections),
+    ]

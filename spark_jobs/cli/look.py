@@ -147,7 +147,7 @@ def history(
         list[str] | None, typer.Option(help="name=value, once for each key column; null for a null. Default: all keys.")
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Also what the live job emitted, and what the comparisons said of it.")
+        bool, typer.Option("--live", help="Also what the live job emitted, what was found, and what readers then got.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -166,21 +166,22 @@ def history(
     check_keys(loaded, pairs)
     spark = session(loaded, "history", short=True)
     revisions = window_history(spark, loaded, pairs, start)
-    panes, verdicts = [], []
+    panes, verdicts, corrections = [], [], []
     if live:
-        from spark_jobs.operations.live_history import emitted_panes, window_verdicts
+        from spark_jobs.operations.live_history import emitted_panes, window_corrections, window_verdicts
 
         panes = emitted_panes(spark, loaded, pairs, start)
         verdicts = window_verdicts(spark, loaded, pairs, start)
+        corrections = window_corrections(spark, loaded, pairs, start)
     if as_json:
         for record in history_records(revisions, list(loaded.keys)):
             print(json.dumps(record, default=str))
-        for record in live_records(panes, verdicts):
+        for record in live_records(panes, verdicts, corrections):
             print(json.dumps(record, default=str))
     else:
         print_history(revisions, list(loaded.keys), console)
         if live:
-            print_live_history(panes, verdicts, console)
+            print_live_history(panes, verdicts, corrections, console)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.comparison.delivered import as_delivered
 from spark_jobs.comparison.emitted import (
     AGAIN,
     AMBIGUOUS,
@@ -147,7 +148,7 @@ class Comparer:
                 "contradicted": F.lit(0).cast("bigint"),
             }
         )
-        first = self._cached.keep(first)
+        first = self._cached.keep(as_delivered(first, self.pipeline, self.scope))
         is_open = F.col(VERDICT).isin(*_DIFFERENT) | (F.col(UNDECIDED) > 0)
         if self._has_evidence:
             is_open = is_open | (F.col(VERDICT) == Verdict.NOT_CLOSED)

@@ -140,6 +140,21 @@ class EmittedRows:
         older = rows.where(F.col(_WHY).isNull() & inside)
         return older.select(*self.pipeline.keys, START, END).distinct()
 
+    def positions(self) -> DataFrame:
+        """Of each window in a topic the place of its last record: keys, `window_start`, `window_end` (epoch ms),
+        `rw_at_partition`, `rw_at_offset`."""
+        assert self._decoded is not None
+        good = self._decoded.where(F.col(_WHY).isNull())
+        last = F.max(F.struct(AT_OFFSET, AT_PARTITION)).alias("rw_last")
+        rows = good.groupBy(*(f"`{k}`" for k in self.pipeline.keys), START, END).agg(last)
+        return rows.select(
+            *(f"`{k}`" for k in self.pipeline.keys),
+            START,
+            END,
+            F.col(f"rw_last.{AT_PARTITION}").alias(AT_PARTITION),
+            F.col(f"rw_last.{AT_OFFSET}").alias(AT_OFFSET),
+        )
+
     def panes(self, start: int) -> tuple[DataFrame, tuple[str, ...]]:
         """Every row about the windows with this start (epoch ms), in order, and the names of the emitted aggregates.
 

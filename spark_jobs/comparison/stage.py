@@ -14,11 +14,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison.comparer import Comparer
+from spark_jobs.comparison.delivered import delivered_since
 from spark_jobs.comparison.emitted import AT, ROWS, EmittedRows, emitted_name
 from spark_jobs.comparison.emitted_pruning import of_windows, ranges_of
 from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_keys
 from spark_jobs.comparison.report import Report, make_report
 from spark_jobs.comparison.tally import Stretch, Tally, tally
+from spark_jobs.comparison.timing_band import final_until
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
 from spark_jobs.errors import CatalogError, RewindowError, RunStateError
 from spark_jobs.eventtime.ranges import TimeRange
@@ -115,7 +117,9 @@ def _compared(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
                     chosen.hull,
                     run,
                 )
-                _record_counts(job, run, counts, rows, is_complete=chosen.is_partial or job.plan.is_whole)
+                final = final_until(replay.timeline, replay.spec.allowed_lateness)
+                is_complete = chosen.is_partial or job.plan.is_whole
+                _record_counts(job, run, counts, rows, is_complete=is_complete, final=final)
             return _document(job, report, counts, kept, [*notes, *report.notes], chosen, windows, emitted.values)
 
 
@@ -145,6 +149,9 @@ def _chosen(
         is_missing = current.where(F.col(VERDICT) == Verdict.MISSING)
         starts, ends = (F.unix_millis(name).alias(name) for name in (START, END))
         parts.append(is_missing.select(*(f"`{k}`" for k in keys), starts, ends))
+        corrected = delivered_since(current, job.pipeline, keys)
+        if corrected is not None:
+            parts.append(corrected.select(*(f"`{k}`" for k in keys), starts, ends))
     if not parts:
         return _Chosen(windows.chunks), notes
     columns = [*(f"`{k}`" for k in keys), START, END]
@@ -226,7 +233,9 @@ def _decided_before(
     ).select(*(f"`{c}`" for c in found.columns))
 
 
-def _record_counts(job: Job, run: ComparingRun, counts: Tally, rows: EmittedRows, *, is_complete: bool) -> None:
+def _record_counts(
+    job: Job, run: ComparingRun, counts: Tally, rows: EmittedRows, *, is_complete: bool, final: int
+) -> None:
     tables, last = job.result.tables, None
     until = counts.emitted_until
     if until is None or not is_complete:
@@ -237,6 +246,7 @@ def _record_counts(job: Job, run: ComparingRun, counts: Tally, rows: EmittedRows
         "is_complete": is_complete,
         "emitted_until": None if until is None else datetime.fromtimestamp(until / 1000, UTC),
         "emitted_offsets": rows.opened.ends,
+        "final_before": datetime.fromtimestamp(final / 1000, UTC),
     }
     days: list[dict[str, Any]] = [
         {"day": _date(start), "verdicts": dict(day.counts), **_lag_columns(day)}

@@ -97,6 +97,18 @@ def open_from(timeline: Timeline, shift: int) -> int:
     return min(timeline.never_from + 1, MAX_TIMESTAMP) - shift
 
 
+_LAST = 253_370_764_800_000
+"""The year 9999, as late as Python and Spark tell times (epoch ms)."""
+
+
+def final_until(timeline: Timeline, allowed_lateness: int) -> int:
+    """The live job does not touch windows any more that end before this instant (epoch ms).
+
+    The log has closed them and their allowed lateness; the end of a bounded input does not count.
+    """
+    return min(max(open_from(timeline, allowed_lateness), 0), _LAST)
+
+
 def merged(lags: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
     """The ranges in ascending order; those that overlap or touch are merged."""
     result: list[TimeRange] = []

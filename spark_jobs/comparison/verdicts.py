@@ -87,6 +87,7 @@ class Label(StrEnum):
     EQUALS_EARLIER_PANE = "equals_earlier_pane"
     UNEXPLAINED = "unexplained"
     NOT_EXAMINED = "not_examined"
+    CORRECTED = "corrected"
 
 
 WITHOUT_PARTITION, SHIFTED_BY = "without_partition_", "shifted_by_"

@@ -20,7 +20,7 @@ from spark_jobs.errors import DefinitionError, Problem
 MAX_PROBLEMS = 20
 """Problems of one file that are listed; the others are counted."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_FILES_AT = (("history",), ("live", "source"), ("live", "late_output", "source"))
+_FILES_AT = (("history",), ("live", "source"), ("live", "late_output", "source"), ("corrections", "to"))
 """The sections of a definition that can name files."""
 _VALUES_AT = (
     ("value",),

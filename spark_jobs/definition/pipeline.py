@@ -10,16 +10,22 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from spark_jobs.definition.about import Address, Label
+from spark_jobs.definition.corrections import Corrections
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
 from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
-from spark_jobs.definition.live import Live
+from spark_jobs.definition.live import FilesEmitted, Live
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.output import Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
 from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
+
+_NO_RESULT = {
+    "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections"
+}  # fmt: skip
+"""Sections that change no result."""
 
 _NO_LATENESS: Any = "0 s"
 """Read as any value that a file gives."""
@@ -110,6 +116,12 @@ class Pipeline(Section):
         description="What the live job emitted, to compare with.",
         examples=["{source: {kind: table, ...}}"],
     )
+    corrections: Corrections | None = Field(
+        default=None,
+        description="What is delivered to the readers of the live job's output after a run is published; left out: "
+        "nothing.",
+        examples=["{value: complete}"],
+    )
 
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
     _text: str = PrivateAttr("")
@@ -133,26 +145,31 @@ class Pipeline(Section):
     @classmethod
     def _live_names_what_is_defined(cls, live: Live | None, info: ValidationInfo) -> Live | None:
         """Keys, values and tolerances are those of the definition."""
-        if live is None:
-            return None
-        refusals = []
-        sections: tuple[tuple[str, Iterable[str], dict[str, str] | None], ...] = (
-            ("keys", live.keys, info.data.get("keys")),
-            ("values", live.values, info.data.get("aggregates")),
-            ("tolerance", live.tolerance, info.data.get("aggregates")),
-        )
-        for field, given, known in sections:
-            if known is None:
-                continue  # they were refused themselves
-            for name in given:
-                if name not in known:
-                    near = nearest(name, known)
-                    hint = f"did you mean `{near}`?" if near else f"they are {', '.join(known) or 'none'}"
-                    what = f"{shown(name)} is no {'key' if field == 'keys' else 'aggregate'} of this definition"
-                    refusals.append(Refusal(what, hint, (field, name)))
-        if refusals:
-            raise Refusals(refusals)
+        if live is not None:
+            _refuse_undefined(
+                ("keys", live.keys, info.data.get("keys")),
+                ("values", live.values, info.data.get("aggregates")),
+                ("tolerance", live.tolerance, info.data.get("aggregates")),
+            )
         return live
+
+    @field_validator("corrections")
+    @classmethod
+    def _corrections_have_a_place(cls, corrections: Corrections | None, info: ValidationInfo) -> Corrections | None:
+        """There is a live job to correct, a place to write to, and what is named is defined."""
+        if corrections is None or "live" not in info.data:
+            return corrections
+        live = info.data["live"]
+        if live is None:
+            raise Refusal("have nothing to correct: there is no section `live`", "say under `live` what the job emits")
+        if corrections.to is None and isinstance(live.source, FilesEmitted):
+            hint = "write `to: {kind: files, path: ...}`, or name a table or a topic"
+            raise Refusal("is missing: the live job's own files are not rewritten", hint, ("to",))
+        _refuse_undefined(
+            ("keys", corrections.keys, info.data.get("keys")),
+            ("values", corrections.values, info.data.get("aggregates")),
+        )
+        return corrections
 
     @property
     def file(self) -> str:
@@ -179,15 +196,15 @@ class Pipeline(Section):
     def to_canonical_json(self) -> str:
         """Everything that can change a result, as JSON with sorted keys and one spelling for each value.
 
-        Left out: name, description, owner, tags, links, output, publish, schedule, and all of `live` except the
-        restarts, which the replay repeats. The history except for its position is as written, with unresolved
-        variables: the place of the same history on some machine is not part of the definition. Everything else is
-        resolved.
+        Left out: name, description, owner, tags, links, output, publish, schedule, corrections, and all of `live`
+        except the restarts, which the replay repeats. The history except for its position is as written, with
+        unresolved variables: the place of the same history on some machine is not part of the definition. Everything
+        else is resolved.
         """
         content = self.model_dump(
             mode="json",
             by_alias=True,
-            exclude={"name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live"},
+            exclude=_NO_RESULT,
         )
         history = content["history"]
         written = self._sources.as_written(("history",), history)
@@ -200,3 +217,19 @@ class Pipeline(Section):
     def definition_hash(self) -> str:
         """SHA-256 (hex) of `to_canonical_json()`."""
         return hashlib.sha256(self.to_canonical_json().encode()).hexdigest()
+
+
+def _refuse_undefined(*sections: tuple[str, Iterable[str], dict[str, str] | None]) -> None:
+    """Raise Refusals for names that are no key or aggregate: the field, the names in it, and those that are known."""
+    refusals = []
+    for field, given, known in sections:
+        if known is None:
+            continue  # they were refused themselves
+        for name in given:
+            if name not in known:
+                near = nearest(name, known)
+                hint = f"did you mean `{near}`?" if near else f"they are {', '.join(known) or 'none'}"
+                what = f"{shown(name)} is no {'key' if field == 'keys' else 'aggregate'} of this definition"
+                refusals.append(Refusal(what, hint, (field, name)))
+    if refusals:
+        raise Refusals(refusals)

@@ -11,7 +11,8 @@ stay the same. Columns: the keys; `window_start`, `window_end`; for each compare
 | `last_seen` | when a run last found it so |
 | `valid_from`, `valid_to` | from when to when the row was true; `valid_to` null: it is true now |
 
-`<table>__comparisons` counts all verdicts of each run, by day.
+`<table>__comparisons` counts all verdicts of each run, by day. Its `final_before`: windows that end before it are
+closed for good, the live job does not touch them any more.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ _COUNTS = t.StructType(
         t.StructField("verdicts", t.MapType(t.StringType(), t.LongType())),
         t.StructField("lag_mean_ms", t.DoubleType()),
         t.StructField("lag_largest_ms", t.LongType()),
+        t.StructField("final_before", t.TimestampType()),
     ]
 )
 _FLEETING = frozenset({"basis", "records_undecided"})
@@ -264,3 +266,13 @@ def comparisons_within(frame: DataFrame, spans: Sequence[TimeRange]) -> DataFram
     for span in spans:
         inside = inside | starts_within(span)
     return frame.where(inside)
+
+
+def final_before(spark: SparkSession, table: str) -> int | None:
+    """The live job does not touch windows any more that end before this instant (epoch ms), as far as comparisons know.
+
+    None: no comparison says so.
+    """
+    if not spark.catalog.tableExists(table) or "final_before" not in spark.table(table).columns:
+        return None
+    return spark.table(table).agg(F.max(F.unix_millis("final_before"))).collect()[0][0]

@@ -1,4 +1,4 @@
-"""The life of a window in the live job: each row that it emitted, and what the comparisons said of it."""
+"""The life of a window in the live job: each row that it emitted, what the comparisons said, what readers then got."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pyspark.sql.types import DataType
 
 from spark_jobs.comparison.emitted import EmittedRows, emitted_name
 from spark_jobs.definition import Pipeline
+from spark_jobs.lakehouse.corrections import new_name, old_name
+from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.query import in_utc
 from spark_jobs.operations.window_history import INSTANT
@@ -50,6 +52,52 @@ class WindowVerdict:
     last_seen: datetime
     values: dict[str, tuple[Any, Any, Any]]
     run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCorrection:
+    """What readers got for a window. `delivered_at`: UTC, without a zone; None: it is only prepared.
+
+    `values`: for each aggregate the old and the new value; `deleted`: the row went.
+    """
+
+    keys: dict[str, Any]
+    kind: str
+    status: str
+    destination: str
+    deleted: bool
+    values: dict[str, tuple[Any, Any]]
+    revision: int
+    cause: str | None
+    run_id: str
+    delivered_at: datetime | None
+
+
+def window_corrections(
+    spark: SparkSession, pipeline: Pipeline, keys: Sequence[tuple[str, str]], start: int
+) -> list[WindowCorrection]:
+    """What readers got for the windows with this start and these keys, the oldest first; empty: nothing."""
+    table = Tables.of(pipeline).corrections
+    if not spark.catalog.tableExists(table):
+        return []
+    rows = spark.table(table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
+    rows = _of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "prepared_at", "number")
+    names = [a for a in pipeline.aggregates if old_name(a) in rows.columns]
+    return [
+        WindowCorrection(
+            {k: row[k] for k in pipeline.keys},
+            row["kind"],
+            row["status"],
+            row["destination"],
+            row["action"] == CorrectionAction.DELETE.value,
+            {a: (row[old_name(a)], row[new_name(a)]) for a in names},
+            row["revision"],
+            row["cause"],
+            row["run_id"],
+            in_utc(row["delivered_at"], INSTANT),
+        )
+        for row in rows.collect()
+    ]
 
 
 def window_verdicts(

@@ -6,7 +6,8 @@ or discards a run that waits, and `maintain__<pipeline>` cleans up each week.
 plan -> timeline -> replay (one task a chunk) -> compare -> verify -> approve -> publish -> report
 reconcile -> approve -> publish -> report, and reconcile -> compare
 
-The task `compare` is there where the definition has a section `live:`.
+The task `compare` is there where the definition has a section `live:`, and `correct`, behind `publish`, where it has a
+section `corrections:`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from spark_jobs.orchestration.describe import described, known_last_run
 from spark_jobs.orchestration.ending import Approve, Report
 from spark_jobs.orchestration.form import backfill_params, decide_params, maintain_params, nightly_params
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
-from spark_jobs.orchestration.operators import Compare, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
+from spark_jobs.orchestration.operators import Compare, Correct, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
 from spark_jobs.runs.status import Stage
 from spark_jobs.settings import settings
@@ -244,7 +245,7 @@ def _compare(pipeline: Pipeline) -> Compare | None:
 
 
 def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
-    """approve, publish, report, after the task that checks."""
+    """approve, publish, correct, report, after the task that checks."""
     approve = Approve(
         task_id="approve",
         pipeline=pipeline.name,
@@ -269,6 +270,15 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
     ).as_teardown(on_failure_fail_dagrun=True)
     checked >> approve >> publish >> report
     checked >> publish
+    if pipeline.corrections is not None:
+        correct = Correct(
+            task_id="correct",
+            stage=Stage.CORRECT,
+            trigger_rule=TriggerRule.NONE_FAILED,
+            doc_md="The readers of the live job's output get what changed.",
+            **_stage_arguments(pipeline),
+        )
+        publish >> correct >> report
     for task in (*before, checked, approve):
         task >> report
 

@@ -38,6 +38,7 @@ from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import quiet
 from spark_jobs.orchestration.spark_submit import spark_submit_settings
 from spark_jobs.replay.spec import Mode
+from spark_jobs.runs.corrected import Corrections
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import (
     Answer,
@@ -122,7 +123,7 @@ class SparkStage(SparkSubmitOperator):
             self._refused(folder, in_form_words(problem), context)
             raise AirflowFailException(str(problem)) from None
         status = status_of(folder)
-        if status is not None and status.is_final:
+        if status is not None and status.is_final and self.stage is not Stage.CORRECT:
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
         elif task_instance.try_number == 1 and self._is_done(folder):
             self.log.info("done already: an earlier task's application has carried out this stage too")
@@ -332,6 +333,36 @@ class Publish(SparkStage):
         return facts
 
 
+class Correct(SparkStage):
+    """Deliver to the readers of the live job's output what the run has changed. A small run has done it already."""
+
+    def _prepare(self, folder: RunFolder, context: Context) -> None:
+        status = status_of(folder)
+        if status is None or not status.is_published:
+            raise AirflowSkipException("the run is not published: nothing is delivered")
+
+    def _is_done(self, folder: RunFolder) -> bool:
+        found = Corrections.read(folder)
+        return found is not None and found.is_delivered
+
+    def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
+        try:
+            super()._submit(folder, context, stage, *more)
+        except AirflowException as problem:
+            found = Corrections.read(folder)
+            if found is None or not found.problem:
+                raise
+            is_final = found.exit_code in NON_RETRYABLE_EXIT_CODES
+            raise (AirflowFailException if is_final else AirflowException)(found.sentence()) from problem
+
+    def _result(self, folder: RunFolder, context: Context) -> dict[str, Any]:
+        found = Corrections.read(folder)
+        if found is None:
+            raise AirflowSkipException("nothing was delivered")
+        self.log.info("%s", found.sentence())
+        return {"run_id": folder.run_id, "destination": found.destination, "rows": found.delivered}
+
+
 class Decide(SparkStage):
     """Publish or discard the run that the form names: a person's decision, with a reason."""
 
@@ -422,5 +453,5 @@ def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context)
 
 def _forget(folder: RunFolder) -> None:
     """A run that begins again has no outcome and no answer yet."""
-    for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE):
+    for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE, Corrections.FILE):
         folder.remove(document)

@@ -9,13 +9,25 @@ from typing import Any
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
+from spark_jobs.report.corrections import corrections_of
 from spark_jobs.report.live_job import live_job
 from spark_jobs.report.normal import normal_of
 from spark_jobs.report.verdict import Reader, verdict_of
 from spark_jobs.runs.documents import Application
 from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.status import RunStatus, Stage
-from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, VERDICTS, RunFolder
+from spark_jobs.runs.store import (
+    APPROVAL,
+    CHANGES,
+    CORRECTIONS,
+    FACTS,
+    GATE,
+    OUTCOME,
+    PLAN,
+    REQUEST,
+    VERDICTS,
+    RunFolder,
+)
 from spark_jobs.runs.unfinished import stage_at_work
 
 FORMAT = "rewindow-report/1"
@@ -48,6 +60,7 @@ _STAGES = (
     Stage.COMPARE,
     Stage.VERIFY,
     Stage.PUBLISH,
+    Stage.CORRECT,
     Stage.DISCARD,
 )
 """In the order in which they run."""
@@ -86,6 +99,7 @@ class Documents:
     approval: Mapping[str, Any] | None = None
     outcome: Mapping[str, Any] | None = None
     verdicts: Mapping[str, Any] | None = None
+    corrections: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, folder: RunFolder) -> Documents:
@@ -95,7 +109,8 @@ class Documents:
             names = [n for n in folder.documents() if n.startswith(beginning) and n.endswith(".json")]
             return tuple(filter(None, map(folder.read, names)))
 
-        read = {name: folder.read(name) for name in (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME, VERDICTS)}
+        names = (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME, VERDICTS, CORRECTIONS)
+        read = {name: folder.read(name) for name in names}
         return cls(
             folder.run_id,
             read[REQUEST],
@@ -108,6 +123,7 @@ class Documents:
             read[APPROVAL],
             read[OUTCOME],
             read[VERDICTS],
+            read[CORRECTIONS],
         )
 
 
@@ -152,6 +168,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
         "watermark": _watermark(documents.facts),
         "late": (documents.facts or {}).get("late"),
         "live": live_job(documents.verdicts, pipeline),
+        "corrections": corrections_of(documents.corrections, pipeline),
         "expectations": expectations,
         "advisor": advise((documents.facts or {}).get("advisor")),
         "plan": _plan(documents),

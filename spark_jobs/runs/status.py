@@ -21,6 +21,7 @@ class Stage(StrEnum):
     COMPARE = "compare"
     VERIFY = "verify"
     PUBLISH = "publish"
+    CORRECT = "correct"
     DISCARD = "discard"
     RECONCILE = "reconcile"
 

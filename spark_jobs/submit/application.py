@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.comparison.stage import compare_run
+from spark_jobs.corrections.stage import announce, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
@@ -126,6 +127,32 @@ def publish_inline(spark: SparkSession, folder: RunFolder, progress: Progress) -
         publish_stage(spark, folder, progress)
 
 
+def correct_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> int:
+    """Deliver what is due to the readers of the live job's output, once the run is published; the exit code."""
+    if pipeline.corrections is None or not _is_published(folder):
+        return 0
+    with recorded(folder, Stage.CORRECT, None, spark):
+        done = correct_run(spark, pipeline, folder)
+    if done.problem:
+        print(done.problem, file=sys.stderr, flush=True)
+    return done.exit_code
+
+
+def after_verification(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> None:
+    """Deliver corrections where the run is published already; else say how many its approval would deliver."""
+    if pipeline.corrections is None:
+        return
+    if _is_published(folder):
+        correct_stage(spark, folder, pipeline)  # what it cannot deliver, the task `correct` tries again
+    elif status_of(folder) in (RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED):
+        announce(spark, pipeline, folder)
+
+
+def _is_published(folder: RunFolder) -> bool:
+    status = status_of(folder)
+    return status is not None and status.is_published
+
+
 def execute_stage(
     spark: SparkSession,
     folder: RunFolder,
@@ -225,13 +252,15 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
     folder, progress = RunStore.configured().folder(run_id), LogProgress()
     try:
         status = status_of(folder)
-        if status is not None and status.is_final:
+        if status is not None and status.is_final and stage is not Stage.CORRECT:
             print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
         has_gate = stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY)
         with imported_ahead() if has_gate else nullcontext():
             spark = spark_session(f"rewindow {stage} {pipeline.name}", metastore=pipeline.history.metastore)
+        if stage is Stage.CORRECT:
+            return correct_stage(spark, folder, pipeline)
         if stage is Stage.PUBLISH:
             publish_stage(spark, folder, progress, why, person)
         elif stage is Stage.DISCARD:
@@ -247,6 +276,8 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
             execute_stage(spark, folder, pipeline, progress, stage, chunk)
             if stage is Stage.VERIFY:
                 publish_inline(spark, folder, progress)
+        if stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY):
+            after_verification(spark, folder, pipeline)
         outcome = Outcome.read(folder)
         if outcome is not None and outcome.status is RunStatus.GATE_FAILED:
             print(outcome.sentence(), flush=True)

@@ -1,0 +1,197 @@
+"""Deliver corrections: prepare the rows, bring them to the destination, say that it has them.
+
+A delivery is written down before its destination sees it. A process that is killed in between leaves it `prepared`; the
+next one delivers the same rows, and a destination takes the rows of one delivery once. So each revision of a window
+arrives exactly once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.corrections.destination import Destination, open_destination
+from spark_jobs.corrections.due import Scope, due, scope_of, with_ledger
+from spark_jobs.definition import Pipeline
+from spark_jobs.errors import DefinitionError, RunStateError
+from spark_jobs.lakehouse.corrections import DELIVERY, NUMBER, Delivery, new_name, old_name
+from spark_jobs.lakehouse.delivery import CorrectionAction, DeliveryKind, DeliveryStatus
+from spark_jobs.runs.processes import is_alive, this_process
+from spark_jobs.spark.cached import CachedFrames
+
+_OF_ROWS = ("value", "action", "existed", "revision", "cause", "run_id")
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What a command or a stage has delivered, by action: `upsert`, `delete`. `deliveries`: their ids.
+
+    `resumed`: deliveries that a process before this one had prepared; `notes`: sentences for people.
+    """
+
+    destination: str
+    value: str
+    rows: Mapping[str, int] = field(default_factory=dict)
+    deliveries: tuple[str, ...] = ()
+    resumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+Clock = Callable[[], datetime]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def deliver(spark: SparkSession, pipeline: Pipeline, *, now: Clock = _now) -> Delivered:
+    """Deliver what is due, after what a killed process has left prepared.
+
+    Raises DefinitionError, SourceError or CatalogError where the destination cannot take it, RunStateError where
+    another process delivers. Then nothing is lost: to deliver again goes on.
+    """
+    return _Deliverer(scope_of(spark, pipeline), now).corrections()
+
+
+def repeat(spark: SparkSession, pipeline: Pipeline, *, run_id: str | None = None, now: Clock = _now) -> Delivered:
+    """Deliver again what was delivered last of each window: to a destination that has lost it.
+
+    `run_id`: only corrections of this run. Raises as `deliver`, and DefinitionError where there is nothing.
+    """
+    return _Deliverer(scope_of(spark, pipeline), now).again(DeliveryKind.REPEAT, run_id)
+
+
+def revert(spark: SparkSession, pipeline: Pipeline, *, run_id: str | None = None, now: Clock = _now) -> Delivered:
+    """Bring back what readers had before the last correction of each window. It does not come again by itself.
+
+    `run_id`: only corrections of this run. Raises as `deliver`, and DefinitionError where there is nothing.
+    """
+    return _Deliverer(scope_of(spark, pipeline), now).again(DeliveryKind.REVERT, run_id)
+
+
+def pending_counts(spark: SparkSession, pipeline: Pipeline, published: DataFrame | None = None) -> Delivered:
+    """What `deliver` would deliver; writes nothing. `published`: the windows that count as published."""
+    scope = scope_of(spark, pipeline)
+    found = due(scope, published)
+    rows = {} if found is None else _by_action(found.rows)
+    return Delivered(scope.destination, scope.corrections.value.value, rows)
+
+
+class _Deliverer:
+    """One call of a command or a stage."""
+
+    def __init__(self, scope: Scope, now: Clock) -> None:
+        self.scope = scope
+        self.now = now
+
+    def corrections(self) -> Delivered:
+        scope = self.scope
+        if not scope.values or not scope.spark.catalog.tableExists(scope.tables.windows):
+            note = "nothing was compared and published yet"
+            return Delivered(scope.destination, scope.corrections.value.value, notes=(note,))
+        with_ledger(scope)
+        destination = open_destination(scope)
+        resumed = self._resume(destination)
+        head = scope.ledger.head()
+        found = due(scope, head=head)
+        rows = None if found is None else found.rows
+        return self._deliver(destination, DeliveryKind.CORRECTION, rows, head, resumed)
+
+    def again(self, kind: DeliveryKind, run_id: str | None) -> Delivered:
+        scope = self.scope
+        if not scope.ledger.exists():
+            raise DefinitionError("nothing was delivered yet", scope.destination, "Deliver first.")
+        destination = open_destination(scope)
+        resumed = self._resume(destination)
+        head = scope.ledger.head()
+        rows = scope.ledger.latest(scope.destination, head)
+        if run_id is not None:
+            rows = rows.where(F.col("run_id") == run_id)
+        if kind is DeliveryKind.REVERT:
+            rows = _reverted(rows.where(F.col("kind") != DeliveryKind.REVERT.value), scope.values)
+        if rows.isEmpty():
+            of_run = f" of run {run_id}" if run_id else ""
+            raise DefinitionError(
+                f"there are no corrections{of_run} to {kind.value}",
+                scope.destination,
+                "`rewindow corrections PIPELINE` lists them.",
+            )
+        return self._deliver(destination, kind, rows, head, resumed)
+
+    def _deliver(
+        self,
+        destination: Destination,
+        kind: DeliveryKind,
+        rows: DataFrame | None,
+        head: int | None,
+        resumed: tuple[str, ...],
+    ) -> Delivered:
+        scope, value = self.scope, self.scope.corrections.value.value
+        with CachedFrames() as cached:
+            if rows is not None:
+                names = [f"`{c}`" for c in (*scope.identity, *_pairs(scope.values), *_OF_ROWS)]
+                rows = cached.keep(rows.select(*names))
+            counts = {} if rows is None else _by_action(rows)
+            if rows is None or not counts:
+                return Delivered(scope.destination, value, {}, (), resumed, destination.notes)
+            rows, notes = destination.accepted(rows)
+            counts = _by_action(rows)
+            if not counts:
+                return Delivered(scope.destination, value, {}, (), resumed, (*destination.notes, *notes))
+            before = [d.number for d in scope.ledger.deliveries(scope.destination)]
+            delivery = secrets.token_hex(8)
+            facts: dict[str, Any] = {
+                DELIVERY: delivery,
+                NUMBER: max(before, default=0) + 1,
+                "kind": kind.value,
+                "destination": scope.destination,
+                "since": destination.position(),
+                "process": this_process(),
+                "prepared_at": self.now(),
+            }
+            scope.ledger.prepare(rows, facts, head)
+        self._finish(destination, next(d for d in scope.ledger.deliveries() if d.id == delivery), is_resumed=False)
+        return Delivered(scope.destination, value, counts, (delivery,), resumed, (*destination.notes, *notes))
+
+    def _resume(self, destination: Destination) -> tuple[str, ...]:
+        """Go on with what a process before this one has prepared. Raises RunStateError where that process lives."""
+        done = []
+        for delivery in self.scope.ledger.deliveries(self.scope.destination):
+            if delivery.status is not DeliveryStatus.PREPARED:
+                continue
+            is_other = delivery.process != this_process()
+            if is_other and is_alive(delivery.process, delivery.prepared_at, self.now()):
+                raise RunStateError(
+                    "another process delivers corrections now", self.scope.destination, "Try again when it has ended."
+                )
+            self._finish(destination, delivery, is_resumed=True)
+            done.append(delivery.id)
+        return tuple(done)
+
+    def _finish(self, destination: Destination, delivery: Delivery, *, is_resumed: bool) -> None:
+        destination.take(delivery, self.scope.ledger.of(delivery.id), is_resumed=is_resumed)
+        self.scope.ledger.finish(delivery, self.now())
+
+
+def _by_action(rows: DataFrame) -> dict[str, int]:
+    return {row[0]: row[1] for row in rows.groupBy("action").count().orderBy("action").collect()}
+
+
+def _pairs(values: tuple[str, ...]) -> list[str]:
+    return [name(v) for v in values for name in (old_name, new_name)]
+
+
+def _reverted(rows: DataFrame, values: tuple[str, ...]) -> DataFrame:
+    """The rows that bring back what was there before."""
+    existed, had = F.col("existed"), F.col("action") == CorrectionAction.UPSERT.value
+    swapped: dict[str, Column] = {}
+    for v in values:
+        swapped |= {old_name(v): F.col(f"`{new_name(v)}`"), new_name(v): F.col(f"`{old_name(v)}`")}
+    action = F.when(existed, CorrectionAction.UPSERT.value).otherwise(CorrectionAction.DELETE.value)
+    return rows.withColumns({**swapped, "action": action, "existed": had})

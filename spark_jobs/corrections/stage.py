@@ -1,0 +1,76 @@
+"""The stage `correct` of a run: after it is published, readers of the live job's output get what changed."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.corrections.delivery import deliver, pending_counts
+from spark_jobs.corrections.due import current_revisions, scope_of
+from spark_jobs.definition import Pipeline
+from spark_jobs.errors import RewindowError
+from spark_jobs.lakehouse.staging import Staging
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.documents import StagedRange
+from spark_jobs.runs.store import RunFolder
+
+
+def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections:
+    """Deliver what is due, and write `corrections.json`. What goes wrong is its `problem`: the run stays published."""
+    before = Corrections.read(folder)
+    scope = scope_of(spark, pipeline)
+    known = {
+        "destination": scope.destination,
+        "value": scope.corrections.value.value,
+        "planned": before.planned if before else {},
+        "table": scope.tables.corrections,
+    }
+    try:
+        done = deliver(spark, pipeline)
+        earlier = before.delivered if before and before.is_delivered else {}
+        counts = {name: earlier.get(name, 0) + done.rows.get(name, 0) for name in {*earlier, *done.rows}}
+        found = Corrections(
+            **known, delivered=counts, is_delivered=True, deliveries=(*done.resumed, *done.deliveries), notes=done.notes
+        )
+    except RewindowError as problem:
+        found = Corrections(**known, problem=str(problem), exit_code=problem.exit_code)
+    found.write(folder)
+    return found
+
+
+def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections | None:
+    """Say in `corrections.json` what would be delivered if the run, which waits, were published."""
+    staged = StagedRange.read(folder)
+    if staged is None:
+        return None
+    tables = Tables.of(pipeline)
+    scope = scope_of(spark, pipeline)
+    counted = pending_counts(spark, pipeline, _as_if_published(spark, pipeline, folder.run_id, staged))
+    found = Corrections(
+        destination=scope.destination,
+        value=scope.corrections.value.value,
+        planned=dict(counted.rows),
+        table=tables.corrections,
+    )
+    found.write(folder)
+    return found
+
+
+def _as_if_published(spark: SparkSession, pipeline: Pipeline, run_id: str, staged: StagedRange) -> DataFrame | None:
+    """The windows as the run would publish them: those that it has staged, and the published others."""
+    tables = Tables.of(pipeline)
+    new = Staging(spark, tables.staging(run_id, staged.attempt), lambda: None).rows()
+    facts = {"revision": F.lit(2**31 - 1), "cause": F.lit(None).cast("string"), "run_id": F.lit(run_id)}
+    new = new.withColumns(facts)
+    scope = scope_of(spark, pipeline)
+    if not spark.catalog.tableExists(tables.windows):
+        return new
+    old = current_revisions(scope)
+    keys = [f"`{c}`" for c in scope.identity]
+    condition = F.lit(True)
+    staged_keys = new.select(*(F.col(k).alias(f"rw_{i}") for i, k in enumerate(keys))).distinct()
+    for i, key in enumerate(keys):
+        condition = condition & F.col(key).eqNullSafe(F.col(f"rw_{i}"))
+    others = old.join(staged_keys, condition, "left_anti")
+    return others.unionByName(new, allowMissingColumns=True)

@@ -1,0 +1,158 @@
+"""Corrections into an Iceberg table: one `MERGE` by key and window, which changes nothing when it comes again.
+
+A plain Hive table is no Iceberg table: see `spark_jobs.corrections.partitions`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from spark_jobs.corrections.columns import Columns, bound_in_sql, columns_of
+from spark_jobs.corrections.destination import Destination
+from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.partitions import open_partitions
+from spark_jobs.definition.live import TableEmitted
+from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.lakehouse.corrections import Delivery, new_name
+from spark_jobs.lakehouse.ledger import is_conflict
+from spark_jobs.lakehouse.tables import guarded
+from spark_jobs.spark.failures import short
+
+
+def open_table(scope: Scope, destination: TableEmitted) -> Destination:
+    """The table as a destination. Raises SourceError where it is not there, DefinitionError for one of no use."""
+    spark, table = scope.spark, destination.table
+    where = scope.pipeline.source_of(("corrections",)) or scope.pipeline.name
+    try:
+        spark.catalog.refreshTable(table)
+        kinds = {f.name: f.dataType.simpleString() for f in spark.table(table).schema}
+        described = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
+    except (AnalysisException, Py4JJavaError, PySparkException) as error:
+        what = f"corrections cannot be delivered: {short(str(error))}"
+        raise SourceError(what, where, "Correct corrections.to.") from error
+    if scope.live.mode == "changelog" and scope.corrections.is_of(scope.live):
+        raise DefinitionError(
+            "a table of operations has no rows to correct",
+            where,
+            "Name the table that readers read, or a topic, under corrections.to.",
+        )
+    columns = _checked(columns_of(scope), kinds, table, where)
+    if described.get("Provider", "").lower() != "iceberg":
+        return open_partitions(scope, table, columns, kinds, described, where)
+    pane = scope.live.pane if scope.corrections.is_of(scope.live) else None
+    return IcebergTable(scope, table, columns, kinds, pane if pane in kinds else None)
+
+
+def _checked(columns: Columns, kinds: Mapping[str, str], table: str, where: str) -> Columns:
+    """Raises DefinitionError where the table lacks a column, or a bound is text."""
+    named = (*columns.keys.values(), *columns.bounds.values(), *columns.values.values())
+    missing = [column for column in named if column not in kinds]
+    if missing:
+        raise DefinitionError(
+            f"{table} has no column {', '.join(missing)}",
+            where,
+            f"Name its columns under corrections.keys, .window and .values; there are {', '.join(kinds)}.",
+        )
+    if columns.window.unit == "iso":
+        raise DefinitionError(
+            f"the windows of {table} are text, which is not matched exactly", where, "Use a table with timestamps."
+        )
+    return columns
+
+
+@dataclass
+class IcebergTable:
+    """An Iceberg table. `pane`: of several rows of a window that with the largest one is corrected."""
+
+    scope: Scope
+    table: str
+    columns: Columns
+    kinds: Mapping[str, str]
+    pane: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+        return rows, ()
+
+    def position(self) -> None:
+        return None
+
+    def take(self, delivery: Delivery, rows: DataFrame, *, is_resumed: bool) -> None:
+        """One `MERGE`. Rows that are as they should be are left alone, so a second one changes nothing."""
+        retrying = Retrying(
+            stop=stop_after_attempt(6),
+            wait=wait_random_exponential(0.05, max=1),
+            retry=retry_if_exception(
+                lambda problem: isinstance(problem, (PySparkException, Py4JJavaError)) and is_conflict(problem)
+            ),
+            reraise=True,
+        )
+        guarded("cannot correct", self.table, lambda: retrying(self._merge, rows))
+
+    def _merge(self, rows: DataFrame) -> None:
+        spark, columns = self.scope.spark, self.columns
+        source = rows.select(
+            "action",
+            *(
+                F.expr(f"CAST(`{name}` AS {self.kinds[c]})").alias(f"k{i}")
+                for i, (name, c) in enumerate(columns.keys.items())
+            ),
+            *(
+                F.expr(bound_in_sql(name, name, columns.window, self.kinds[c])).alias(f"b{i}")
+                for i, (name, c) in enumerate(columns.bounds.items())
+            ),
+            *(
+                F.expr(f"CAST(`{new_name(name)}` AS {self.kinds[c]})").alias(f"v{i}")
+                for i, (name, c) in enumerate(columns.values.items())
+            ),
+        )
+        keys = [(c, f"k{i}") for i, c in enumerate(columns.keys.values())]
+        bounds = [(c, f"b{i}") for i, c in enumerate(columns.bounds.values())]
+        values = [(c, f"v{i}") for i, c in enumerate(columns.values.values())]
+        places = [*keys, *bounds]
+        if self.pane is not None:
+            source = self._with_last_panes(source, places, self.pane)
+        view = f"rw_corrections_{secrets.token_hex(4)}"
+        source.createOrReplaceTempView(view)
+        same = " AND ".join(f"t.`{c}` <=> s.{name}" for c, name in (*places, *self._pane_pair))
+        first, name = bounds[0]
+        low, high = source.agg(*(F.expr(f"CAST({f}({name}) AS STRING)") for f in ("min", "max"))).collect()[0]
+        literals = [f"CAST('{text}' AS {self.kinds[first]})" for text in (low, high)]
+        within = f"t.`{first}` BETWEEN {literals[0]} AND {literals[1]}"  # the files that it need not read
+        differs = " OR ".join(f"NOT (t.`{c}` <=> s.{name})" for c, name in values)
+        sets = ", ".join(f"t.`{c}` = s.{name}" for c, name in values)
+        names = ", ".join(f"`{c}`" for c, _ in (*places, *values, *self._pane_pair))
+        given = ", ".join(f"s.{name}" for _, name in (*places, *values, *self._pane_pair))
+        try:
+            spark.sql(
+                f"MERGE INTO {self.table} t USING {view} s ON {within} AND {same} "
+                "WHEN MATCHED AND s.action = 'delete' THEN DELETE "
+                f"WHEN MATCHED AND ({differs}) THEN UPDATE SET {sets} "
+                f"WHEN NOT MATCHED AND s.action = 'upsert' THEN INSERT ({names}) VALUES ({given})"
+            )
+        finally:
+            spark.catalog.dropTempView(view)
+
+    @property
+    def _pane_pair(self) -> list[tuple[str, str]]:
+        return [] if self.pane is None else [(self.pane, "rw_pane")]
+
+    def _with_last_panes(self, source: DataFrame, places: list[tuple[str, str]], pane: str) -> DataFrame:
+        """The source with the last pane of each window; 0 where the table has no row of it."""
+        table = self.scope.spark.table(self.table)
+        last = table.groupBy(*(f"`{c}`" for c, _ in places)).agg(F.max(f"`{pane}`").alias("rw_last"))
+        last = last.select("rw_last", *(F.col(f"`{c}`").alias(f"rw_{name}") for c, name in places))
+        condition = F.lit(True)
+        for _, name in places:
+            condition = condition & F.col(name).eqNullSafe(F.col(f"rw_{name}"))
+        joined = source.join(last, condition, "left")
+        kind = self.kinds[pane]
+        return joined.select(*source.columns, F.coalesce("rw_last", F.lit(0)).cast(kind).alias("rw_pane"))

@@ -1,0 +1,238 @@
+"""Corrections into a Kafka topic, in one transaction: upserts, appended rows, or a changelog with Flink's row kinds.
+
+A window of which the topic has a record gets its correction with the same key, into the same partition, and with the
+other fields of that record. Each record has the delivery's id in the header `rewindow-delivery`: a process that goes on
+after a kill reads from the offsets that the delivery began at whether it has been committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from spark_jobs.comparison.emitted import EmittedRows
+from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION
+from spark_jobs.comparison.join_keys import join_columns, with_join_keys
+from spark_jobs.corrections.columns import Columns, columns_of
+from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.encoding import built, json_text, own_fields
+from spark_jobs.corrections.transaction import TopicRecord, transaction
+from spark_jobs.definition.corrections import TopicMode
+from spark_jobs.definition.live import TopicEmitted
+from spark_jobs.errors import DefinitionError
+from spark_jobs.lakehouse.corrections import Delivery, new_name, old_name
+from spark_jobs.lakehouse.delivery import CorrectionAction
+from spark_jobs.lakehouse.tables import name_hash
+from spark_jobs.replay.assign import END, START
+from spark_jobs.sources.decode import parse_schema
+from spark_jobs.sources.kafka import header_map, read_log
+from spark_jobs.sources.kafka_admin import topic_admin
+from spark_jobs.sources.kafka_offsets import OffsetRange
+
+HEADER = "rewindow-delivery"
+"""The header with the id of a record's delivery."""
+_REVISION = "rewindow-revision"
+_CHECKED_KEYS = 200
+_KEY, _VALUE, _AT = "rw_topic_key", "rw_topic_value", "rw_topic_partition"
+
+
+def open_topic(scope: Scope, topic: TopicEmitted) -> TopicDestination:
+    """The topic, as a destination. Raises DefinitionError where its records cannot be written."""
+    where = scope.pipeline.source_of(("corrections",)) or scope.pipeline.name
+    columns = columns_of(scope)
+    mode = scope.corrections.mode or (scope.live.mode if scope.corrections.is_of(scope.live) else "upsert")
+    if topic.value.format != "json" or topic.key.format not in ("json", "text"):
+        raise DefinitionError(
+            f"topic {topic.topic} has {topic.value.format} values and {topic.key.format} keys; corrections are written "
+            "as JSON, with keys in JSON or text",
+            where,
+            "Deliver to a topic of JSON, or as files, under corrections.to.",
+        )
+    operation = scope.corrections.operation or scope.live.operation
+    if mode == "changelog" and (operation is None or "." in operation or "(" in operation):
+        raise DefinitionError(
+            "a changelog's records are written with the operation in a field, and the definition names none",
+            where,
+            "Write corrections.operation: the name of the field, or `mode: upsert`.",
+        )
+    return TopicDestination(scope, topic, columns, mode, operation)
+
+
+@dataclass
+class TopicDestination:
+    """A topic that readers read. `operation`: the field with the row kind, in a changelog."""
+
+    scope: Scope
+    topic: TopicEmitted
+    columns: Columns
+    mode: TopicMode
+    operation: str | None
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def _value_fields(self) -> list[str]:
+        return list(parse_schema(self.scope.spark, self.topic.value.ddl or "").names)
+
+    @cached_property
+    def _key_fields(self) -> list[str] | None:
+        """The fields of the key in JSON; None: the key is text, or there is none."""
+        if self.topic.key.format != "json":
+            return None
+        return list(parse_schema(self.scope.spark, self.topic.key.ddl or "").names)
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether the topic is the live job's own output, with its records about the same windows."""
+        return self.scope.corrections.is_of(self.scope.live)
+
+    def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+        """All rows, but deletions in a topic to which rows are only appended."""
+        self._check_keys(rows)
+        if self.mode != "append":
+            return rows, ()
+        is_delete = F.col("action") == CorrectionAction.DELETE.value
+        left_out = rows.where(is_delete).count()
+        if not left_out:
+            return rows, ()
+        note = (
+            f"{left_out:,} windows should not be there, and a topic to which rows are only appended cannot say so: "
+            "they are left out"
+        )
+        return rows.where(~is_delete), (note,)
+
+    def position(self) -> dict[int, int]:
+        """The end of each partition."""
+        with topic_admin(self.scope.spark, self.topic) as admin:
+            return {partition: bounds.latest for partition, bounds in admin.state().partitions.items()}
+
+    def take(self, delivery: Delivery, rows: DataFrame, *, is_resumed: bool) -> None:
+        """One transaction. One that an earlier process has committed is not repeated."""
+        found = self._with_originals(rows).collect()
+        name = f"rewindow-{name_hash(self.scope.tables.windows, self.scope.destination)}"
+        with transaction(self.scope.spark, self.topic, name) as opened:
+            # Only from here on no earlier process can commit any more.
+            if is_resumed and self._has(delivery):
+                opened.abort()
+                return
+            opened.send(record for row in found for record in self._records(row, delivery))
+            opened.commit()
+
+    def _has(self, delivery: Delivery) -> bool:
+        """Whether the topic has committed records of the delivery."""
+        since, ends = delivery.since or {}, self.position()
+        ranges = [OffsetRange(p, since.get(p, 0), end) for p, end in ends.items() if end > since.get(p, 0)]
+        if not ranges:
+            return False
+        committed = self.topic.model_copy(update={"isolation": "read_committed"})
+        log = read_log(self.scope.spark, committed, ranges, headers=True)
+        return not log.where(header_map(F.col("headers"))[HEADER] == delivery.id).isEmpty()
+
+    def _originals(self) -> DataFrame | None:
+        """The last record of each window: keys, window (epoch ms), key, value and partition; None: another topic."""
+        if not self._is_own:
+            return None
+        spark, scope = self.scope.spark, self.scope
+        windows = spark.table(scope.tables.windows).schema
+        emitted = EmittedRows(spark, scope.pipeline, {k: windows[k].dataType for k in scope.keys})
+        places, ends = emitted.positions(), emitted.opened.ends or {}
+        with topic_admin(spark, self.topic) as admin:
+            starts = {partition: bounds.earliest for partition, bounds in admin.state().partitions.items()}
+        ranges = [OffsetRange(p, starts[p], end) for p, end in ends.items() if p in starts and starts[p] < end]
+        log = read_log(spark, self.topic, ranges, headers=False)
+        raw = log.select(
+            F.col("partition").alias(AT_PARTITION),
+            F.col("offset").alias(AT_OFFSET),
+            F.col("key").alias(_KEY),
+            F.col("value").alias(_VALUE),
+        )
+        return places.join(raw, [AT_PARTITION, AT_OFFSET]).withColumnRenamed(AT_PARTITION, _AT)
+
+    def _with_originals(self, rows: DataFrame) -> DataFrame:
+        """The rows of a delivery, their windows in epoch ms, with the topic's last record about each."""
+        placed = rows.withColumns({START: F.unix_millis(START), END: F.unix_millis(END)})
+        originals = self._originals()
+        keys = self.scope.keys
+        ordered = [F.asc_nulls_first(c) for c in (START, *(f"`{k}`" for k in keys))]
+        if originals is None:
+            none = {_KEY: F.lit(None).cast("binary"), _VALUE: F.lit(None).cast("binary"), _AT: F.lit(None).cast("int")}
+            return placed.withColumns(none).orderBy(*ordered)
+        names = join_columns(keys)
+        theirs = with_join_keys(originals, keys).select(*names, _KEY, _VALUE, _AT)
+        return with_join_keys(placed, keys).join(theirs, names, "left").orderBy(*ordered)
+
+    def _records(self, row: Row, delivery: Delivery) -> Iterator[TopicRecord]:
+        known = row.asDict()
+        headers = {HEADER: delivery.id, _REVISION: str(known["revision"])}
+        key = known[_KEY] if known[_AT] is not None else self._built_key(known)
+        key, partition = None if key is None else bytes(key), known[_AT]
+
+        def record(name: Any, operation: str) -> TopicRecord:
+            value = self._value(known, name, operation)
+            return TopicRecord(key, value, partition, headers)
+
+        is_delete = known["action"] == CorrectionAction.DELETE.value
+        if self.mode != "changelog":
+            yield TopicRecord(key, None, partition, headers) if is_delete else record(new_name, "")
+        elif is_delete:
+            yield record(old_name, "-D")
+        elif known["existed"]:
+            yield record(old_name, "-U")
+            yield record(new_name, "+U")
+        else:
+            yield record(new_name, "+I")
+
+    def _value(self, known: Mapping[str, Any], name: Any, operation: str) -> bytes:
+        """A record's value: the fields of the window's last record, those with values replaced."""
+        spelling = self.scope.corrections.times
+        named = own_fields(self.columns, spelling, known)
+        fields = None
+        if known[_VALUE] is not None:
+            fields = _parsed(bytes(known[_VALUE]))
+        if fields is None:
+            fields = built(self._value_fields, named)
+        fields |= {column: known[name(value)] for value, column in self.columns.values.items()}
+        if operation and self.operation is not None:
+            fields[self.operation] = operation
+        return json_text(fields, spelling)
+
+    def _built_key(self, known: Mapping[str, Any]) -> bytes | None:
+        """The key of a window that the topic has no record of."""
+        named = own_fields(self.columns, self.scope.corrections.times, known)
+        if self._key_fields is not None:
+            return json_text(built(self._key_fields, named), self.scope.corrections.times)
+        text = named.get("key")
+        return None if text is None else str(text).encode()
+
+    def _check_keys(self, rows: DataFrame) -> None:
+        """Raises DefinitionError where keys of new windows would not be as the live job writes them."""
+        if not self._is_own or rows.where(~F.col("existed")).isEmpty():
+            return
+        originals = self._originals()
+        assert originals is not None
+        for row in originals.limit(_CHECKED_KEYS).collect():
+            known = row.asDict()
+            theirs = None if known[_KEY] is None else bytes(known[_KEY])
+            ours = self._built_key(known)
+            if theirs != ours:
+                shown = [("no key" if k is None else k.decode("utf-8", "replace"))[:120] for k in (theirs, ours)]
+                raise DefinitionError(
+                    f"the live job's record has the key {shown[0]}, and a correction of that window would have "
+                    f"{shown[1]}: a reader would take them for two",
+                    f"topic {self.topic.topic}",
+                    "Name the key's fields in their order under `key.schema`, and how it has times under "
+                    "corrections.times.",
+                )
+
+
+def _parsed(value: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,197 @@
+"""The table `<table>__corrections`: what was delivered to the readers of the live job's output.
+
+One row for each window in each delivery. Columns: the keys; `window_start`, `window_end`; for each aggregate
+`<a>__old` and `<a>__new`, and
+
+| column | meaning |
+| --- | --- |
+| `delivery`, `number` | the delivery's id; its place among those to the same destination, from 1 |
+| `kind`, `status`, `action` | see `spark_jobs.lakehouse.delivery` |
+| `destination` | where it goes, as `table live.departures` |
+| `value` | faithful or complete |
+| `revision`, `cause`, `run_id` | the published revision that is delivered, and the run that published it |
+| `existed` | whether readers had a row of the window before |
+| `since` | the offsets of a topic's partitions before the delivery |
+| `process` | the process that delivers |
+| `prepared_at`, `delivered_at` | when it was written down; when the destination had it |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+from spark_jobs.errors import CatalogError, RunStateError
+from spark_jobs.lakehouse.delivery import DeliveryEvent, DeliveryKind, DeliveryStatus, next_delivery_status
+from spark_jobs.lakehouse.ledger import is_conflict
+from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded
+from spark_jobs.spark.gateway import loaded_iceberg_table
+
+DELIVERY, NUMBER, KIND, STATUS, DESTINATION = "delivery", "number", "kind", "status", "destination"
+VALUE, ACTION, EXISTED, REVISION = "value", "action", "existed", "revision"
+_FACTS = (
+    ("delivery", t.StringType()),
+    ("number", t.LongType()),
+    ("kind", t.StringType()),
+    ("status", t.StringType()),
+    ("destination", t.StringType()),
+    ("value", t.StringType()),
+    ("action", t.StringType()),
+    ("existed", t.BooleanType()),
+    ("revision", t.IntegerType()),
+    ("cause", t.StringType()),
+    ("run_id", t.StringType()),
+    ("since", AS_OF),
+    ("process", t.StringType()),
+    ("prepared_at", t.TimestampType()),
+    ("delivered_at", t.TimestampType()),
+)
+
+
+def old_name(aggregate: str) -> str:
+    """The column of the value that readers had before."""
+    return f"{aggregate}__old"
+
+
+def new_name(aggregate: str) -> str:
+    """The column of the value that is delivered."""
+    return f"{aggregate}__new"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery: its id, its number among those to `destination`, how it stands, and how many rows it has.
+
+    `since`: the offsets of a topic's partitions before it; `process`: who delivers it.
+    """
+
+    id: str
+    number: int
+    kind: DeliveryKind
+    status: DeliveryStatus
+    destination: str
+    rows: int
+    since: Mapping[int, int] | None
+    process: str | None
+    prepared_at: datetime
+    delivered_at: datetime | None
+
+
+class CorrectionTable:
+    """The corrections of one pipeline. `keys`: the pipeline's."""
+
+    def __init__(self, spark: SparkSession, table: str, keys: Sequence[str]) -> None:
+        self._spark = spark
+        self.table = table
+        self.identity = (*keys, "window_start", "window_end")
+
+    def exists(self) -> bool:
+        return self._spark.catalog.tableExists(self.table)
+
+    def prepare_table(self, windows: t.StructType, values: Sequence[str]) -> None:
+        """Make the table with the keys and values of the published windows, or add the columns that it lacks."""
+        kinds = {field.name: field.dataType for field in windows}
+        fields = [t.StructField(name, kinds[name]) for name in self.identity]
+        for value in values:
+            fields += [t.StructField(old_name(value), kinds[value]), t.StructField(new_name(value), kinds[value])]
+        fields += [t.StructField(name, kind) for name, kind in _FACTS]
+        guarded("cannot make", self.table, lambda: ensure_table(self._spark, self.table, t.StructType(fields)))
+
+    def head(self) -> int | None:
+        """The table's snapshot now; None: it has none."""
+        snapshot = loaded_iceberg_table(self._spark, self.table).currentSnapshot()
+        return None if snapshot is None else snapshot.snapshotId()
+
+    def rows(self, head: int | None = None) -> DataFrame:
+        """All rows, at the snapshot `head` (None: now)."""
+        if head is None:
+            return self._spark.table(self.table)
+        return self._spark.read.option("snapshot-id", head).table(self.table)
+
+    def latest(self, destination: str, head: int | None = None) -> DataFrame:
+        """Of each window the row of the last finished delivery to `destination`."""
+        done = self.rows(head).where((F.col(DESTINATION) == destination) & (F.col(STATUS) == DeliveryStatus.DELIVERED))
+        last = Window.partitionBy(*(f"`{c}`" for c in self.identity)).orderBy(F.desc(NUMBER))
+        return done.withColumn("rw_place", F.row_number().over(last)).where("rw_place = 1").drop("rw_place")
+
+    def deliveries(self, destination: str | None = None) -> list[Delivery]:
+        """The deliveries, the first one first."""
+        rows = self.rows()
+        if destination is not None:
+            rows = rows.where(F.col(DESTINATION) == destination)
+        names = (DELIVERY, NUMBER, KIND, STATUS, DESTINATION, "process", "prepared_at", "delivered_at")
+        found = rows.groupBy(*names).agg(F.count("*").alias("rows"), F.first("since").alias("since"))
+        return [
+            Delivery(
+                r["delivery"],
+                r["number"],
+                DeliveryKind(r["kind"]),
+                DeliveryStatus(r["status"]),
+                r["destination"],
+                r["rows"],
+                r["since"],
+                r["process"],
+                r["prepared_at"],
+                r["delivered_at"],
+            )
+            for r in found.orderBy("prepared_at", NUMBER).collect()
+        ]
+
+    def of(self, delivery: str) -> DataFrame:
+        """The rows of a delivery."""
+        return self.rows().where(F.col(DELIVERY) == delivery)
+
+    def prepare(self, rows: DataFrame, facts: Mapping[str, Any], head: int | None) -> None:
+        """Write a delivery down, unless another process has prepared one to the same destination since `head`.
+
+        `rows`: the columns of the table without those in `facts`, which are the same for all rows. Raises RunStateError
+        where another process was faster.
+        """
+        destination = str(facts[DESTINATION])
+        status = next_delivery_status(str(facts[DELIVERY]), None, DeliveryEvent.PREPARE)
+        whole = rows.withColumns({name: _literal(value) for name, value in {**facts, STATUS: status.value}.items()})
+        pending = (F.col(DESTINATION) == destination) & (F.col(STATUS) == DeliveryStatus.PREPARED.value)
+        try:
+            self._overwrite(whole, pending, head)
+        except CatalogError as problem:
+            if not isinstance(problem.__cause__, Exception) or not is_conflict(problem.__cause__):
+                raise
+            hint = "Try again when it has ended."
+            raise RunStateError("another process has begun to deliver meanwhile", destination, hint) from problem
+
+    def finish(self, delivery: Delivery, at: datetime) -> None:
+        """Say that the destination has all rows of a delivery."""
+        status = next_delivery_status(delivery.id, delivery.status, DeliveryEvent.FINISH)
+        head = self.head()
+        rows = self.rows(head).where(F.col(DELIVERY) == delivery.id)
+        done = rows.withColumns({STATUS: F.lit(status.value), "delivered_at": _literal(at)})
+        self._overwrite(done, F.col(DELIVERY) == delivery.id, None)
+
+    def _overwrite(self, rows: DataFrame, replaced: Column, head: int | None) -> None:
+        def overwrite() -> None:
+            writer = aligned(self._spark, self.table, rows).writeTo(self.table)
+            if head is not None:
+                writer = writer.option("isolation-level", "serializable")
+                writer = writer.option("validate-from-snapshot-id", str(head))
+            writer.overwrite(replaced)
+
+        guarded("cannot write", self.table, overwrite)
+
+
+def _literal(value: Any) -> Column:
+    match value:
+        case datetime():
+            return F.lit(value.astimezone(UTC)).cast("timestamp")
+        case Mapping():
+            cells = [F.lit(cell) for pair in value.items() for cell in pair]
+            return F.create_map(*cells).cast(AS_OF)
+        case None:
+            return F.lit(None)
+        case _:
+            return F.lit(value)

@@ -1,0 +1,34 @@
+"""The report's part about corrections: what the readers of the live job's output get, from `corrections.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spark_jobs.runs.corrected import Corrections
+
+
+def corrections_of(corrections: Mapping[str, Any] | None, pipeline: str) -> dict[str, Any] | None:
+    """The part `corrections` of `report.json`; None where the run delivers nothing.
+
+    `rows`: by action (`upsert`, `delete`), delivered or, before the run is published, planned. `sentence`, `next`: for
+    people.
+    """
+    if corrections is None:
+        return None
+    found = Corrections.model_validate(dict(corrections))
+    following = [f"`rewindow corrections {pipeline}` lists each window with its old and its new value."]
+    if found.problem:
+        following = [f"Correct that, then `rewindow corrections {pipeline} deliver`: it goes on where this run ended."]
+    elif not found.is_delivered:
+        following = [f"`rewindow corrections {pipeline} --dry-run` lists what is due now."]
+    return {
+        "destination": found.destination,
+        "value": found.value,
+        "is_delivered": found.is_delivered,
+        "rows": dict(found.delivered if found.is_delivered else found.planned),
+        "sentence": found.sentence(),
+        "problem": found.problem or None,
+        "notes": list(found.notes),
+        "next": following,
+    }

@@ -1,0 +1,69 @@
+"""A small pipeline whose live job has late, wrong, lost and surplus rows, in a table or a topic that is put right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.comparison import stage
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.runs.backfill import EndPolicy, execute
+from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.sources import good
+from tests.runs.small_nights import log_of, pipeline, write
+
+CASE = "sliding, lateness, frozen"
+COMPARING = EndPolicy(compare=stage.compare_run)
+Window = tuple[str | None, int]
+
+
+def defined(folder: Path, name: str, sections: str) -> Pipeline:
+    """The pipeline with the sections `live:` and `corrections:`, and some minutes of records, late ones among them."""
+    path = Path(pipeline(folder, name, CASE).file or "")
+    path.write_text(path.read_text() + sections)
+    write(folder / "data", log_of(7, count=260), "part-0.json")
+    return load_pipeline(path)
+
+
+def emitted_rows(spark: SparkSession, pipeline: Pipeline) -> list[dict]:
+    """The rows that a faultless live job has emitted: `k`, `window_start` (epoch ms), `n`, `total`, and its values."""
+    plan = make_plan(spark, pipeline)
+    records = good(read_planned(spark, pipeline, plan))
+    spec = spec_of(pipeline, [p.partition for p in plan.partitions])
+    with Replay(History(records, plan.event_times, plan.processing_time_end), spec) as replay:
+        closed = replay.with_last_panes().windows(plan.span).where("state = 'closed'").collect()
+    rows = [{"k": r["k"], "window_start": r["window_start"], "n": r["n"], "total": r["total"]} for r in closed]
+    return sorted(rows, key=lambda row: (row["window_start"], row["k"] or ""))
+
+
+def with_faults(rows: list[dict]) -> list[dict]:
+    """Of the rows one is lost and one is wrong."""
+    wrong, _, *rest = rows
+    return [wrong | {"n": wrong["n"] + 100}, *rest]
+
+
+def write_table(spark: SparkSession, table: str, rows: list[dict]) -> None:
+    frame = spark.createDataFrame([tuple(row.values()) for row in rows], "k STRING, s BIGINT, n BIGINT, total BIGINT")
+    placed = frame.select("k", F.timestamp_millis("s").alias("window_start"), "n", "total")
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
+    placed.writeTo(table).createOrReplace()
+
+
+def published(spark: SparkSession, pipeline: Pipeline) -> RunResult:
+    """A run over all windows, with its comparison."""
+    return execute(spark, pipeline, make_plan(spark, pipeline), NoProgress(), end_policy=COMPARING)
+
+
+def counts_of(run: RunResult) -> dict[str, int]:
+    """Windows by verdict, as the run's comparison found them."""
+    verdicts = Verdicts.read(RunStore.configured().folder(run.run_id))
+    assert verdicts is not None and verdicts.problem is None
+    return verdicts.counts

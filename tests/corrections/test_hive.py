@@ -1,0 +1,61 @@
+"""Corrections into a Hive table, partition by partition, and as files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import functions as F
+
+from spark_jobs.comparison.compare import run_compare
+from spark_jobs.corrections.delivery import deliver, repeat
+from spark_jobs.corrections.partitions import PartitionedTable
+from spark_jobs.definition import load_pipeline
+from spark_jobs.runs.progress import NoProgress
+from tests.corrections.boundaries import LEDGER, boundaries_of, ended_at
+from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, with_faults
+from tests.faults.boundaries import Stopped
+from tests.sampling import sample
+
+pytestmark = pytest.mark.long
+
+SECTIONS = """
+live:
+  source: {{kind: table, table: corrected_live.emitted}}
+  window: {{start: s, unit: ms}}
+corrections: {{value: complete}}
+"""
+HIVE = [*LEDGER, (PartitionedTable, "_replace")]
+
+
+def test_partitions_are_put_right_and_the_same_goes_to_files(spark, hive_metastore, tmp_path) -> None:
+    job = defined(tmp_path, "corrected_hive", SECTIONS)
+    rows = with_faults(emitted_rows(spark, job))
+    spark.sql("CREATE DATABASE IF NOT EXISTS corrected_live")
+    frame = spark.createDataFrame([tuple(r.values()) for r in rows], "k STRING, s BIGINT, n BIGINT, total BIGINT")
+    frame = frame.withColumn("part", F.expr("CAST((s - 1600000020000) DIV 180000 AS STRING)"))
+    frame.write.mode("overwrite").format("parquet").partitionBy("part").saveAsTable("corrected_live.emitted")
+    before = counts_of(published(spark, job))
+    for boundary in sample(["before _replace", "after _replace"], boundaries_of(HIVE)):
+        with ended_at(HIVE, boundary), pytest.raises(Stopped):
+            if not deliver(spark, job).rows:
+                repeat(spark, job)
+        done = deliver(spark, job)
+    after = run_compare(spark, job, NoProgress()).verdicts
+    assert after["match"] > before["match"] + 3 and not after["drift"], (before, after, done)
+    assert spark.table("corrected_live.emitted").where("n IS NULL").isEmpty()
+    # Windows of a partition that still gets some wait, and are due again.
+    waiting = sum(after[name] for name in ("late_arrivals", "all_late", "missing"))
+    again = deliver(spark, job)
+    assert not again.rows and bool(again.notes) == bool(waiting)
+    files = tmp_path / "corrections"
+    path = tmp_path / "corrected_hive.yaml"
+    to_files = f"corrections: {{value: complete, to: {{kind: files, path: {files}}}}}"
+    path.write_text(path.read_text().replace("corrections: {value: complete}", to_files))
+    other = load_pipeline(path)
+    with ended_at(LEDGER, "before finish"), pytest.raises(Stopped):
+        deliver(spark, other)
+    assert deliver(spark, other).resumed and not deliver(spark, other).rows
+    (folder,) = files.iterdir()
+    written = [json.loads(line) for file in folder.glob("part-*") for line in file.read_text().splitlines()]
+    assert {row["action"] for row in written} == {"upsert"} and len(written) > 5

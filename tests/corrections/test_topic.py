@@ -1,0 +1,116 @@
+"""Corrections into a topic of a real broker: with the live job's own keys, once wherever a process ends."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+
+import pytest
+from pyspark.sql import functions as F
+
+from spark_jobs.comparison.compare import run_compare
+from spark_jobs.corrections.delivery import deliver, repeat, revert
+from spark_jobs.corrections.topic import HEADER
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.lakehouse.corrections import CorrectionTable
+from spark_jobs.lakehouse.delivery import DeliveryStatus
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.progress import NoProgress
+from tests.corrections.boundaries import TOPIC, boundaries_of, ended_at
+from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, with_faults
+from tests.faults.boundaries import Stopped
+from tests.kafka import Sent, produce
+from tests.sampling import sample
+
+pytestmark = pytest.mark.long
+
+SECTIONS = """
+live:
+  source:
+    kind: kafka
+    servers: {servers}
+    topic: {topic}
+    key: {{format: json, schema: "k STRING, window_start STRING"}}
+    value: {{format: json, schema: "n BIGINT, total BIGINT, op STRING, at BIGINT"}}
+  mode: {mode}
+  window: {{start: window_start, unit: iso}}
+  emitted_at: at
+  emitted_at_unit: ms
+  {more}
+corrections: {{value: complete, times: iso}}
+"""
+NUMBERS = itertools.count()
+
+
+def records(rows: list[dict], operation: str | None) -> list[Sent]:
+    """What Flink's JSON would be; two partitions, by the window's start."""
+    sent = []
+    for row in rows:
+        key = json.dumps({"k": row["k"], "window_start": format_instant(row["window_start"])}, separators=(",", ":"))
+        value = {"n": row["n"], "total": row["total"], "op": operation, "at": None, "more": "kept"}
+        sent.append(Sent(json.dumps(value), row["window_start"] // 30_000 % 2, key))
+    return sent
+
+
+def read(spark, servers: str, topic: str) -> list:
+    frame = spark.read.format("kafka").options(
+        **{"kafka.bootstrap.servers": servers, "subscribe": topic, "includeHeaders": "true"},
+        **{"kafka.isolation.level": "read_committed"},
+    )
+    header = F.expr(f"CAST(filter(headers, h -> h.key = '{HEADER}')[0].value AS STRING)")
+    text = [F.col(c).cast("string").alias(c) for c in ("key", "value")]
+    return (
+        frame.load()
+        .select("partition", "offset", *text, header.alias("delivery"))
+        .orderBy("partition", "offset")
+        .collect()
+    )
+
+
+def set_up(spark, kafka, tmp_path, mode: str, more: str = "", operation: str | None = None):
+    topic = f"corrected_{next(NUMBERS)}"
+    kafka.create_topic(topic, 2)
+    sections = SECTIONS.format(servers=kafka.servers, topic=topic, mode=mode, more=more)
+    job = defined(tmp_path, topic, sections)
+    produce(spark, kafka.servers, topic, records(with_faults(emitted_rows(spark, job)), operation))
+    return topic, job, counts_of(published(spark, job))
+
+
+def test_a_topic_is_put_right_once_wherever_a_process_ends(spark, kafka, tmp_path) -> None:
+    topic, job, before = set_up(spark, kafka, tmp_path, "upsert")
+    assert before["drift"] == 1 and before["missing"] == 1 and before["late_arrivals"] > 3, before
+    with ended_at(TOPIC, "after commit"), pytest.raises(Stopped):
+        deliver(spark, job)
+    done = deliver(spark, job)
+    assert len(done.resumed) == 1 and not done.deliveries
+    after = run_compare(spark, job, NoProgress()).verdicts
+    assert {name for name, count in after.items() if count} <= {"match", "not_closed"}, (before, after)
+    for boundary in sample(["after prepare", "before commit"], boundaries_of(TOPIC)):
+        with ended_at(TOPIC, boundary), pytest.raises(Stopped):
+            repeat(spark, job)
+        deliver(spark, job)
+    assert not deliver(spark, job).rows
+    ledger = CorrectionTable(spark, Tables.of(job).corrections, tuple(job.keys)).deliveries()
+    assert {d.status for d in ledger} == {DeliveryStatus.DELIVERED}
+    found = read(spark, kafka.servers, topic)
+    assert Counter(r["delivery"] for r in found if r["delivery"]) == {d.id: d.rows for d in ledger}
+    # Of each key all records are in one partition, and the fields that are not corrected are as they were.
+    places: dict[str, set[int]] = {}
+    for row in found:
+        places.setdefault(row["key"], set()).add(row["partition"])
+    originals = {r["key"] for r in found if r["delivery"] is None}
+    assert all(len(where) == 1 for where in places.values()) and len(set(places) - originals) >= 1
+    assert all('"more":"kept"' in r["value"] for r in found if r["delivery"] and r["key"] in originals)
+    revert(spark, job)
+    assert not deliver(spark, job).rows, "what was reverted does not come again by itself"
+
+
+def test_a_changelog_gets_flinks_row_kinds(spark, kafka, tmp_path) -> None:
+    topic, job, _ = set_up(spark, kafka, tmp_path, "changelog", "operation: op", "+I")
+    deliver(spark, job)
+    found = [json.loads(r["value"]) for r in read(spark, kafka.servers, topic) if r["delivery"]]
+    kinds = Counter(row["op"] for row in found)
+    assert kinds["-U"] == kinds["+U"] > 3 and kinds["+I"] >= 1
+    after = run_compare(spark, job, NoProgress()).verdicts
+    assert {name for name, count in after.items() if count} <= {"match", "not_closed"}, after
