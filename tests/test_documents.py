@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
 from collections.abc import Iterator
@@ -51,6 +52,17 @@ def test_the_definition_in_the_readme_is_valid() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(text.splitlines()) <= 10
     assert load_pipeline("orders_hourly.yaml", text=text).name == "orders_hourly"
+
+
+def test_the_fields_in_the_how_to_page_fit_a_definition() -> None:
+    yaml = YAML(typ="safe")
+    (base,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"^```yaml\n(.*?)```", (ROOT / "docs/how-to.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert blocks
+    for block in blocks:
+        whole = io.StringIO()
+        yaml.dump(yaml.load(base) | yaml.load(block), whole)
+        assert load_pipeline("orders_hourly.yaml", text=whole.getvalue()).name == "orders_hourly"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=id_of)

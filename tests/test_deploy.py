@@ -1,0 +1,65 @@
+"""The files under `deploy/` name variables, folders and versions that exist. No container is started."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from spark_jobs import __version__
+from spark_jobs.settings import Variable, settings
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+AIRFLOW = PROJECT["optional-dependencies"]["airflow"][0].partition("==")[2]
+
+
+def read(name: str) -> dict[str, Any]:
+    return YAML(typ="safe").load(DEPLOY / name)
+
+
+def environments() -> Mapping[str, Mapping[str, str]]:
+    """The variables that each file gives to Airflow."""
+    return {
+        "compose.yaml": read("compose.yaml")["x-airflow"]["environment"],
+        "helm-values.yaml": {one["name"]: one["value"] for one in read("helm-values.yaml")["env"]},
+    }
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "helm-values.yaml"])
+def test_rewindow_accepts_the_variables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {key: value for key, value in environments()[name].items() if key.startswith("REWINDOW_")}
+    assert given.keys() <= set(Variable)
+    for key, value in given.items():
+        monkeypatch.setenv(key, value)
+    assert settings().run_store.startswith("s3://lake/")
+
+
+def test_the_image_has_the_versions_of_the_package_and_copies_what_exists() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert re.search(rf"^FROM apache/airflow:{re.escape(AIRFLOW)}-python3\.11$", text, re.MULTILINE)
+    assert f"--tag rewindow:{__version__}" in text
+    copied = [name for line in re.findall(r"^COPY (.*)$", text, re.MULTILINE) for name in line.split()[1:-1]]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    let_in = set(re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+    assert let_in == set(copied)
+    extras = re.search(r'"\.\[([\w,]+)\]"', text)
+    assert extras and set(extras[1].split(",")) <= PROJECT["optional-dependencies"].keys()
+
+
+def test_compose_waits_for_services_that_exist_and_pins_its_images() -> None:
+    compose = read("compose.yaml")
+    services = compose["services"]
+    assert compose["x-airflow"]["image"] == f"rewindow:{__version__}"
+    for service in services.values():
+        assert re.fullmatch(r"[\w/]+:(\d|RELEASE)[\w.-]*", service["image"])
+        assert set(service.get("depends_on", ())) <= services.keys()
+        volumes = [volume.partition(":")[0] for volume in service.get("volumes", ())]
+        assert {volume for volume in volumes if not volume.startswith("$")} <= compose["volumes"].keys()
+    assert read("helm-values.yaml")["airflowVersion"] == AIRFLOW
