@@ -102,6 +102,21 @@ class EmittedRows:
             decoded = self._canonical(self.opened.frame)
             self._decoded = decoded if cached is None else cached.keep(decoded)
 
+    def sample(self, count: int) -> DataFrame:
+        """Up to `count` rows about windows, the first that Spark finds.
+
+        Columns: the keys, `window_start`, `window_end`, `<aggregate>__emitted`, `emitted_pane`, `emitted_at`,
+        `last_offsets`, and `why`: why a row cannot be read.
+        """
+        canonical = self._canonical(self.opened.frame) if self._decoded is None else self._decoded
+        names = (*self.pipeline.keys, START, END, *map(emitted_name, self._values), PANE, AT, OFFSETS)
+        return canonical.limit(count).select(*(f"`{name}`" for name in names), F.col(_WHY).alias("why"))
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The aggregates that the job emitted."""
+        return tuple(self._values)
+
     def windows(self, span: TimeRange) -> Emitted:
         """The windows with a start in `span`. Raises SourceError for an unknown operation."""
         canonical = self._canonical(self.opened.frame) if self._decoded is None else self._decoded
