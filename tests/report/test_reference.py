@@ -55,7 +55,7 @@ def reports(folder: Path) -> Iterator[dict[str, Any]]:
         plan=plan(partition_columns=["p"], fidelity_reasons=["it was compacted"]),
         outcome=outcome("published", applications=[{"stage": "plan", "application_id": "local-1", "seconds": 2.0}]),
         verdicts=verdicts(),
-        corrections={"destination": "topic corrected", "value": "faithful", "planned": {"upsert": 3}},
+        corrections={"destination": "topic corrected", "value": "faithful", "planned": {"upsert": 3}, "notes": ["one"]},
     )
     yield of("short", outcome=outcome("failed"), plan=None, facts=None, changes=None, gate=None, verdicts=None)
 
