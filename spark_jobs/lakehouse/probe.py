@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 
 from py4j.protocol import Py4JError
@@ -13,6 +14,9 @@ from spark_jobs.lakehouse.tables import drop_table
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from spark_jobs.spark.java import java_reason
+
+_NO_LOCK = re.compile("Failed to find lock|Failed to create lock|LockException|acquire the lock")
+"""What Iceberg says where a Hive metastore does not lock the table that it commits to."""
 
 NAMESPACE = f"{CATALOG}.rewindow_doctor"
 
@@ -32,6 +36,13 @@ def check_branches(spark: SparkSession) -> None:
             drop_table(spark, table)
             spark.sql(f"DROP NAMESPACE IF EXISTS {NAMESPACE}")
     except (PySparkException, Py4JError) as problem:
+        if _NO_LOCK.search(str(problem)):
+            raise CatalogError(
+                f"the metastore gives no lock for a commit: {java_reason(problem)[:300]}",
+                table,
+                "Its database lacks the tables of locks (HIVE_LOCKS and others), which Hive's `schematool -initSchema` "
+                "makes; or another process holds a lock: see `SHOW LOCKS` in Hive.",
+            ) from problem
         raise CatalogError(
             f"the catalog cannot move two branches of a table in one commit: {java_reason(problem)[:300]}",
             table,

@@ -1,4 +1,4 @@
-"""Runs on a catalog that people use: JDBC on a real PostgreSQL server."""
+"""Runs on the catalogs that people use: JDBC on a real PostgreSQL server, and a real Hive metastore."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from spark_jobs.devtools.services.hive_metastore import HiveMetastore
 from spark_jobs.devtools.services.ports import free_port
+from spark_jobs.spark.session import spark_session
+from tests.lakehouse.catalog_runs import check_catalog_runs
 from tests.processes import ROOT
 
 pytestmark = pytest.mark.long
@@ -76,3 +80,9 @@ def test_runs_on_a_jdbc_catalog_in_postgresql(postgres: str, tmp_path: Path) -> 
         timeout=600,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_runs_on_a_hive_metastore(spark: SparkSession, hive_metastore: HiveMetastore, tmp_path: Path) -> None:
+    """In a session of its own: that of the other tests keeps its catalog."""
+    catalog = {"type": "hive", "uri": hive_metastore.uri, "warehouse": str(tmp_path / "warehouse")}
+    check_catalog_runs(spark_session("hive catalog", catalog=catalog), tmp_path)

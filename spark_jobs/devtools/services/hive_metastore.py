@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_jobs.devtools.services.waiting import becomes_true
 from spark_jobs.errors import EnvironmentSetupError, RewindowError
@@ -151,6 +151,7 @@ class HiveMetastore:
         address = jvm.java.net.InetSocketAddress("127.0.0.1", self._port)
         socket = jvm.org.apache.thrift.transport.TServerSocket(address)
         hive = jvm.org.apache.hadoop.hive.metastore
+        self._make_lock_tables(hive.txn.TxnDbUtil, conf)
         base = hive.HiveMetaStore.HMSHandler("metastore", conf, False)
         handler = hive.HiveMetaStore.newRetryingHMSHandler(base, conf, True)
         arguments = jvm.org.apache.thrift.server.TThreadPoolServer.Args(socket)
@@ -166,10 +167,22 @@ class HiveMetastore:
         if not becomes_true(server.isServing, within=_START_SECONDS, every=0.02):
             raise TimeoutError(f"not serving after {_START_SECONDS} s")
 
+    def _make_lock_tables(self, schema: JavaObject, conf: JavaObject) -> None:
+        """The tables of locks and transactions, which Hive's schematool makes and DataNucleus does not.
+
+        Iceberg takes a lock for each commit.
+        """
+        try:
+            schema.prepDb(conf)
+        except Py4JJavaError as problem:
+            if "already exists" not in str(problem):  # an earlier service in this directory has made them
+                raise
+
     def _hive_conf(self) -> dict[str, str]:
         return {
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={self.directory / 'metastore_db'};create=true",
             "datanucleus.schema.autoCreateAll": "true",
+            "datanucleus.connectionPoolingType": "HikariCP",  # pyspark does not bring the default's jar (BoneCP)
             "hive.metastore.schema.verification": "false",
             "hive.metastore.warehouse.dir": self.warehouse.as_uri(),
             "hive.async.log.enabled": "false",
