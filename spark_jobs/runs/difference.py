@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache, reduce
+from functools import cache
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -141,14 +141,13 @@ def _causes_by_range(published: Sequence[Mapping[str, Any]], plan: Plan) -> list
     found += [(gap, None) for gap in open_ranges]
     found.sort(key=lambda one: one[0].start)
 
-    def joined(
-        done: list[tuple[TimeRange, Cause | None]], one: tuple[TimeRange, Cause | None]
-    ) -> list[tuple[TimeRange, Cause | None]]:
-        if done and done[-1][1] == one[1] and done[-1][0].end == one[0].start:
-            return [*done[:-1], (TimeRange(done[-1][0].start, one[0].end), one[1])]
-        return [*done, one]
-
-    return reduce(joined, found, [])
+    joined: list[tuple[TimeRange, Cause | None]] = []
+    for span, cause in found:
+        if joined and joined[-1][1] == cause and joined[-1][0].end == span.start:
+            joined[-1] = (TimeRange(joined[-1][0].start, span.end), cause)
+        else:
+            joined.append((span, cause))
+    return joined
 
 
 def cause_of_run(row: Mapping[str, Any], plan: Plan) -> Cause:

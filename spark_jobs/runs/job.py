@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
-from spark_jobs.errors import CatalogError, NotApprovedError, RunStateError
+from spark_jobs.errors import CatalogError, NotApprovedError, RewindowError, RunStateError
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
@@ -133,12 +133,18 @@ class Job:
 
     @contextmanager
     def watched(self, stage: Stage | None = None) -> Iterator[None]:
-        """Write signs of life while the block runs. If it fails, record that in the ledger and in the run's folder."""
+        """Write signs of life while the block runs. If it fails, record that in the ledger and in the run's folder.
+
+        Raises RunStateError in place of an error of Spark's where another process has ended the run meanwhile: what the
+        block reads may be gone then.
+        """
         with self.life.beating():
             try:
                 yield
             except Exception as problem:
-                fail(self, problem, stage)
+                lost = fail(self, problem, stage)
+                if lost is not None and not isinstance(problem, RewindowError):
+                    raise lost from problem
                 raise
 
 
@@ -164,27 +170,36 @@ def job_of(
     return Job(spark, pipeline, plan, spec, kind, progress, result, folder, now, clock, in_stages, attempt)
 
 
-def fail(job: Job, problem: Exception, stage: Stage | None = None) -> None:
+def fail(job: Job, problem: Exception, stage: Stage | None = None) -> RunStateError | None:
     """Record that the run failed, as far as the catalog still answers.
 
-    The staging is dropped, unless the run is in stages: then the stage that failed can be repeated. A run that has lost
-    its claim, or that is published, records nothing.
+    The staging is dropped, unless the run is in stages: then the stage that failed can be repeated. A run that is
+    published records nothing; nor does one that another process has ended or begun again: returned is what that says.
     """
     if isinstance(problem, (RunStateError, NotApprovedError)):
-        return  # refused: all is as it was
-    with suppress(CatalogError, RunStateError):
-        run_id, table = job.result.run_id, job.published_table
+        return None  # refused: all is as it was
+    run_id, table = job.result.run_id, job.published_table
+    is_cleared = False
+    try:
         if table.head() is not None and run_id in table.published_runs():
-            return  # what is left to do after the commit is done by the next run's recovery
-        # Without an end in the ledger the next run's recovery drops what a kill in between leaves.
+            return None  # what is left to do after the commit is done by the next run's recovery
+        # Without an end in the ledger the next run's recovery does what a kill in between leaves undone.
         job.life.apply(Event.FAIL, reason=str(problem)[:1000], finished_at=None)
         if job.life.claim is not None and table.head() is not None:
             branch = branch_of(run_id, job.life.claim)
             guarded("cannot drop branches", table.table, lambda: table.drop_branches(branch))
         if not job.in_stages:
             job.staging.drop()
-        job.life.set(finished_at=job.now())
+        is_cleared = True
+    except RunStateError as lost:
+        return lost
+    except CatalogError:
+        pass  # the run's folder says it at least
     end(job, RunStatus.FAILED, stage=stage, **failure_fields(problem))
+    if is_cleared:
+        with suppress(CatalogError, RunStateError):
+            job.life.set(finished_at=job.now())
+    return None
 
 
 def end(job: Job, status: RunStatus, **more: Any) -> None:

@@ -250,12 +250,14 @@ class RunLife:
             raise self._lost
         if row is None or (event is None and self.attempt is None):
             return
-        lost = row["attempt"] != self.attempt or (self.claim is not None and row["claim"] != self.claim)
+        is_claimed = self.claim is not None or row["status"] == RunStatus.PUBLISHING
+        lost = row["attempt"] != self.attempt or (is_claimed and row["claim"] != self.claim)
         if event not in _TAKES_OVER and lost:
             raise RunStateError(
-                "another attempt of this run has begun since; this one writes nothing more",
+                "another attempt of this run has begun since, or another process publishes it; this one writes nothing "
+                "more",
                 self.run_id,
-                "Look at the newer attempt with `rewindow report RUN`.",
+                "Look at it with `rewindow report RUN`.",
             )
         if event not in (Event.BEGIN, Event.START_PUBLISHING, Event.DISCARD, Event.REJECT):
             return

@@ -94,11 +94,11 @@ def drop(job: Job, status: RunStatus, why: str) -> None:
 
     Raises RunStateError where the run's state does not allow it; then nothing is dropped.
     """
-    # Without an end in the ledger the next run's recovery drops what a kill in between leaves.
+    # Without an end in the ledger the next run's recovery does what a kill in between leaves undone.
     job.life.apply(_DROPS[status], finished_at=None, **_counts(job))
     job.staging.drop()
-    job.life.set(finished_at=job.now())
     end(job, status, message=why)
+    job.life.set(finished_at=job.now())
 
 
 def publish(
@@ -160,9 +160,9 @@ def publish(
             lambda: _drop_older_states(job),
             job.staging.drop,
         )
-        # After the leftovers: recovery does not look for those of a run that has ended.
-        life.apply(Event.FINISH_PUBLISHING, finished_at=job.now(), process=this_process(), **_counts(job))
     end(job, RunStatus.PUBLISHED if result.changes else RunStatus.UNCHANGED, message=reason)
+    # Last of all: recovery does not look at the leftovers and the documents of a run that has ended.
+    life.apply(Event.FINISH_PUBLISHING, finished_at=job.now(), process=this_process(), **_counts(job))
 
 
 def _is_committed(job: Job) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,7 +15,7 @@ from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, branch_of
 from spark_jobs.runs.documents import Outcome
-from spark_jobs.runs.lifecycle import Event, RunLife, works_on
+from spark_jobs.runs.lifecycle import HEARTBEAT, Event, RunLife, works_on
 from spark_jobs.runs.processes import STAGES_PROCESS
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
@@ -36,6 +36,7 @@ def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore 
     ledger = Ledger(spark, tables)
     open_runs = [row.asDict() for row in ledger.runs().where(OPEN).collect()]
     gone = [row for row in open_runs if not works_on(row, now)]
+    _repair_waiting(store, [row for row in open_runs if row not in gone], now)
     if not gone:
         return []
     table = PublishedTable(spark, tables.windows)
@@ -52,9 +53,9 @@ def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore 
                 _clear(table, staging, row)
                 if row["replaces"] and _wrote_side_rows_first(row):
                     ledger.delete_superseded(run_id)
+                _write_outcome(store, run_id, RunStatus.PUBLISHED, now)
                 if row["status"] != RunStatus.PUBLISHED:
                     life.apply(Event.RECOVER, _same(row), finished_at=row["finished_at"] or now)
-                _write_outcome(store, run_id, RunStatus.PUBLISHED, now)
                 continue
             status = RunStatus(row["status"])
             if not status.has_ended or (status is RunStatus.FAILED and row["process"] == STAGES_PROCESS):
@@ -65,10 +66,17 @@ def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore 
                 for side in (tables.late, tables.quarantine):
                     if spark.catalog.tableExists(side):
                         ledger.delete_rows(side, run_id)
+            _write_outcome(store, run_id, RunStatus.ABANDONED if run_id in abandoned else status, now)
             life.set(finished_at=now)
-            if run_id in abandoned:
-                _write_outcome(store, run_id, RunStatus.ABANDONED, now)
     return abandoned
+
+
+def _repair_waiting(store: RunStore | None, rows: list[dict[str, Any]], now: datetime) -> None:
+    """Make the outcomes of runs that wait say so, where the process ended before it could."""
+    for row in rows:
+        status, seen = RunStatus(row["status"]), row["heartbeat_at"]
+        if status.waits and (row["layout"] or 0) >= 4 and seen is not None and now - seen.astimezone(UTC) > HEARTBEAT:
+            _write_outcome(store, row["run_id"], status, now)
 
 
 def _wrote_side_rows_first(row: LedgerRow) -> bool:
@@ -105,7 +113,10 @@ def _write_outcome(store: RunStore | None, run_id: str, status: RunStatus, now: 
             before = {}
         if before.get("status") == status.value or (not before and not folder.documents()):
             return
-        message, hint = _TEXTS[status]
+        if before.get("status") == RunStatus.UNCHANGED and status is RunStatus.PUBLISHED:
+            return
+        said = status.value.replace("_", " ")
+        message, hint = _TEXTS.get(status, (f"the run is {said}; the process ended before it could say so", ""))
         outcome = Outcome.model_validate({**before, "run_id": run_id, "status": status.value})
         outcome.model_copy(update={"message": message, "hint": hint, "finished_at": now.isoformat()}).write(folder)
 

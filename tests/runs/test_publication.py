@@ -31,6 +31,7 @@ from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
 from spark_jobs.submit.application import execute_stage, plan_stage, run_stage
+from tests.faults.boundaries import Stopped, stopped_at, watched_steps
 from tests.runs.small_runs import MINUTE, T0, contents, pipeline, record, rows, write
 
 pytestmark = pytest.mark.long
@@ -267,7 +268,7 @@ def test_a_long_run_gives_signs_of_life_and_stops_when_it_has_lost_its_claim(spa
     folder = begun_in_stages(spark, defined, "heartbeat", 1)
     job, document = reopened(spark, folder, defined, NoProgress())
     ledger = Ledger(spark, Tables.of(defined))
-    life = RunLife(ledger, "heartbeat", document.attempt, now=now, heartbeat=timedelta(seconds=0.2))
+    life = RunLife(ledger, "heartbeat", document.attempt, now=now, heartbeat=timedelta(seconds=1))
     began = (ledger.row("heartbeat") or {})["heartbeat_at"]
     with life.beating():
         deadline = time.monotonic() + 60
@@ -293,6 +294,45 @@ def test_discarding_a_run_leaves_no_staging_and_a_published_one_cannot_be_discar
     with pytest.raises(RunStateError, match="the run is published"):
         discard_staged(lambda _: spark, done.run_id, NoProgress(), "a test")
     assert spark.table(Tables.of(defined).windows).count() == done.windows
+
+
+def test_a_run_that_is_discarded_while_another_process_verifies_it_stays_discarded(spark, tmp_path) -> None:
+    """What the other one reads is gone; it says why, and its failure does not become the run's."""
+    write(tmp_path / "data", [record(i) for i in range(60)])
+    defined = pipeline(tmp_path, "both_at_once")
+
+    def gate(evidence):
+        discard_staged(lambda _: spark, "both-at-once", NoProgress(), "no")
+        return {"verdict": "passed", "results": [{"success": evidence.staged.isEmpty()}]}
+
+    with pytest.raises(RunStateError, match="the run is discarded"):
+        execute(
+            spark, defined, make_plan(spark, defined), NoProgress(), run_id="both-at-once",
+            end_policy=EndPolicy(in_stages=True, gate=gate),
+        )  # fmt: skip
+    assert status(spark, defined, "both-at-once") == "discarded"
+    assert status_of(folder_of("both-at-once")) is RunStatus.DISCARDED
+
+
+def test_a_process_that_is_killed_when_all_is_done_leaves_no_document_that_contradicts_the_ledger(
+    spark, tmp_path
+) -> None:
+    write(tmp_path / "data", [record(i) for i in range(60)])
+    defined = pipeline(tmp_path, "last_words")
+    acts = {
+        "published": lambda run_id: publish_staged(lambda _: spark, run_id, NoProgress(), "right"),
+        "discarded": lambda run_id: discard_staged(lambda _: spark, run_id, NoProgress(), "no"),
+    }
+    for number, (kind, act) in enumerate(acts.items()):
+        first = staged(spark, changed(tmp_path, "last_words", 2 * number + 1))
+        passed: list[str] = []
+        with watched_steps(passed.append):
+            act(first.run_id)
+        second = staged(spark, changed(tmp_path, "last_words", 2 * number + 2))
+        with stopped_at(len(passed) - 1), pytest.raises(Stopped):
+            act(second.run_id)
+        recover(spark, Tables.of(defined), now())
+        assert status_of(folder_of(second.run_id)) == status(spark, defined, second.run_id) == kind
 
 
 def test_the_cause_of_a_change_is_that_of_the_latest_run_over_it_however_many_have_published(spark, tmp_path) -> None:
