@@ -53,7 +53,7 @@ def as_delivered(rows: DataFrame, pipeline: Pipeline, scope: ComparisonScope) ->
             for v in scope.values
         ),
     )
-    joined = rows.join(F.broadcast(delivered), join_columns(scope.keys), "left")
+    joined = rows.join(delivered, join_columns(scope.keys), "left")
     has_row = F.col(ROWS) > 0
     equals_delivered = F.when(
         has_row,
@@ -87,5 +87,5 @@ def delivered_since(current: DataFrame, pipeline: Pipeline, keys: tuple[str, ...
         return None
     names = join_columns(keys)
     when = with_join_keys(found, keys).select(*names, F.col("delivered_at").alias("rw_delivered_at"))
-    joined = with_join_keys(current, keys).join(F.broadcast(when), names)
+    joined = with_join_keys(current, keys).join(when, names)
     return joined.where(F.col("rw_delivered_at") > F.col("last_seen")).select(*(f"`{c}`" for c in current.columns))

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.corrections.destination import Destination, open_destination
-from spark_jobs.corrections.due import Scope, due, scope_of, with_ledger
+from spark_jobs.corrections.due import Scope, due, make_ledger, scope_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.lakehouse.corrections import DELIVERY, NUMBER, Delivery, new_name, old_name
@@ -95,7 +95,7 @@ class _Deliverer:
         if not scope.values or not scope.spark.catalog.tableExists(scope.tables.windows):
             note = "nothing was compared and published yet"
             return Delivered(scope.destination, scope.corrections.value.value, notes=(note,))
-        with_ledger(scope)
+        make_ledger(scope)
         destination = open_destination(scope)
         resumed = self._resume(destination)
         head = scope.ledger.head()

@@ -8,7 +8,7 @@ touch any more are due, and each revision once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -254,7 +254,6 @@ def _emitted(scope: Scope) -> DataFrame:
     )
 
 
-def with_ledger(scope: Scope) -> Scope:
-    """The scope with its table of corrections made. Raises CatalogError where it cannot be."""
+def make_ledger(scope: Scope) -> None:
+    """Make the table of corrections. Raises CatalogError where that is not possible."""
     scope.ledger.prepare_table(scope.spark.table(scope.tables.windows).schema, scope.values)
-    return replace(scope)

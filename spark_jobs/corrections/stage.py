@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -14,6 +16,8 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.corrected import Corrections
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.store import RunFolder
+from spark_jobs.spark.failures import short
+from spark_jobs.spark.java import java_reason
 
 
 def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections:
@@ -35,6 +39,8 @@ def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> C
         )
     except RewindowError as problem:
         found = Corrections(**known, problem=str(problem), exit_code=problem.exit_code)
+    except (PySparkException, Py4JError) as problem:
+        found = Corrections(**known, problem=short(java_reason(problem)), exit_code=1)
     found.write(folder)
     return found
 

@@ -184,6 +184,13 @@ class CorrectionTable:
         guarded("cannot write", self.table, overwrite)
 
 
+def is_delivering(spark: SparkSession, table: str) -> bool:
+    """Whether a delivery is prepared. Its rows must keep the file that they are in: finishing it replaces that."""
+    if not spark.catalog.tableExists(table):
+        return False
+    return not spark.table(table).where(F.col(STATUS) == DeliveryStatus.PREPARED.value).isEmpty()
+
+
 def _literal(value: Any) -> Column:
     match value:
         case datetime():

@@ -11,6 +11,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.eventtime.durations import parse_duration
+from spark_jobs.lakehouse.corrections import is_delivering
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import REVISIONS
 from spark_jobs.lakehouse.tables import Tables, guarded
@@ -118,7 +119,9 @@ def maintain(
             done.runs_forgotten = delete_rows_of_runs(spark, tables, before)
             needed = open_runs(spark, tables)
             done.folders_deleted = delete_folders(store or RunStore.configured(), pipeline, before, needed)
-    side_tables = (tables.late, tables.quarantine, tables.verdicts, tables.comparisons)
+    side_tables = [tables.late, tables.quarantine, tables.verdicts, tables.comparisons]
+    if not is_delivering(spark, tables.corrections):
+        side_tables.append(tables.corrections)
     for table in (tables.windows, *side_tables, tables.runs, tables.timeline_state):
         if spark.catalog.tableExists(table):
             with progress.stage("table", table):

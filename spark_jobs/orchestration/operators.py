@@ -334,7 +334,10 @@ class Publish(SparkStage):
 
 
 class Correct(SparkStage):
-    """Deliver to the readers of the live job's output what the run has changed. A small run has done it already."""
+    """Deliver to the readers of the live job's output what the run has changed.
+
+    The application that published the run has tried that already; where it could not, this task tries again.
+    """
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
         status = status_of(folder)
@@ -394,8 +397,10 @@ class Decide(SparkStage):
         from spark_jobs.report.build import build_report
 
         build_report(folder)
-        status = status_of(folder)
+        status, corrections = status_of(folder), Corrections.read(folder)
         self.log.info("run %s is %s", folder.run_id, status and status.value)
+        if status is not None and status.is_published and corrections is not None and corrections.problem:
+            raise AirflowFailException(f"the run is published, but {corrections.sentence()}")
         return folder.run_id
 
 

@@ -40,7 +40,9 @@ class Corrections(Document):
         if self.problem:
             return f"corrections to {self.destination} were not delivered: {self.problem.rstrip('.')}"
         counts = self.delivered if self.is_delivered else self.planned
+        if not self.rows:
+            return f"no correction is due at {self.destination}"
         deleted = f", {counts['delete']:,} of them deletions" if counts.get("delete") else ""
         verb = "were delivered" if self.is_delivered else "would be delivered"
-        verb = verb.replace("were", "was") if self.rows == 1 else verb
+        verb = verb.replace("were delivered", "was delivered") if self.rows == 1 else verb
         return f"{plural(self.rows, 'correction')} ({self.value} values{deleted}) {verb} to {self.destination}"

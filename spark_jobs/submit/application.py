@@ -138,8 +138,8 @@ def correct_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) ->
     return done.exit_code
 
 
-def after_verification(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> None:
-    """Deliver corrections where the run is published already; else say how many its approval would deliver."""
+def bring_corrections(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> None:
+    """Deliver corrections where the run is published by now; of one that waits, say how many would be delivered."""
     if pipeline.corrections is None:
         return
     if _is_published(folder):
@@ -276,8 +276,8 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
             execute_stage(spark, folder, pipeline, progress, stage, chunk)
             if stage is Stage.VERIFY:
                 publish_inline(spark, folder, progress)
-        if stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY):
-            after_verification(spark, folder, pipeline)
+        if stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY, Stage.PUBLISH):
+            bring_corrections(spark, folder, pipeline)
         outcome = Outcome.read(folder)
         if outcome is not None and outcome.status is RunStatus.GATE_FAILED:
             print(outcome.sentence(), flush=True)

@@ -22,15 +22,20 @@ from tests.runs.small_nights import log_of, pipeline, write
 
 CASE = "sliding, lateness, frozen"
 COMPARING = EndPolicy(compare=stage.compare_run)
-Window = tuple[str | None, int]
+_AT_FIRST, _IN_ALL = 220, 300
 
 
 def defined(folder: Path, name: str, sections: str) -> Pipeline:
     """The pipeline with the sections `live:` and `corrections:`, and some minutes of records, late ones among them."""
     path = Path(pipeline(folder, name, CASE).file or "")
     path.write_text(path.read_text() + sections)
-    write(folder / "data", log_of(7, count=260), "part-0.json")
+    write(folder / "data", log_of(7, count=_AT_FIRST), "part-0.json")
     return load_pipeline(path)
+
+
+def later_records(folder: Path) -> None:
+    """More records arrive, some of them late for windows that have closed."""
+    write(folder / "data", log_of(7, count=_IN_ALL)[_AT_FIRST:], "part-1.json")
 
 
 def emitted_rows(spark: SparkSession, pipeline: Pipeline) -> list[dict]:

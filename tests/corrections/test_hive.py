@@ -21,9 +21,9 @@ pytestmark = pytest.mark.long
 
 SECTIONS = """
 live:
-  source: {{kind: table, table: corrected_live.emitted}}
-  window: {{start: s, unit: ms}}
-corrections: {{value: complete}}
+  source: {kind: table, table: corrected_live.emitted}
+  window: {start: s, unit: ms}
+corrections: {value: complete}
 """
 HIVE = [*LEDGER, (PartitionedTable, "_replace")]
 
@@ -33,7 +33,7 @@ def test_partitions_are_put_right_and_the_same_goes_to_files(spark, hive_metasto
     rows = with_faults(emitted_rows(spark, job))
     spark.sql("CREATE DATABASE IF NOT EXISTS corrected_live")
     frame = spark.createDataFrame([tuple(r.values()) for r in rows], "k STRING, s BIGINT, n BIGINT, total BIGINT")
-    frame = frame.withColumn("part", F.expr("CAST((s - 1600000020000) DIV 180000 AS STRING)"))
+    frame = frame.withColumn("part", F.expr("CAST((s - 1600000020000) DIV 60000 AS STRING)"))
     frame.write.mode("overwrite").format("parquet").partitionBy("part").saveAsTable("corrected_live.emitted")
     before = counts_of(published(spark, job))
     for boundary in sample(["before _replace", "after _replace"], boundaries_of(HIVE)):

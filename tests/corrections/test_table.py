@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.comparison.compare import run_compare
 from spark_jobs.corrections.delivery import deliver, repeat, revert
+from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.corrections import CorrectionTable
 from spark_jobs.lakehouse.delivery import DeliveryStatus
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
 from tests.corrections.boundaries import TABLE, boundaries_of, ended_at
-from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, with_faults, write_table
+from tests.corrections.small_corrections import (
+    COMPARING,
+    counts_of,
+    defined,
+    emitted_rows,
+    later_records,
+    published,
+    with_faults,
+    write_table,
+)
 from tests.faults.boundaries import Stopped
 from tests.sampling import sample
 
@@ -25,7 +35,7 @@ corrections: {{value: complete}}
 """
 
 
-def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_comparison_is_clean(spark, tmp_path) -> None:
+def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_night_finds_it_so(spark, tmp_path) -> None:
     table = "rewindow.corrected.emitted"
     job = defined(tmp_path, "corrected_table", SECTIONS.format(table=table))
     write_table(spark, table, with_faults(emitted_rows(spark, job)))
@@ -44,7 +54,19 @@ def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_comparison_is
     assert {d.status for d in ledger.deliveries()} == {DeliveryStatus.DELIVERED}
     first = ledger.deliveries()[0]
     assert spark.table(table).count() == rows + ledger.of(first.id).where("NOT existed").count()
-    after = run_compare(spark, job, NoProgress()).verdicts
-    assert {name for name, count in after.items() if count} <= {"match", "not_closed"}, (before, after)
-    revert(spark, job)
-    assert spark.table(table).count() == rows
+    # The next night compares what was corrected again: it is right, but where more late records have come since.
+    later_records(tmp_path)
+    night = reconcile(spark, job, NoProgress(), end_policy=COMPARING)
+    assert night.continued_from is not None, night.note
+    corrected = ledger.of(first.id).select("k", "window_start").distinct()
+    verdicts = spark.table(Tables.of(job).verdicts).where("valid_to IS NULL")
+    left = verdicts.join(corrected, ["k", "window_start"], "left_semi")
+    again = {(r["verdict"], r["label"]) for r in left.collect()}
+    assert again <= {("late_arrivals", "corrected")} and left.count() < ledger.of(first.id).count()
+    assert deliver(spark, job).rows["upsert"] >= left.count(), "new revisions are due"
+    # Another process has delivered since this one looked: it prepares nothing.
+    head = ledger.head()
+    assert revert(spark, job).rows["upsert"] > 3
+    with pytest.raises(RunStateError, match="another process"):
+        facts = {"delivery": "late", "number": 9, "destination": f"table {table}", "kind": "repeat"}
+        ledger.prepare(ledger.of(first.id).drop(*facts), facts, head)

@@ -21,7 +21,7 @@ from tests.corrections.boundaries import TOPIC, boundaries_of, ended_at
 from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, with_faults
 from tests.faults.boundaries import Stopped
 from tests.kafka import Sent, produce
-from tests.sampling import sample
+from tests.sampling import IN_FULL, sample
 
 pytestmark = pytest.mark.long
 
@@ -106,6 +106,7 @@ def test_a_topic_is_put_right_once_wherever_a_process_ends(spark, kafka, tmp_pat
     assert not deliver(spark, job).rows, "what was reverted does not come again by itself"
 
 
+@pytest.mark.skipif(not IN_FULL, reason="in make test-long; the row kinds are tested without a broker")
 def test_a_changelog_gets_flinks_row_kinds(spark, kafka, tmp_path) -> None:
     topic, job, _ = set_up(spark, kafka, tmp_path, "changelog", "operation: op", "+I")
     deliver(spark, job)
