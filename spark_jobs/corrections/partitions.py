@@ -7,6 +7,7 @@ windows are all closed for good are touched: into the others the live job still 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.lakehouse.corrections import Delivery, new_name
 from spark_jobs.lakehouse.delivery import CorrectionAction
-from spark_jobs.lakehouse.tables import guarded, name_hash
+from spark_jobs.lakehouse.tables import guarded
 from spark_jobs.lakehouse.verdicts import final_before
 from spark_jobs.replay.from_pipeline import windows_of
 
@@ -134,13 +135,14 @@ class PartitionedTable:
         chosen = placed
         for c in self.partitions:
             chosen = chosen.where(F.col("rw_partition")[c].eqNullSafe(F.lit(partition[c])))
-        folder = f"{self.location.rstrip('/')}/.rewindow/{name_hash(delivery.id, named)}"
-        for attempt in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
+            # A name of its own each time: after a kill the partition may lie in the folder of an earlier attempt.
+            folder = f"{self.location.rstrip('/')}/.rewindow/{delivery.id}-{secrets.token_hex(4)}"
             rows = self._of(partition)
             files = sorted(rows.inputFiles())
-            self._corrected(rows, chosen).write.format(self.format).mode("overwrite").save(f"{folder}-{attempt}")
+            self._corrected(rows, chosen).write.format(self.format).mode("errorifexists").save(folder)
             if sorted(self._of(partition).inputFiles()) == files:
-                spark.sql(f"ALTER TABLE {self.table} PARTITION ({named}) SET LOCATION '{folder}-{attempt}'")
+                spark.sql(f"ALTER TABLE {self.table} PARTITION ({named}) SET LOCATION '{folder}'")
                 spark.catalog.refreshTable(self.table)
                 return
         raise CatalogError(

@@ -91,11 +91,13 @@ def test_each_pipeline_has_its_four_dags(tmp_path: Path) -> None:
 
 
 def test_a_broken_pipeline_is_one_import_error_and_takes_no_other_dag_with_it(folder: Path, tmp_path: Path) -> None:
-    (folder / "pipelines/good.yaml").write_text(definition("good"))
+    corrections = "\ncorrections: {to: {kind: files, path: corrections}}\n"
+    (folder / "pipelines/good.yaml").write_text(definition("good") + corrections)
     (folder / "pipelines/broken.yaml").write_text(definition("broken").replace("bound: 30 min", "bound: 30 mins ago"))
     (folder / "pipelines/twice.yaml").write_text(definition("good"))
     parsed = parse(folder, tmp_path)
     assert sorted(parsed["dags"]) == sorted(f"{kind}__good" for kind in KINDS)
+    assert parsed["dags"]["reconcile__good"]["tasks"]["publish"] == ["correct", "report"]
     assert [Path(file).name for file in parsed["errors"]] == ["rewindow_refused.py"]
     message = next(iter(parsed["errors"].values()))
     line = 1 + [text.strip().startswith("bound:") for text in definition("broken").splitlines()].index(True)
