@@ -30,6 +30,7 @@ demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; co
 	$(BIN)/rewindow demo
 
 up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C; PORT=8080 names its port
+	@$(MAKE) --no-print-directory docs >/dev/null 2>&1 || echo 'The documents could not be built as a site: see make docs.'
 	@exec $(BIN)/rewindow up $(if $(PORT),--port $(PORT))
 
 # conftest.py shares the files out: the long ones first, and last the small cases that fill any gap.

@@ -5,7 +5,7 @@ It may import everything, `devtools` only for the commands that start it. Begin 
 
 from __future__ import annotations
 
-from spark_jobs.cli import act, corrections, expectations, imports, init, live, look, report, runs, serve  # noqa: F401 - they join the application
+from spark_jobs.cli import act, corrections, expectations, imports, init, live, look, report, runs, serve, upgrade  # noqa: F401 - they join the application
 from spark_jobs.cli.app import main
 
 __all__ = ["main"]

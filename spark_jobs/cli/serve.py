@@ -43,6 +43,7 @@ def up(
     require(Part.AIRFLOW, "`rewindow up`")
     from spark_jobs.devtools.demo import FIRST_NIGHT, sample_services
     from spark_jobs.devtools.services.ports import kept_port
+    from spark_jobs.devtools.services.site import served_site
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.spark.session import rewindow_home
 
@@ -52,8 +53,9 @@ def up(
     first: datetime | None = FIRST_NIGHT if sample and is_new else None
     chosen = kept_port(home / "airflow.port", port)
     try:
-        with sample_services(home, progress_for(errors), port=chosen, before=first) as (broker, airflow):
-            _say_where(broker, airflow, home)
+        services = sample_services(home, progress_for(errors), port=chosen, before=first)
+        with services as (broker, airflow), served_site() as site:
+            _say_where(broker, airflow, home, site)
             if first is not None:
                 _load_samples(broker, airflow)
             elif not is_new:
@@ -79,7 +81,7 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
-def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path) -> None:
+def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | None) -> None:
     from spark_jobs.devtools.demo import BROKERS_VARIABLE
     from spark_jobs.devtools.services.kafka_sample import TOPIC
     from spark_jobs.settings import Variable
@@ -92,6 +94,7 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path) -> None:
         "  try: trigger backfill__departures_kafka and fill its form\n"
         f"Kafka is at [bold]{broker.servers}[/], topic {TOPIC}; pipelines take the address from {BROKERS_VARIABLE}\n"
         f"In another terminal: {Variable.HOME}={home} {BROKERS_VARIABLE}={broker.servers} .venv/bin/rewindow status\n"
+        f"The documents are {f'at [bold]{site}[/]' if site else 'in docs/; `make docs` makes a site of them'}\n"
         f"Ctrl-C stops everything; the tables stay under {home}.\n",
         soft_wrap=True,
         highlight=False,

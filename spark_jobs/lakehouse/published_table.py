@@ -36,7 +36,7 @@ RUN_ID = "rewindow.run-id"
 RANGE = "rewindow.range"
 """Properties in the summary of the snapshot that published a run."""
 
-_FACTS = StructType(
+FACTS = StructType(
     [
         StructField("revision", IntegerType()),
         StructField("cause", StringType()),
@@ -46,8 +46,9 @@ _FACTS = StructType(
         StructField("valid_to", TimestampType()),
     ]
 )
+"""The columns that every revision has beside the window, its values and its counts."""
 _ATTEMPTS = 5
-_KEPT_COLUMNS = frozenset(_FACTS.names)
+_KEPT_COLUMNS = frozenset(FACTS.names)
 _MAX_SENT = 100_000
 """Windows that go to every task as they are."""
 
@@ -156,14 +157,14 @@ class PublishedTable:
         is_there = spark.catalog.tableExists(table)
         if is_there:
             there = {f"{field.name} {field.dataType.simpleString()}" for field in spark.table(table).schema}
-            lacks = sorted({f"{field.name} {field.dataType.simpleString()}" for field in _FACTS} - there)
+            lacks = sorted({f"{field.name} {field.dataType.simpleString()}" for field in FACTS} - there)
             if lacks:
                 raise CatalogError(
                     f"the table has no column {', '.join(lacks)}: an earlier version or another tool made it",
                     table,
-                    "Name another table under `output`, or drop this one; a run makes it again.",
+                    "`rewindow upgrade PIPELINE` adds them. Or name another table under `output`.",
                 )
-        ensure_table(spark, table, StructType([*staged, *_FACTS]))
+        ensure_table(spark, table, StructType([*staged, *FACTS]))
         if not is_there:  # ordered by time within a file: a query for few windows, as of each night, reads little
             self.alter("WRITE LOCALLY ORDERED BY window_start")
         if not self._refs():

@@ -48,30 +48,16 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
     `last`: the pipeline's last run, whose range the form names.
     """
     return {
-        "from": Param(
-            None,
-            type=["null", "string"],
-            format="date-time",
-            title="From",
-            description_md=f"The first window start to replay. {history_range(last)}{_ZONE}"
-            "Empty: from the beginning of the history.",
+        "from": _instant_param(
+            "From",
+            f"The first window start to replay. {history_range(last)}{_ZONE}Empty: from the beginning of the history.",
         ),
-        "to": Param(
-            None,
-            type=["null", "string"],
-            format="date-time",
-            title="To",
-            description_md=f"Windows that start before this instant are replayed. {history_range(last)}{_ZONE}"
+        "to": _instant_param(
+            "To",
+            f"Windows that start before this instant are replayed. {history_range(last)}{_ZONE}"
             "Empty: to the end of the history.",
         ),
-        # Not required by its type: the form would open in red.
-        "reason": Param(
-            None,
-            type=["null", "string"],
-            maxLength=MAX_REASON,
-            title="Reason",
-            description_md="**Needed**: why this is done. Kept with the run and with every value that it changes.",
-        ),
+        "reason": _open_reason("**Needed**: why this is done. Kept with the run and with every value that it changes."),
         "as_of": Param(
             None,
             type=["null", "string"],
@@ -108,15 +94,7 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
             section=_HOW,
             description_md="Go on where the history does not hold the broker's order, or has gaps. The run records it.",
         ),
-        "dry_run": Param(
-            "none",
-            type="string",
-            enum=list(DRY_RUNS),
-            values_display=_DRY_RUNS,
-            title="Dry run",
-            section=_OUTCOME,
-            description_md="A dry run publishes nothing.",
-        ),
+        "dry_run": _dry_run_param(DRY_RUNS),
         "publish": _publish_param(pipeline, section=_OUTCOME),
     }
 
@@ -124,32 +102,36 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
 def nightly_params(pipeline: Pipeline) -> dict[str, Param]:
     """The fields of the form of `reconcile__<pipeline>`, which the scheduler leaves as they are."""
     return {
-        "until": Param(
-            None,
-            type=["null", "string"],
-            format="date-time",
-            title="Until",
-            description_md=f"Take what arrived before this instant. {_ZONE}Empty: the end of the run's interval; of a "
-            "run started by hand, all that is there.",
+        "until": _instant_param(
+            "Until",
+            f"Take what arrived before this instant. {_ZONE}Empty: the end of the run's interval; of a run started by "
+            "hand, all that is there.",
         ),
-        "reason": Param(
-            None,
-            type=["null", "string"],
-            maxLength=MAX_REASON,
-            title="Reason",
-            description_md="Why this is done; may be empty. Kept with the run.",
-        ),
+        "reason": _open_reason("Why this is done; may be empty. Kept with the run."),
         "publish": _publish_param(pipeline, section=_OUTCOME),
-        "dry_run": Param(
-            "none",
-            type="string",
-            enum=[name for name in DRY_RUNS if name != "plan"],
-            values_display={name: text for name, text in _DRY_RUNS.items() if name != "plan"},
-            title="Dry run",
-            section=_OUTCOME,
-            description_md="A dry run publishes nothing.",
-        ),
+        "dry_run": _dry_run_param(tuple(name for name in DRY_RUNS if name != "plan")),
     }
+
+
+def _instant_param(title: str, description: str) -> Param:
+    return Param(None, type=["null", "string"], format="date-time", title=title, description_md=description)
+
+
+def _open_reason(description: str) -> Param:
+    """A reason that its type does not require: else the form would open in red."""
+    return Param(None, type=["null", "string"], maxLength=MAX_REASON, title="Reason", description_md=description)
+
+
+def _dry_run_param(names: tuple[str, ...]) -> Param:
+    return Param(
+        "none",
+        type="string",
+        enum=list(names),
+        values_display={name: _DRY_RUNS[name] for name in names},
+        title="Dry run",
+        section=_OUTCOME,
+        description_md="A dry run publishes nothing.",
+    )
 
 
 def _publish_param(pipeline: Pipeline, section: str) -> Param:
