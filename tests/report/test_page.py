@@ -153,6 +153,16 @@ def test_it_is_accessible_and_never_wider_than_the_screen(published, hostile, op
         assert [(v["id"], [n["html"][:200] for n in v["nodes"]]) for v in broken] == []
 
 
+def test_no_column_is_lost_on_a_wide_screen_and_keys_of_charts_are_small(published, opened) -> None:
+    page = opened(place(published), 1400)
+    lost = (
+        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.ariaLabel)"
+    )
+    assert page.evaluate(lost) == []
+    widths = "[...document.querySelectorAll('.legend svg, figcaption svg')].map(e => e.getBoundingClientRect().width)"
+    assert 0 < max(page.evaluate(widths)) < 40
+
+
 def test_data_cannot_run_style_or_break_the_page(hostile, opened) -> None:
     page = opened(place(hostile))
     assert page.locator("script, iframe, object, embed, img, form, base").count() == 0
