@@ -15,9 +15,10 @@ from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
 from spark_jobs.definition.policy import Policy
 from spark_jobs.definition.position import end_offsets
-from spark_jobs.errors import DefinitionError
+from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.orchestration.describe import POLICIES, as_of_text, history_range
 from spark_jobs.runs.last_run import LastRun
+from spark_jobs.runs.status import RunStatus
 
 MODES = ("both", "faithful", "complete")
 DRY_RUNS = ("none", "plan", "diff")
@@ -244,6 +245,13 @@ def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
             raise DefinitionError(
                 f"the form has no field `{str(name)[:60]}`", "the form", f"{hint}Its fields are {', '.join(known)}."
             )
+
+
+def refuse_late_decision(run_id: str, status: RunStatus | None, action: str) -> None:
+    """Raises RunStateError where a published run is to be discarded, or a dropped one published."""
+    if status is not None and status.is_final and status.is_published == (action == DISCARD):
+        what = f"the run is {status.value}: `{action}` is not possible any more"
+        raise RunStateError(what, run_id, "Start another run to change its windows.")
 
 
 def require_reason(params: Mapping[str, Any]) -> str:

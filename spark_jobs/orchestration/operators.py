@@ -29,6 +29,7 @@ from spark_jobs.orchestration.form import (
     read_instant,
     read_nightly_form,
     read_reason,
+    refuse_late_decision,
     refuse_unknown,
     require_reason,
 )
@@ -383,6 +384,7 @@ class Decide(SparkStage):
                 f"{self.pipeline} has no run {folder.run_id}", "the form", "Copy its id from its report."
             )
         require_reason(params)
+        refuse_late_decision(folder.run_id, status_of(folder), params["action"])
 
     def _refused(self, folder: RunFolder, problem: RewindowError, context: Context) -> None:
         """Nothing: the run that the form names stays as it is."""

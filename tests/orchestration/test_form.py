@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.errors import DefinitionError
+from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.orchestration.describe import described
 from spark_jobs.orchestration.form import (
     BACKFILL_FIELDS,
@@ -14,6 +14,7 @@ from spark_jobs.orchestration.form import (
     read_form,
     read_nightly_form,
     read_reason,
+    refuse_late_decision,
     require_reason,
 )
 from spark_jobs.orchestration.run_ids import run_id_of
@@ -155,3 +156,20 @@ def test_every_dag_run_has_a_run_id_that_can_be_a_path_and_a_table(dag_run: str)
 
 def test_text_of_people_stays_text_in_the_approval() -> None:
     assert escaped("<b>[x](http://y)\n**") == "\\<b\\>\\[x\\]\\(http://y\\) \\*\\*"
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [(RunStatus.PUBLISHED, "discard"), (RunStatus.UNCHANGED, "discard"), (RunStatus.REJECTED, "publish"),
+     (RunStatus.DISCARDED, "publish")],
+)  # fmt: skip
+def test_a_decision_that_comes_too_late_is_refused(status: RunStatus, action: str) -> None:
+    with pytest.raises(RunStateError, match=f"the run is {status.value}: `{action}` is not possible any more"):
+        refuse_late_decision("r", status, action)
+    for other in (None, RunStatus.GATE_FAILED, RunStatus.AWAITING_APPROVAL, RunStatus.FAILED):
+        refuse_late_decision("r", other, action)
+
+
+def test_a_decision_is_carried_out_once_and_may_be_repeated() -> None:
+    refuse_late_decision("r", RunStatus.PUBLISHED, "publish")
+    refuse_late_decision("r", RunStatus.DISCARDED, "discard")
