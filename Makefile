@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick test-long bench docs lint lock clean
+.PHONY: help setup demo up test test-quick test-long bench docs lint lock clean uninstall
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -75,5 +75,11 @@ lock: ## renew requirements.txt from pyproject.toml (needs uv)
 		--no-emit-index-url --no-annotate --quiet --custom-compile-command 'make lock' --output-file requirements-docs.txt
 
 clean: ## remove .venv, .venv-docs, caches and the local tables (.rewindow)
-	rm -rf $(VENV) $(DOCS) .rewindow .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(DOCS) .rewindow .pytest_cache .ruff_cache .hypothesis build *.egg-info spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The archive of the package for clusters, and the jars; other Spark programs that use ~/.ivy2.5.2 fetch theirs again.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rewindow
+
+uninstall: clean ## the same, and remove ~/.cache/rewindow and Spark's jars (~/.ivy2.5.2); your catalog and runs elsewhere stay
+	rm -rf "$(CACHE)" "$(HOME)/.ivy2.5.2"
