@@ -7,6 +7,7 @@ later ones ("application class data sharing", JEP 350). `spark_jobs.spark.jvm` s
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -41,6 +42,7 @@ def main() -> None:
         os.environ[Variable.HOME] = folder
         try:
             fetch_kafka()
+            _resolve_jars()
             session = spark_session("setup", master="local[2]")
             pipeline = load_pipeline(SAMPLE)
             execute(session, pipeline, make_plan(session, pipeline), NoProgress())
@@ -50,6 +52,14 @@ def main() -> None:
         _end_jvm(session)
     if new.exists():
         new.replace(archive)
+
+
+def _resolve_jars() -> None:
+    """Start a Spark once: then the one whose classes are archived has its jars as files (`spark_jobs.spark.jars`)."""
+    code = "from spark_jobs.spark.session import spark_session; spark_session('setup', master='local[1]')"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if ended.returncode:
+        sys.exit(ended.stderr.strip().splitlines()[-1])
 
 
 def _end_jvm(session: SparkSession) -> None:

@@ -57,7 +57,7 @@ def class_archive() -> Path:
 
     Java ignores an archive that was written by another Java or with other jars.
     """
-    return Path(sys.prefix) / "share" / "rewindow" / "spark-classes.jsa"
+    return Path(sys.prefix) / "share" / "rewindow" / "classes.jsa"
 
 
 def jvm_settings(*, short: bool = False) -> dict[str, str]:

@@ -33,6 +33,7 @@ from spark_jobs.spark.gateway import (
     is_spark_running,
     system_property,
 )
+from spark_jobs.spark.jars import keep_files, with_jar_files
 from spark_jobs.spark.java import java_reason
 from spark_jobs.spark.jvm import jvm_settings
 from spark_jobs.spark.launch import launch_jvm, log_file
@@ -163,6 +164,8 @@ def _start(
         conf |= jvm_settings(short=short)
         conf["spark.ui.enabled"] = "true" if settings().spark_ui else "false"
     conf |= extra
+    if not submitted and _local_cores(conf["spark.master"]) is not None:
+        conf = with_jar_files(conf, extra)
 
     gateway = None
     if not submitted and not has_jvm():
@@ -186,6 +189,8 @@ def _start(
             f"The whole output is in {log_file(home)}." if not submitted else "",
         ) from error
     cache_java_names(context)
+    if not submitted and "spark.jars.packages" in conf and "spark.jars.packages" not in extra:
+        keep_files(context.getConf().get("spark.jars") or "")
     if submitted:
         context.setLogLevel("ERROR")
         cores = _local_cores(context.master or "")

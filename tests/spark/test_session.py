@@ -199,7 +199,12 @@ def test_a_local_run_is_silent_and_leaves_nothing_in_the_working_folder(tmp_path
             pass
         spark.stop()
     """
-    ended = run_python(code, environ={"REWINDOW_HOME": str(home)}, cwd=work)
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(
+        "spark.jars.excludes none:none\n"
+    )  # so Ivy resolves the jars, and says it
+    ended = run_python(code, environ={"REWINDOW_HOME": str(home), "SPARK_CONF_DIR": str(conf)}, cwd=work)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert list(work.iterdir()) == []
     assert "iceberg-spark-runtime" in log_file(home).read_text()

@@ -1,0 +1,75 @@
+"""The files of the jars that a local Spark starts with: resolved by Ivy once, then simply on Java's class path.
+
+Ivy resolves `spark.jars.packages` anew at each start, and Spark then copies each jar for its executors, 120 MB in all.
+A local Spark needs neither: driver and executor are one JVM. So the first start keeps the list of what Ivy has found,
+and later ones take the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import pyspark
+
+from spark_jobs.spark.jvm import ivy_folder, packages
+
+CLASS_PATH = "spark.driver.extraClassPath"
+_PACKAGES, _IVY = "spark.jars.packages", "spark.jars.ivy"
+_OWN = re.compile(r"spark\.jars|spark\.driver\.extraClassPath|--(?:jars|packages|driver-class-path|repositories)\b")
+_VERSION = re.compile(r"-\d[\w.\-]*\.jar$")
+
+
+def with_jar_files(conf: Mapping[str, str], own: Iterable[str]) -> dict[str, str]:
+    """The settings of a local Spark, with the files in the place of the packages where they are known.
+
+    `own` names the settings that somebody has added: with their own jars, repositories or class path, Ivy resolves all
+    together.
+    """
+    files = None if _has_own_jars(own) else known_files()
+    if not files:
+        return dict(conf)
+    kept = {key: value for key, value in conf.items() if key not in (_PACKAGES, _IVY)}
+    return {**kept, CLASS_PATH: os.pathsep.join(files)}
+
+
+def known_files() -> list[str] | None:
+    """The files of `packages()` as an earlier start has found them; None where there was none, or one is gone."""
+    try:
+        files = json.loads(_list_file().read_text())
+    except (OSError, ValueError):
+        return None
+    return files if files and all(Path(file).is_file() for file in files) else None
+
+
+def keep_files(jars: str) -> None:
+    """Keep what Ivy has found: the value of `spark.jars`. Jars that pyspark brings too are left out: its own count."""
+    folder = ivy_folder() / "jars"
+    found = [Path(jar.removeprefix("file:")) for jar in jars.split(",") if jar]
+    if len(found) < len(packages()) or any(jar.parent != folder for jar in found):
+        return
+    brought = {_VERSION.sub("", jar.name) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    files = [str(jar) for jar in found if _VERSION.sub("", jar.name.partition("_")[2]) not in brought]
+    new = folder.parent / f"{secrets.token_hex(8)}.new"
+    with suppress(OSError):  # a folder that cannot be written: Ivy resolves the next time too
+        new.write_text(json.dumps(files))
+        new.replace(_list_file())
+
+
+def _list_file() -> Path:
+    key = sha256("\n".join([pyspark.__version__, *packages()]).encode()).hexdigest()[:16]
+    return ivy_folder() / f"rewindow-jars-{key}.json"
+
+
+def _has_own_jars(own: Iterable[str]) -> bool:
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(pyspark.__file__).parent / "conf"
+    texts = [*own, os.environ.get("PYSPARK_SUBMIT_ARGS", "")]
+    with suppress(OSError):
+        texts.append((Path(folder) / "spark-defaults.conf").read_text())
+    return any(_OWN.search(text) for text in texts)
