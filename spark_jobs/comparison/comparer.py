@@ -77,13 +77,14 @@ class Comparison:
 
     `rows` has the columns of `spark_jobs.comparison.verdicts.classify`, and in addition `fit`, `fit_keys`,
     `fit_left_out` (about the fit of the window's end; null where none was tried) and `contradicted`: the number of
-    records on which evidence and log disagree, outside of the band and of lags.
+    records on which evidence and log disagree, outside of the band and of lags. `has_fits`: whether a fit was tried.
     """
 
     rows: DataFrame
     scope: ComparisonScope
     band: Band
     fidelity: str
+    has_fits: bool = True
 
 
 class Comparer:
@@ -153,24 +154,26 @@ class Comparer:
         if self._has_evidence:
             is_open = is_open | (F.col(VERDICT) == Verdict.NOT_CLOSED)
         open_rows = checkpointed(first.where(is_open))
-        if not open_rows.isEmpty():
-            if self.replay.merges:
-                open_rows = checkpointed(
-                    classify_sessions(
-                        open_rows,
-                        self.emitted,
-                        self.scope,
-                        self.context,
-                        evidence=self.live.last_offsets is not None,
-                    )
+        if open_rows.isEmpty():
+            return Comparison(first, self.scope, self.band, self._fidelity, has_fits=False)
+        if self.replay.merges:
+            open_rows = checkpointed(
+                classify_sessions(
+                    open_rows,
+                    self.emitted,
+                    self.scope,
+                    self.context,
+                    evidence=self.live.last_offsets is not None,
                 )
-            else:
-                if self._has_evidence:
-                    open_rows = checkpointed(self._by_evidence(open_rows))
-                open_rows = checkpointed(self._by_fit(open_rows))
-            open_rows = _after_restarts(open_rows)
-            open_rows = checkpointed(explained(open_rows, first, self.scope, self.context, self.spans))
-        return Comparison(first.where(~is_open).unionByName(open_rows), self.scope, self.band, self._fidelity)
+            )
+        else:
+            if self._has_evidence:
+                open_rows = checkpointed(self._by_evidence(open_rows))
+            open_rows = checkpointed(self._by_fit(open_rows))
+        open_rows = _after_restarts(open_rows)
+        open_rows = checkpointed(explained(open_rows, first, self.scope, self.context, self.spans))
+        rows = first.where(~is_open).unionByName(open_rows)
+        return Comparison(rows, self.scope, self.band, self._fidelity, has_fits=not self.replay.merges)
 
     @property
     def _fidelity(self) -> str:

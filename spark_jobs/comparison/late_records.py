@@ -13,14 +13,17 @@ from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, re
 
 
 def late_records_of(context: RecountContext, windows: DataFrame, limit: int) -> DataFrame:
-    """The records that the live job left out of `windows` (rows of a comparison); at most `limit`, ordered by position.
+    """The records that the live job left out of `windows`; at most `limit`, ordered by position.
+
+    `windows` are few rows of a comparison.
 
     Columns: keys, `window_start`, `window_end`, `partition`, `offset`, `arrival`, `event_time` (epoch ms) and
     `late_by`: ms of processing time from the window's final close to the record's arrival (negative where evidence says
     that the record was late, although it arrived before the close).
     """
-    ends = ends_of(context, windows)
-    records = records_in(context, windows, ends, OFFSETS, BASIS)
+    bounds = windows.select(START, END).collect()
+    ends = ends_of(context, windows, {row[1] for row in bounds})
+    records = records_in(context, windows, ends, OFFSETS, BASIS, starts=[row[0] for row in bounds])
     close = ends.select(END, *(f"rw_close_{p}" for p in ("arrival", "major", "minor")))
     records = records.join(close, END)
     recorded = (F.col(f"rw_d_{BASIS}") == EvidenceKind.RECORDED) & F.col(f"rw_d_{OFFSETS}").isNotNull()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,14 +59,17 @@ def recounted_name(aggregate: str) -> str:
     return f"{aggregate}__recounted"
 
 
-def ends_of(context: RecountContext, doubt: DataFrame) -> DataFrame:
+def ends_of(context: RecountContext, doubt: DataFrame, known: Iterable[int] | None = None) -> DataFrame:
     """One row for each window end in `doubt`: its final close (allowed lateness included) and its timing band.
+
+    `known`: these ends (epoch ms), where the caller has them already.
 
     `rw_floors` is, for each partition, the last offset that came in time whatever the order was: the watermark cannot
     pass before the first record of each partition that moves it so far. Empty where one cut holds for all partitions.
     """
     replay, band = context.replay, context.band
-    ends = np.array(sorted(row[0] for row in doubt.select(END).distinct().collect()), np.int64)
+    found = (row[0] for row in doubt.select(END).distinct().collect()) if known is None else set(known)
+    ends = np.array(sorted(found), np.int64)
     lateness = replay.spec.allowed_lateness
     positions = closes_of(replay.timeline, replay.spec, ends, lateness)
     low, high = band.bounds(ends, positions[:, 0])
@@ -116,17 +119,19 @@ def _floors(context: RecountContext, ends: np.ndarray, lateness: int) -> Mapping
     return floors
 
 
-def records_in(context: RecountContext, doubt: DataFrame, ends: DataFrame, *more: str) -> DataFrame:
+def records_in(
+    context: RecountContext, doubt: DataFrame, ends: DataFrame, *more: str, starts: Collection[int] | None = None
+) -> DataFrame:
     """One row for each record of each window in `doubt`, with the band of the window.
 
     `rw_certain_in` and `rw_certain_out` say whether the record certainly came in time, or certainly late. The columns
-    `more` of `doubt` are added as `rw_d_<name>`.
+    `more` of `doubt` are added as `rw_d_<name>`. `starts`: those of the windows (epoch ms), where they are known.
     """
     replay, keys = context.replay, context.keys
     windows = replay.spec.aligned_windows
-    first, last = doubt.agg(F.min(START), F.max(START)).collect()[0]
-    if first is None:
-        first = last = 0
+    if starts is None:
+        starts = [start for start in doubt.agg(F.min(START), F.max(START)).collect()[0] if start is not None]
+    first, last = min(starts, default=0), max(starts, default=0)
     records = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
     if replay.spec.after_watermark:
         records = records.where(replay.spec.after_watermark)

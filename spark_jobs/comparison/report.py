@@ -13,7 +13,7 @@ from spark_jobs.comparison.comparer import Comparison
 from spark_jobs.comparison.emitted import ROWS, Emitted, emitted_name
 from spark_jobs.comparison.fitting import FIT_KEYS, KIND, LEFT_OUT
 from spark_jobs.comparison.late_records import late_records_of
-from spark_jobs.comparison.recount import RecountContext
+from spark_jobs.comparison.recount import RecountContext, checkpointed
 from spark_jobs.comparison.tally import Tally, tally
 from spark_jobs.comparison.verdicts import (
     BASIS,
@@ -91,21 +91,8 @@ def make_report(
     counts = counts or tally(rows, ())
     verdicts = dict(counts.verdicts)
     labels = {verdict: dict(found) for verdict, found in counts.labels.items()}
-    fits = (
-        rows.where(F.col(KIND).isNotNull() & (F.col(KIND) != ""))
-        .select(END, KIND, FIT_KEYS, LEFT_OUT)
-        .distinct()
-        .groupBy(KIND)
-        .agg(
-            F.count(F.lit(1)).alias("window_ends"),
-            F.min(FIT_KEYS).alias("fewest_keys"),
-            F.percentile(FIT_KEYS, F.lit(0.5)).alias("median_keys"),
-            F.sum(LEFT_OUT).alias("keys_left_out"),
-        )
-        .orderBy(KIND)
-        .collect()
-    )
-    shown = _largest(rows, scope, limit)
+    fits = _fits(rows) if comparison.has_fits else []
+    shown = _largest(rows, scope, limit) if any(verdicts.get(v) for v in _SHOWN_FIRST) else []
     top = [_plain(row.asDict()) for row in shown]
     return Report(
         pipeline=pipeline,
@@ -122,10 +109,30 @@ def make_report(
         rows_unreadable=emitted.unreadable,
         rows_outside_range=emitted.outside,
         top=top,
-        late_record_samples=_late_record_samples(rows, scope, context, limit),
+        late_record_samples=_late_record_samples(rows, scope, context, limit)
+        if verdicts.get(Verdict.LATE_ARRIVALS)
+        else [],
         next_step=_next_step(verdicts, labels, pipeline),
         exit_code=GATE_CLOSED if any(verdicts.get(v) for v in UNEXPLAINED) else 0,
         notes=_notes(comparison, verdicts, emitted),
+    )
+
+
+def _fits(rows: DataFrame) -> list:
+    """The cuts that were found, counted by kind."""
+    return (
+        rows.where(F.col(KIND).isNotNull() & (F.col(KIND) != ""))
+        .select(END, KIND, FIT_KEYS, LEFT_OUT)
+        .distinct()
+        .groupBy(KIND)
+        .agg(
+            F.count(F.lit(1)).alias("window_ends"),
+            F.min(FIT_KEYS).alias("fewest_keys"),
+            F.percentile(FIT_KEYS, F.lit(0.5)).alias("median_keys"),
+            F.sum(LEFT_OUT).alias("keys_left_out"),
+        )
+        .orderBy(KIND)
+        .collect()
     )
 
 
@@ -170,9 +177,7 @@ def _late_record_samples(
     if context.replay.merges:
         return []
     late = _by_change(rows.where(F.col(VERDICT) == Verdict.LATE_ARRIVALS), scope)
-    chosen = late.orderBy(F.desc("rw_most"), START, *scope.keys).limit(limit)
-    if chosen.isEmpty():
-        return []
+    chosen = checkpointed(late.orderBy(F.desc("rw_most"), START, *scope.keys).limit(limit))
     return [_plain(row.asDict()) for row in late_records_of(context, chosen, 2 * limit).collect()]
 
 

@@ -35,8 +35,9 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger, is_conflict
-from spark_jobs.lakehouse.tables import AS_OF, ensure_table, guarded, starts_within
+from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.gateway import loaded_iceberg_table
 
 _FACTS = t.StructType(
     [
@@ -121,6 +122,8 @@ class VerdictTable:
         any more is closed. All of them start in `span`. Writing the same again changes nothing but `last_seen`.
         """
         guarded("cannot make", self.table, lambda: self._prepare(found.schema))
+        if loaded_iceberg_table(self._spark, self.table).currentSnapshot() is None:
+            return guarded("cannot write", self.table, lambda: self._record_first(found, run))
         retrying = Retrying(
             stop=stop_after_attempt(6),
             wait=wait_random_exponential(0.05, max=1),
@@ -138,6 +141,20 @@ class VerdictTable:
         # The live job may write a value in another type than before; the table keeps the type that it has.
         kept = [t.StructField(field.name, there.get(field.name, field.dataType)) for field in found]
         ensure_table(self._spark, self.table, t.StructType([*kept, *_FACTS]))
+
+    def _record_first(self, found: DataFrame, run: ComparingRun) -> dict[str, int]:
+        """Into a table that was never written: every row is a new one."""
+        at = F.lit(run.at.astimezone(UTC)).cast("timestamp")
+        facts = {
+            **dict.fromkeys(("first_seen", "last_seen", "valid_from"), at),
+            "run_id": F.lit(run.run_id),
+            "as_of": F.lit(run.as_of),
+            "valid_to": F.lit(None).cast("timestamp"),
+        }
+        aligned(self._spark, self.table, found.withColumns(facts)).writeTo(self.table).append()
+        snapshot = loaded_iceberg_table(self._spark, self.table).currentSnapshot()
+        added = None if snapshot is None else snapshot.summary().get("added-records")
+        return {VerdictChange.OPENED.value: int(added)} if added else {}
 
     def _record(
         self, found: DataFrame, in_scope: Callable[[DataFrame], DataFrame], span: TimeRange, run: ComparingRun

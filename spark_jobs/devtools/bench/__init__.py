@@ -17,6 +17,7 @@ QUICK_RECORDS = 2_000_000
 
 def sections() -> dict[str, Callable[..., Iterator]]:
     """The sections by name, in the order in which they run."""
+    from spark_jobs.devtools.bench.compare import compare
     from spark_jobs.devtools.bench.engine import engine, sessions, sliding
     from spark_jobs.devtools.bench.gate import gate
     from spark_jobs.devtools.bench.growth import growth, year
@@ -35,6 +36,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "year": year,
         "write": write,
         "reconcile": reconcile,
+        "compare": compare,
         "diff": diff,
         "gate": gate,
         "kafka": kafka,

@@ -7,10 +7,11 @@ import secrets
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -42,7 +43,7 @@ _CHANGED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Log:
+class Log:
     """The records in a folder: `before` lies there from the start, `news` are put there for the night."""
 
     folder: Path
@@ -59,7 +60,7 @@ class _Log:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cost:
+class Cost:
     """What something took: seconds, and bytes and records of input, Rewindow's own tables included."""
 
     seconds: float
@@ -71,7 +72,7 @@ def reconcile(bench: Bench) -> Iterator[Row]:
     """The night of the last of thirty days, of whose records some are late, against a full run of everything."""
     data = dataset(bench.spark, bench.home, bench.records)
     for share in LATE_SHARES:
-        log = _split(bench, data, share)
+        log = split_log(bench, data, share)
         try:
             nights, wholes = [], []
             # The share that has a target is measured more often.
@@ -96,10 +97,10 @@ def reconcile(bench: Bench) -> Iterator[Row]:
             shutil.rmtree(log.folder, ignore_errors=True)
 
 
-def _split(bench: Bench, data: Dataset, share: float) -> _Log:
+def split_log(bench: Bench, data: Dataset, share: float) -> Log:
     """The data set spread over the days; of the last one `share` is up to a week older. Made once."""
     folder = bench.home / "bench" / f"nights_{data.records}_{share:g}"
-    log = _Log(folder / "log", folder / "before", folder / "news")
+    log = Log(folder / "log", folder / "before", folder / "news")
     cut = data.records // PARTITIONS * (DAYS - 1) // DAYS
     frame = bench.spark.read.parquet(str(data.path))
     spread = DAYS * RECORDS_A_DAY // data.records
@@ -116,31 +117,36 @@ def _split(bench: Bench, data: Dataset, share: float) -> _Log:
     return log
 
 
-def _one_night(bench: Bench, log: _Log) -> tuple[_Cost, _Cost]:
+def _one_night(bench: Bench, log: Log) -> tuple[Cost, Cost]:
     """The night, and a full run at the same as-of vector.
 
     Each brings a table of its own, in which the days before are published, to the same new state. Both are dropped in
     the end.
     """
     spark, token = bench.spark, secrets.token_hex(4)
-    nightly, whole = (_pipeline(log, f"{name}_{token}") for name in ("nightly", "whole"))
+    nightly, whole = (night_pipeline(log, f"{name}_{token}") for name in ("nightly", "whole"))
     try:
         log.lay_out(log.before)
         for pipeline in (nightly, whole):
             execute(spark, pipeline, make_plan(spark, pipeline), NoProgress())
         log.lay_out(log.before, log.news)
-        night = _cost(spark, lambda: reconcile_night(spark, nightly, NoProgress()))
-        full = _cost(spark, lambda: execute(spark, whole, make_plan(spark, whole), NoProgress()))
+        night = cost_of(spark, lambda: reconcile_night(spark, nightly, NoProgress()))
+        full = cost_of(spark, lambda: execute(spark, whole, make_plan(spark, whole), NoProgress()))
         states = {_state(spark, pipeline) for pipeline in (nightly, whole)}
         if len(states) != 1:
             raise AssertionError(f"the night and the full run disagree (windows, sum of hashes): {states}")
     finally:
-        for pipeline in (nightly, whole):
-            tables = Tables.of(pipeline)
-            for table in (tables.windows, tables.late, tables.quarantine):
-                if spark.catalog.tableExists(table):
-                    drop_table(spark, table)
+        drop_tables(spark, nightly, whole)
     return night, full
+
+
+def drop_tables(spark: SparkSession, *pipelines: Pipeline) -> None:
+    """Drop what the pipelines have published."""
+    for pipeline in pipelines:
+        tables = Tables.of(pipeline)
+        for table in (tables.windows, tables.late, tables.quarantine, tables.verdicts, tables.comparisons):
+            if spark.catalog.tableExists(table):
+                drop_table(spark, table)
 
 
 def _state(spark: SparkSession, pipeline: Pipeline) -> tuple[int, int]:
@@ -150,15 +156,16 @@ def _state(spark: SparkSession, pipeline: Pipeline) -> tuple[int, int]:
     return tuple(counted.collect()[0])
 
 
-def _cost(spark: SparkSession, action: Callable[[], object]) -> _Cost:
+def cost_of(spark: SparkSession, action: Callable[[], object]) -> Cost:
     began = time.perf_counter()
     with input_read(spark) as read:
         action()
         seconds = time.perf_counter() - began
-    return _Cost(seconds, read.bytes, read.records)
+    return Cost(seconds, read.bytes, read.records)
 
 
-def _pipeline(log: _Log, table: str) -> Pipeline:
+def night_pipeline(log: Log, table: str, more: Mapping[str, Any] | None = None) -> Pipeline:
+    """The pipeline `table` over the log, in windows of an hour; `more` adds or replaces sections."""
     position = {"partition": "partition", "offset": "offset", "arrival": "arrival", "arrival_unit": "ms"}
     return Pipeline.model_validate(
         {
@@ -175,6 +182,7 @@ def _pipeline(log: _Log, table: str) -> Pipeline:
             "window": {"type": "tumbling", "size": HOUR},
             "aggregates": AGGREGATES,
             "output": {"namespace": "bench", "table": table},
+            **(more or {}),
         }
     )
 
