@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from spark_jobs.definition.policy import Policy
     from spark_jobs.replay.spec import Mode
     from spark_jobs.runs.backfill import EndPolicy
-    from spark_jobs.runs.comparing import CompareStage
+    from spark_jobs.runs.comparing import CompareStage, LiveNews
 
 console = Console()
 errors = Console(stderr=True)
@@ -210,6 +210,15 @@ def _compare_of(pipeline: Pipeline) -> CompareStage | None:
     return compare_run
 
 
+def _live_news_of(pipeline: Pipeline) -> LiveNews | None:
+    """What says whether the live job has emitted something new."""
+    if pipeline.live is None:
+        return None
+    from spark_jobs.comparison.news import has_live_news
+
+    return has_live_news
+
+
 def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
     from spark_jobs.quality.configured import NO_FOLDER, gate_of
@@ -225,6 +234,7 @@ def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, g
         policy=requested,
         ends_as=RunStatus.DRY_RUN if dry_run else None,
         compare=_compare_of(pipeline),
+        live_news=_live_news_of(pipeline),
         gate=checks,
         unchecked="" if checks else NO_FOLDER if gate else "the run was started with --no-gate",
         collector=collect,

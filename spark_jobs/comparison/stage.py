@@ -19,7 +19,7 @@ from spark_jobs.comparison.emitted import AT, ROWS, EmittedRows, emitted_name
 from spark_jobs.comparison.emitted_pruning import of_windows, ranges_of
 from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_keys
 from spark_jobs.comparison.report import Report, make_report
-from spark_jobs.comparison.tally import Stretch, Tally, tally
+from spark_jobs.comparison.tally import DAY, Stretch, Tally, tally
 from spark_jobs.comparison.timing_band import final_until
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
 from spark_jobs.errors import CatalogError, RewindowError, RunStateError
@@ -96,7 +96,10 @@ def _compared(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
     with CachedFrames() as cached:
         rows = EmittedRows(spark, pipeline, key_types(replay.history.records.schema, spec.keys), cached)
         chosen, notes = _chosen(job, rows, table, windows, cached)
+        final = final_until(replay.timeline, replay.spec.allowed_lateness)
         if not chosen.spans and not chosen.older:
+            if windows.keeps:  # how far the emitted rows were seen
+                _record_counts(job, _comparing(job), Tally(DAY), rows, is_complete=True, final=final)
             return Verdicts(attempt=job.attempt, whole_range=False, notes=notes)
         if chosen.is_partial:
             emitted = rows.chosen(chosen.spans, chosen.older, chosen.pairs)
@@ -106,7 +109,7 @@ def _compared(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
             comparison = comparer.compare()
             counts = tally(comparison.rows, (*chosen.older, *chosen.spans))
             report = make_report(comparison, comparer.context, pipeline.name, emitted, limit=SHOWN, counts=counts)
-            run = ComparingRun(job.result.run_id, json.dumps(job.plan.as_of, sort_keys=True), job.now())
+            run = _comparing(job)
             kept: dict[str, int] = {}
             if windows.keeps:
                 found = comparison.rows.where(~F.col(VERDICT).isin(*_NOT_KEPT))
@@ -117,10 +120,13 @@ def _compared(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
                     chosen.hull,
                     run,
                 )
-                final = final_until(replay.timeline, replay.spec.allowed_lateness)
                 is_complete = chosen.is_partial or job.plan.is_whole
                 _record_counts(job, run, counts, rows, is_complete=is_complete, final=final)
             return _document(job, report, counts, kept, [*notes, *report.notes], chosen, windows, emitted.values)
+
+
+def _comparing(job: Job) -> ComparingRun:
+    return ComparingRun(job.result.run_id, json.dumps(job.plan.as_of, sort_keys=True), job.now())
 
 
 def _chosen(

@@ -14,7 +14,7 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.replay.engine import History
 from spark_jobs.replay.spec import Panes
 from spark_jobs.replay.timeline import Timeline
-from spark_jobs.runs.comparing import CompareStage, ToCompare, compare_live
+from spark_jobs.runs.comparing import CompareStage, LiveNews, ToCompare, compare_live
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import Job, RunResult, chosen_run_id, job_of
@@ -36,15 +36,16 @@ class EndPolicy:
     """How a run ends.
 
     `policy`: one that is stricter than the definition's. With `ends_as` (dry_run or compared_only) the run says what
-    would change and drops what it staged. `compare` judges the live job's windows. `gate` checks what is staged; where
-    there is none, `unchecked` says why. `collector` gathers the report's facts. With `in_stages` another process
-    publishes.
+    would change and drops what it staged. `compare` judges the live job's windows; `live_news` says whether a night
+    without new records has something to compare. `gate` checks what is staged; where there is none, `unchecked` says
+    why. `collector` gathers the report's facts. With `in_stages` another process publishes.
     """
 
     policy: Policy | None = None
     ends_as: RunStatus | None = None
     in_stages: bool = False
     compare: CompareStage | None = None
+    live_news: LiveNews | None = None
     gate: GateCheck | None = None
     unchecked: str = ""
     collector: ReportCollector | None = None

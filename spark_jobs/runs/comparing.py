@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.spec import Mode
@@ -35,6 +39,10 @@ class ToCompare:
 
 CompareStage = Callable[[Job, Replay, ToCompare], Verdicts]
 """Compares what the live job emitted with the run's own replay."""
+
+LiveNews = Callable[[SparkSession, Pipeline, StructType, TimeRange], bool]
+"""Whether the live job may have emitted something new about windows that start in the range. Takes the schema of the
+canonical records."""
 
 
 def compare_live(job: Job, replay: Replay, compare: CompareStage | None, windows: ToCompare) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,7 +32,7 @@ from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import Outcome, StagedRange
 from spark_jobs.runs.job import Job, RunResult, chosen_run_id, job_of
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.plan import chunks_of, make_plan
+from spark_jobs.runs.plan import chunks_of, make_plan, planned_records
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.replaying import stage_parallel, stage_quarantine
@@ -46,6 +47,8 @@ from spark_jobs.sources import (
     cut_at,
     good,
     inspect_history,
+    is_small,
+    narrowed,
     open_history,
     reading,
     source_of,
@@ -107,10 +110,13 @@ def reconcile(
     if before is None:
         return _full(spark, pipeline, progress, until, why, **options)
     _refuse_another_topic(opened, before)
-    everything = canonical(opened.frame, pipeline)
-    new = _arrived_before(arrived_since(_news_of(spark, pipeline, opened, before), before.as_of), until)
     spec = spec_of(pipeline, sorted(before.as_of))
     with CachedFrames() as cache:
+        everything = canonical(opened.frame, pipeline)
+        if is_small(opened):
+            everything = cache.keep(narrowed(everything, pipeline))
+        later = everything if is_small(opened) else _news_of(spark, pipeline, opened, before)
+        new = _arrived_before(arrived_since(later, before.as_of), until)
         with progress.stage("new records", opened.description):
             seen, touched = run_parallel(
                 spark,
@@ -119,7 +125,7 @@ def reconcile(
             )
         if {p.partition for p in seen.partitions} - before.as_of.keys():
             return _full(spark, pipeline, progress, until, "there is a new partition", **options)
-        if not seen.records:
+        if not seen.records and not _has_live_news(spark, pipeline, end_policy, everything, published):
             return _nothing_new(pipeline, run_id, before, store, now)
         times = TimeRange(
             min(published.start, seen.event_times.start if seen.event_times else published.start),
@@ -146,7 +152,10 @@ def reconcile(
             clock=clock,
         )
         news = NewRecords(before, base, cut_at(new, plan.as_of), touched)
-        return _incremental(job, news, cut_at(everything, plan.as_of), reason, end_policy)
+        result = _incremental(job, news, cut_at(everything, plan.as_of), reason, end_policy)
+        if not seen.records:
+            result.note = f"nothing has arrived since run {before.run_id}; what the live job emitted since was compared"
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +220,15 @@ def _expected(
     return expected
 
 
+def _has_live_news(
+    spark: SparkSession, pipeline: Pipeline, end_policy: EndPolicy, records: DataFrame, published: TimeRange
+) -> bool:
+    """Whether the live job may have emitted something that no run has compared."""
+    if pipeline.live is None or end_policy.compare is None or end_policy.live_news is None:
+        return False
+    return end_policy.live_news(spark, pipeline, records.schema, published)
+
+
 def _newer_run(ledger: Ledger, until: int | None) -> str | None:
     """A published run that has read arrivals at `until` or later."""
     if until is None:
@@ -238,6 +256,9 @@ def _parts(spec: ReplaySpec, touched: AffectedWindows) -> list[tuple[TimeRange, 
     if touched.older is not None:
         parts += [(chunk, touched.pairs) for chunk in chunks_of(spec.windows, touched.older)]
     parts += [(chunk, None) for chunk in _recent(spec, touched)]
+    if not parts:  # nothing to recompute: the staging table is there all the same
+        before = TimeRange(touched.recent.start - 1, touched.recent.start)
+        parts = [(chunk, touched.pairs) for chunk in chunks_of(spec.windows, before)]
     return parts
 
 
@@ -264,9 +285,19 @@ def _full(
             spark, pipeline, opened, records=_arrived_before(canonical(opened.frame, pipeline), until)
         )
         as_of = {p.partition: p.end_offset for p in seen.partitions}
-    with progress.stage("plan", why):
-        plan = make_plan(spark, pipeline, as_of=as_of)
-    result = execute(spark, pipeline, plan, progress, kind=RunKind.RECONCILE, reason=reason or why, **options)
+    with ExitStack() as open_records:
+        with progress.stage("plan", why):
+            plan, records = open_records.enter_context(planned_records(spark, pipeline, as_of=as_of))
+        result = execute(
+            spark,
+            pipeline,
+            plan,
+            progress,
+            records=records,
+            kind=RunKind.RECONCILE,
+            reason=reason or why,
+            **options,
+        )
     result.note = result.note or f"a full run: {why}"
     return result
 

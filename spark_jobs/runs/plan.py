@@ -34,6 +34,7 @@ from spark_jobs.sources import (
     cut_at,
     fidelity,
     inspect_history,
+    is_small,
     open_history,
     partition_columns,
     spooled,
@@ -227,7 +228,9 @@ def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFra
 def planned_records(
     spark: SparkSession, pipeline: Pipeline, plan: Plan | None = None, **options: Any
 ) -> Iterator[tuple[Plan, DataFrame]]:
-    """A plan and the records to carry it out with, see `read_planned`. Those of a topic are read once for both.
+    """A plan and the records to carry it out with, see `read_planned`.
+
+    Those of a topic, and of small files, are read once for both.
 
     Without `plan` one is made, as `make_plan` does with `options`. With one, what had to be accepted since it was made
     is added to its fidelity.
@@ -238,12 +241,15 @@ def planned_records(
         opened = _opened_again(spark, pipeline, plan)
         reasons = fidelity(pipeline, opened.topic).reasons if opened.topic else plan.fidelity_reasons
         plan = replace(plan, topic=opened.topic, fidelity_reasons=reasons)
-    if opened.topic is None:
+    if opened.topic is None and not is_small(opened):
         plan = plan or make_plan(spark, pipeline, opened=opened, **options)
         yield plan, _records_of(plan, pipeline, opened)
         return
     with spooled(canonical(opened.frame, pipeline), pipeline) as records:
-        yield plan or make_plan(spark, pipeline, opened=opened, records=records, **options), records
+        if plan is None:
+            below = records if opened.topic else cut_at(records, options.get("as_of") or {})
+            plan = make_plan(spark, pipeline, opened=opened, records=below, **options)
+        yield plan, cut_at(records, plan.as_of) if plan.cuts else records
 
 
 def _opened_again(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHistory:

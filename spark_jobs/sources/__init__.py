@@ -11,7 +11,7 @@ from spark_jobs.sources.history import OpenHistory, Source, open_history, partit
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
-from spark_jobs.sources.spool import spooled
+from spark_jobs.sources.spool import is_small, narrowed, spooled
 from spark_jobs.spark.failures import reading
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
     "fidelity",
     "good",
     "inspect_history",
+    "is_small",
+    "narrowed",
     "open_history",
     "partition_columns",
     "quarantined",

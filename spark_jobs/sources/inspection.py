@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -26,6 +27,7 @@ from spark_jobs.sources.scan import (
     FIELDS,
     NO_NUMBER,
     OUTPUT,
+    SCHEMA,
     WHOLE_LOG,
     Kind,
     Range,
@@ -33,6 +35,7 @@ from spark_jobs.sources.scan import (
     scan_task,
     scanned,
 )
+from spark_jobs.sources.spool import is_small
 from spark_jobs.spark.failures import reading
 
 
@@ -103,7 +106,12 @@ def inspect_history(
     has_sequence = position.sequence is not None
     with reading(opened.description):
         chosen = scanned(records, has_arrival, has_sequence)
-        answer = chosen.mapInArrow(scan_task(has_arrival, has_sequence), OUTPUT).toArrow()
+        scan = scan_task(has_arrival, has_sequence)
+        if is_small(opened):  # a Python worker would take longer to start than the scan takes
+            batches = chosen.toArrow().to_batches()
+            answer = pa.Table.from_batches([found for batch in batches for found in scan([batch])], schema=SCHEMA)
+        else:
+            answer = chosen.mapInArrow(scan, OUTPUT).toArrow()
         rows = [Row(*values) for values in zip(*(answer.column(name).to_pylist() for name in FIELDS), strict=True)]
         suspects = _suspects(rows)
         for partition in sorted(suspects):

@@ -47,7 +47,7 @@ class Kind(IntEnum):
 
 FIELDS = ("kind", "partition", "first", "last", "first_arrival", "last_arrival", "records", "quarantined", "missing")
 OUTPUT = ", ".join(f"{name} BIGINT" for name in FIELDS)
-_SCHEMA = pa.schema([(name, pa.int64()) for name in FIELDS])
+SCHEMA = pa.schema([(name, pa.int64()) for name in FIELDS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def scan_task(has_arrival: bool, has_sequence: bool) -> Callable[[Iterable[pa.Re
             seen.add(batch)
         rows = list(seen.rows())
         columns = [pa.array([getattr(row, name) for row in rows], pa.int64()) for name in FIELDS]
-        yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+        yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
     return scan
 

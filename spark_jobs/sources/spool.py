@@ -1,8 +1,9 @@
-"""Cache the records of a topic, so that a run reads and decodes them once.
+"""Cache the records of a topic or of small files, so that a run reads and decodes them once.
 
-Reading a topic is by far the slowest part of a run. The cache has few columns: Rewindow's own, the keys, and the fields
+Reading a topic is by far the slowest part of a run. Small files cost more to open, plan and decode again in each of a
+run's queries than to keep; large ones do not fit. The cache has few columns: Rewindow's own, the keys, and the fields
 that the definition's expressions use; it has the undecoded value of quarantined records only. It is in the memory of
-Spark's executors, or on their local disks where that is full. What an executor loses is read from the topic again.
+Spark's executors, or on their local disks where that is full. What an executor loses is read again.
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark import StorageLevel
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import references
+from spark_jobs.sources.history import OpenHistory
+
+SMALL_BYTES = 8 << 20
+"""Files of at most so many bytes together are small: a few million records at most, however they are packed."""
+
+
+def is_small(opened: OpenHistory) -> bool:
+    """Whether a history is of files that are small together."""
+    return 0 < sum(file.size for file in opened.pinned) <= SMALL_BYTES
 
 
 @contextmanager
@@ -30,10 +41,16 @@ def spooled(records: DataFrame, pipeline: Pipeline) -> Iterator[DataFrame]:
 
 
 def narrowed(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The columns that a replay uses; the undecoded value only of records that go to quarantine."""
+    """The columns that a replay uses; the undecoded value only of records that go to quarantine.
+
+    All columns where an expression is wrong: the run then refuses it, with its place in the definition.
+    """
     texts = [*pipeline.aggregates.values(), pipeline.filter.after_watermark]
     texts.append(getattr(pipeline.window, "gap_expression", None))
-    used = references(records, [text for text in texts if text is not None]) | set(pipeline.keys)
+    try:
+        used = references(records, [text for text in texts if text is not None]) | set(pipeline.keys)
+    except AnalysisException:
+        return records
     columns = []
     for name in records.columns:
         if name in (RAW, RAW_BYTES):

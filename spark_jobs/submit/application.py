@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.comparison.news import has_live_news
 from spark_jobs.comparison.stage import compare_run
 from spark_jobs.corrections.stage import announce, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
@@ -226,6 +227,7 @@ def end_policy_of(pipeline: Pipeline, requested: Requested) -> EndPolicy:
         ends_as=RunStatus.DRY_RUN if requested.dry_run is DryRun.DIFF else None,
         in_stages=True,
         compare=compare_run if pipeline.live is not None else None,
+        live_news=has_live_news if pipeline.live is not None else None,
         gate=checks,
         unchecked="" if checks else NO_FOLDER,
         collector=collect,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.comparison import stage
 from spark_jobs.comparison.compare import run_compare
+from spark_jobs.comparison.news import has_live_news
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, read_planned
@@ -86,7 +89,7 @@ def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(s
     (tmp_path / "emitted").mkdir()
     emitted: dict[tuple, int] = {}
     held: list[dict] = []
-    done = 0
+    done, newest = 0, 0
     for night, cut in enumerate((180, len(records))):
         write(tmp_path / "data", records[done:cut], f"part-{night}.json")
         done = cut
@@ -103,6 +106,7 @@ def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(s
                 row["n"] += 3
             (held if fate > 0.9 else come).append(row)
         write(tmp_path / "emitted", come, f"part-{night}.json")
+        newest = max(newest, *(row["at"] for row in come))
         result = reconcile(spark, defined, NoProgress(), end_policy=COMPARING)
         assert (result.continued_from is None) == (night == 0), result.note
         document = Verdicts.read(RunStore.configured().folder(result.run_id))
@@ -122,6 +126,17 @@ def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(s
     assert {row[0] for row in days.select("run_id").distinct().collect()} == {
         row[0] for row in verdicts.select("run_id").distinct().collect()
     }
+    # A night without new records judges what the live job has emitted since, once.
+    row = max(held, key=lambda row: row["s"])
+    missing = (row["k"], row["s"], "missing")
+    assert missing in {verdict[:3] for verdict in current_verdicts(spark, defined)}
+    write(tmp_path / "emitted", [row | {"at": newest + 1}], "part-later.json")
+    judging = replace(COMPARING, live_news=has_live_news, collector=collect)
+    idle = reconcile(spark, defined, NoProgress(), end_policy=judging)
+    assert idle.note.endswith("was compared") and not idle.changes
+    assert missing not in {verdict[:3] for verdict in current_verdicts(spark, defined)}
+    again = reconcile(spark, defined, NoProgress(), end_policy=judging)
+    assert again.note == f"nothing has arrived since run {idle.run_id}"
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,17 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.sources import PartitionRange, canonical, good, inspect_history, open_history
+from spark_jobs.sources import PartitionRange, canonical, good, inspect_history, open_history, spool
 from spark_jobs.sources.scan import Kind, scan_task
 from tests.sources.conftest import BASE, MakePipeline, make_pipeline, payload, position, records, write_log
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_tasks() -> Iterator[None]:
+    """Spark's tasks scan the log, as they do with large files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool, "SMALL_BYTES", 0)
+        yield
 
 
 def inspect(spark, pipeline, **options):
@@ -214,9 +223,9 @@ _LOGS = st.lists(
 
 
 @settings(max_examples=25)
-@given(rows=_LOGS, monotone=st.booleans(), cuts=st.integers(1, 4))
+@given(rows=_LOGS, monotone=st.booleans(), cuts=st.integers(1, 4), in_driver=st.booleans())
 def test_a_log_is_refused_exactly_if_a_naive_look_at_all_pairs_finds_a_break(
-    spark, tmp_path_factory, rows: list, monotone: bool, cuts: int
+    spark, tmp_path_factory, rows: list, monotone: bool, cuts: int, in_driver: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
     if monotone:
@@ -225,7 +234,9 @@ def test_a_log_is_refused_exactly_if_a_naive_look_at_all_pairs_finds_a_break(
         write_log(folder / f"{part}.parquet", records(*rows[part::cuts]))
     broken = any(a[0] == b[0] and a[1] < b[1] and a[2] > b[2] for a in rows for b in rows)
     definition = make_pipeline(folder)
-    if broken:
-        refusal(spark, definition)
-    else:
-        assert sum(found.records for found in inspect(spark, definition).partitions) == len(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool, "SMALL_BYTES", 1 << 20 if in_driver else 0)
+        if broken:
+            refusal(spark, definition)
+        else:
+            assert sum(found.records for found in inspect(spark, definition).partitions) == len(rows)
