@@ -23,7 +23,7 @@ def delivered_rows(spark: SparkSession, pipeline: Pipeline, limit: int, run_id: 
     rows = scope.ledger.rows()
     if run_id is not None:
         rows = rows.where(F.col("run_id") == run_id)
-    places = (F.asc_nulls_first(f"`{c}`") for c in scope.identity)
+    places = (F.asc_nulls_first(f"`{c}`") for c in ("window_start", "window_end", *scope.keys))
     return _rows(rows.orderBy(F.desc_nulls_first("delivered_at"), F.desc("number"), *places), names, limit)
 
 
