@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -25,3 +26,10 @@ def test_the_plugin_imports_no_server(tmp_path: Path) -> None:
 
 def test_the_server_imports_no_engine_and_no_charts(tmp_path: Path) -> None:
     assert loaded_by("import spark_jobs.web.app", HEAVY, tmp_path) == []
+
+
+def test_the_file_for_the_plugins_folder_adds_the_plugin_only_where_the_package_does_not(monkeypatch) -> None:
+    file = str(ROOT / "plugins" / "rewindow_reports.py")
+    assert "RewindowReports" not in runpy.run_path(file)  # the tests' environment has the entry point
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
+    assert runpy.run_path(file)["RewindowReports"].name == "rewindow_reports"
