@@ -1,0 +1,232 @@
+"""For `test_run_lives`: the product as a stage uses it, and a step that is killed, or disturbed by another process."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hypothesis.stateful import RuleBasedStateMachine
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.policy import Policy
+from spark_jobs.errors import RewindowError
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.tables import Tables, create_tables
+from spark_jobs.runs.documents import StagedRange
+from spark_jobs.runs.job import Job, job_of
+from spark_jobs.runs.lifecycle import new_token
+from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.processes import STAGES_PROCESS
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.publication import conclude
+from spark_jobs.runs.recovery import recover
+from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
+from spark_jobs.runs.start import begin
+from spark_jobs.runs.status import RunKind, RunStatus
+from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.verification import verified
+from spark_jobs.spark.gateway import loaded_iceberg_table
+from tests.faults.boundaries import Stopped, stopped_at, watched_steps
+from tests.faults.lives import Cell, Event, Model, ModelRun
+from tests.faults.lives_tables import Reader, late_of, windows_of
+from tests.runs.small_runs import MINUTE, T0, definition_text
+
+WINDOWS = 3
+Events = list[tuple[Cell, bool]]
+"""The windows of records that arrive, and whether each is late."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Lives(RuleBasedStateMachine):
+    """The runs of one pipeline, and the model; subclasses have the rules."""
+
+    spark: ClassVar[SparkSession]
+    folder: ClassVar[Path]
+    plan: ClassVar[Plan]
+    count: ClassVar[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = f"lives_{next(self.count)}"
+        self.model = Model(WINDOWS)
+        self.runs: dict[str, ModelRun] = {}
+        self.head: int | None = None
+        self.has_expired = False
+        self.rested = 0
+        self.left_behind: set[str] = set()
+        """Staging that a kill may have left of attempts that were replaced: `maintain` drops it."""
+        self.steps: list[str] = []
+        self.store = RunStore.configured()
+        self.tables = Tables.of(self._pipeline(0))
+        create_tables(self.spark, self.tables)
+        self.reader = Reader(self.tables)
+        self.reader.look()
+
+    # The product, as a stage uses it.
+
+    def _pipeline(self, version: int) -> Pipeline:
+        text = definition_text("lives", self.folder / "data").replace("sum(v)", f"sum(v) + {version}")
+        return load_pipeline(self.folder / "lives.yaml", text=text.replace("run_tests", self.name))
+
+    def _job(self, run: ModelRun, attempt: str, *, in_stages: bool) -> Job:
+        pipeline = self._pipeline(run.version)
+        span = TimeRange(T0 + run.low * MINUTE, T0 + run.high * MINUTE)
+        plan = replace(
+            self.plan,
+            definition_hash=pipeline.definition_hash,
+            span=span,
+            chunks=(span,),
+            is_whole=(run.low, run.high) == (0, WINDOWS),
+            partitions=tuple(replace(p, end_offset=run.as_of if p.partition == 0 else 0) for p in self.plan.partitions),
+            processing_time_end=T0 + 100 * MINUTE + run.as_of,
+        )
+        kind = RunKind.BACKFILL if run.replaces else RunKind.RECONCILE
+        return job_of(self.spark, pipeline, plan, NoProgress(), run.run_id, kind, attempt=attempt, in_stages=in_stages)
+
+    def _stage(self, run: ModelRun, *, in_stages: bool = True, goes_on: bool = False) -> None:
+        """Begin a run and stage what it computes; with `goes_on` to its end, in this process."""
+        recover(self.spark, self.tables, now())
+        run.attempt, run.was_verified = new_token(), False
+        job = self._job(run, run.attempt, in_stages=in_stages)
+        staged = StagedRange(
+            base=job.published_table.head(),
+            reach=job.plan.span,
+            replaces=run.replaces,
+            since=None if run.since is None else {0: run.since, 1: 0},
+            recent=None if run.replaces else job.plan.span,
+            attempt=run.attempt,
+            expected={Part.WINDOWS.value: (1,), Part.LATE.value: (1,)},
+        )
+        run.base, run.began = len(self.model.commits), len(self.model.published)
+        with job.watched():
+            begin(job, "", now())
+            staged.write(job.folder)
+            job.staging.write(1, self.spark.createDataFrame(windows_of(run)))
+            job.staging.write(1, self.spark.createDataFrame(late_of(run)), Part.LATE)
+            if goes_on:
+                self._conclude(job, staged, run)
+
+    def _conclude(self, job: Job, staged: StagedRange, run: ModelRun) -> None:
+        result = {"success": not run.gate_blocks, "severity": "critical"}
+        gate = {"verdict": "failed" if run.gate_blocks else "passed", "blocks": run.gate_blocks, "results": [result]}
+        policy = Policy.ON_APPROVAL if run.needs_approval else Policy.ALWAYS
+        with verified(job, staged, self.spark.range(0), None, lambda _: gate) as checked:
+            conclude(job, staged, policy, checked)
+
+    def _verify(self, run: ModelRun) -> None:
+        folder = self.store.folder(run.run_id)
+        job, staged = reopened(self.spark, folder, self._pipeline(run.version), NoProgress())
+        with job.watched():
+            self._conclude(job, staged, run)
+
+    def _publish(self, run: ModelRun, reason: str = "") -> None:
+        publish_staged(lambda _: self.spark, run.run_id, NoProgress(), reason)
+
+    def _discard(self, run: ModelRun, status: RunStatus = RunStatus.DISCARDED) -> None:
+        discard_staged(lambda _: self.spark, run.run_id, NoProgress(), "no", status)
+
+    def _expire(self) -> None:
+        """All snapshots expire that no branch or tag names, as a platform may let them."""
+        for name in (self.tables.windows, self.tables.late, self.tables.runs):
+            if self.spark.catalog.tableExists(name):
+                table = loaded_iceberg_table(self.spark, name)
+                late = round((now() + timedelta(days=1)).timestamp() * 1000)
+                table.expireSnapshots().expireOlderThan(late).retainLast(1).commit()
+        self.has_expired = True
+
+    # A step: it may be killed, or another process may do something in the middle of it.
+
+    def _carry_out(
+        self, what: str, action: Callable[[], Any], kill: int | None = None, between: Callable[[], Any] | None = None
+    ) -> str:
+        """`done`, `refused` or `killed`. With `between`, that is done at the boundary `kill`."""
+        numbered, lock = itertools.count(1), threading.Lock()
+
+        def boundary(_: str) -> None:
+            with lock:
+                number = next(numbered)
+            if between is not None and number == kill:
+                try:
+                    between()
+                except RewindowError as problem:
+                    self.steps.append(f"  meanwhile refused: {problem}"[:200])
+
+        try:
+            if between is not None:
+                with watched_steps(boundary):
+                    action()
+            elif kill is not None:
+                with stopped_at(kill):
+                    action()
+            else:
+                action()
+            ended = "done"
+        except Stopped:
+            ended = "killed"
+        except RewindowError as problem:
+            ended = "refused"
+            what += f": {problem}"[:200]
+        self.steps.append(f"{ended}: {what} (at {kill})")
+        self._follow()
+        return ended
+
+    def _follow(self) -> None:
+        """Let the model make the commits that the table's history shows since the last look."""
+        self.rested += 1
+        self.reader.look()
+        for run_id, row in self.reader.runs.items():
+            run = self.runs.get(run_id)
+            if run is not None:
+                run.was_verified |= row["evidence"] is not None and row["attempt"] == run.attempt
+        for snapshot, run_id in self.reader.new_snapshots(self.head):
+            run = self.runs.get(run_id)
+            if run is not None:
+                assert run not in self.model.commits, ("a run is published once", self.story)
+                assert run.was_verified, ("only what was verified is published", self.story)
+                assert not self.model.rivals_of(run), ("no rival has published the range", self.story)
+                assert self.model.has_effect(run), self.story
+                self.model.publish(run)
+            self.head = snapshot
+        for run_id, row in self.reader.runs.items():
+            run = self.runs.get(run_id)
+            if run is not None and row["status"] == "published" and run not in self.model.published:
+                assert run in self.model.commits or run.was_verified, self.story
+                self.model.published.append(run)
+
+    @property
+    def story(self) -> str:
+        """What has happened, for whoever reads why a test failed."""
+        return "\n".join(["", *self.steps])
+
+    def _status(self, run: ModelRun) -> str:
+        return self.reader.runs.get(run.run_id, {}).get("status", "")
+
+    def _is_open(self, run_id: str) -> bool:
+        row = self.reader.runs.get(run_id)
+        if row is None:
+            return False
+        status = RunStatus(row["status"])
+        fails = status is RunStatus.FAILED and row["process"] == STAGES_PROCESS
+        return status.waits or status.has_work or fails or row["finished_at"] is None
+
+    def _new_run(
+        self, events: Events, bounds: tuple[int, int], *, night: bool, gate_blocks: bool, needs_approval: bool
+    ) -> ModelRun:
+        self.model.log += [Event(cell, is_late) for cell, is_late in events]
+        run = self.model.run(f"{self.name}-{next(self.count)}", *bounds, night=night)
+        run.gate_blocks, run.needs_approval = gate_blocks, needs_approval
+        self.runs[run.run_id] = run
+        return run
+
+    def _staging(self, run_id: str, attempt: str) -> str:
+        return self.tables.staging(run_id, attempt).rsplit(".", 1)[1]
