@@ -17,8 +17,8 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.assign import START
 
-MAX_RANGES = 64
-"""The most ranges of a filter; nearer ones are joined."""
+MAX_RANGES = 4
+"""The most ranges; nearer ones are joined. The replay of each is planned on its own, which takes a second."""
 _PER_UNIT = {"s": 1 / 1000, "ms": 1, "us": 1000}
 
 
