@@ -37,11 +37,19 @@ SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
 LONGEST = (
     "tests/orchestration/test_airflow.py",
-    "tests/faults/test_kills.py",
     "tests/runs/test_nightly.py",
     "tests/orchestration/test_cluster.py",
-    "tests/replay/test_properties.py",
+    "tests/faults/test_run_lives.py",
+    "tests/faults/test_kills.py",
+    "tests/runs/test_backfill.py",
+    "tests/runs/test_concurrent_publish.py",
+    "tests/corrections/test_hive.py",
     "tests/runs/test_publication.py",
+    "tests/corrections/test_topic.py",
+    "tests/quality/test_right_results.py",
+    "tests/faults/test_random_nights.py",
+    "tests/replay/test_properties.py",
+    "tests/replay/test_flights.py",
     "tests/runs/test_earlier_version.py",
 )
 """The files that take longest, the longest first."""
