@@ -25,7 +25,7 @@ from croniter import croniter
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.orchestration.describe import described, known_last_run
-from spark_jobs.orchestration.ending import Approve, Report
+from spark_jobs.orchestration.ending import Approve, Report, comment_params
 from spark_jobs.orchestration.form import backfill_params, decide_params, maintain_params, nightly_params
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
 from spark_jobs.orchestration.operators import Compare, Correct, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
@@ -249,6 +249,7 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
     approve = Approve(
         task_id="approve",
         pipeline=pipeline.name,
+        params=comment_params(),
         notifiers=notified_approval(),
         doc_md="A person decides, if the policy requires an approval.",
     )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spark_jobs.orchestration.links import LINKS, report_path
@@ -16,6 +16,15 @@ from spark_jobs.runs.documents import Answer, Approval, Outcome, StagedRange
 from spark_jobs.runs.last_run import remember
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.unfinished import record_end
+
+COMMENT = "comment"
+_LONGEST = 1000
+
+
+def comment_params() -> dict[str, Param]:
+    """The field beside the two answers. An operator cannot add it itself: Airflow takes it for the DAG's then."""
+    title, description = "Comment", "Why. It is kept with the run and shown in its report."
+    return {COMMENT: Param(None, type=["null", "string"], title=title, description=description, maxLength=_LONGEST)}
 
 
 class Approve(ApprovalOperator):
@@ -47,6 +56,7 @@ class Approve(ApprovalOperator):
             decision=Answer.APPROVED if approved else Answer.REJECTED,
             by=user.get("name") or user.get("id") or "unknown",
             at=str(answer.get("responded_at")),
+            comment=str((answer.get("params_input") or {}).get(COMMENT) or "").strip()[:_LONGEST],
             attempt=staged and staged.attempt,
         ).write(folder)
         return answer["chosen_options"]

@@ -126,7 +126,8 @@ def test_a_table_of_an_earlier_layout_is_refused_by_the_column_that_differs(spar
     )
     with pytest.raises(CatalogError, match="the table has no column as_of string: an earlier version") as refused:
         facts.prepare(spark.table(facts.table).select("window_start", "window_end").schema)
-    assert "Name another table" in refused.value.hint
+    assert "`rewindow upgrade PIPELINE`" in refused.value.hint
+    assert "name another table" in refused.value.hint
 
 
 def test_a_window_of_which_only_the_close_differs_is_bookkeeping(spark: SparkSession) -> None:

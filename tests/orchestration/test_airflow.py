@@ -271,12 +271,13 @@ def test_a_person_approves_one_restatement_and_refuses_another(
         assert time.monotonic() < deadline, airflow.log.read_text(errors="replace")[-3000:]
         time.sleep(0.5)
     airflow.answer(yes, "approve", "Approve")
-    airflow.answer(no, "approve", "Reject")
+    airflow.answer(no, "approve", "Reject", comment="not before the audit")
     assert airflow.wait(yes, PATIENCE) == "success"
     assert airflow.wait(no, PATIENCE) == "failed"
     assert states(airflow, yes)["publish"] == {"success"}
     assert states(airflow, no)["publish"] == {"failed"}
-    assert folder_of(no).read(APPROVAL)["decision"] == "rejected"
+    answer = folder_of(no).read(APPROVAL)
+    assert (answer["decision"], answer["comment"]) == ("rejected", "not before the audit")
     assert folder_of(no).read(OUTCOME)["status"] == "rejected"
     assert "rejected by" in folder_of(no).read(OUTCOME)["message"]
     assert not spark.catalog.tableExists(folder_of(no).read(OUTCOME)["tables"]["staging"])

@@ -184,10 +184,10 @@ class Airflow:
         logs = [self.task_log(run, t["task_id"], t["try_number"], t["map_index"])[-3000:] for t in failed]
         return "\n".join(f"--- {task['task_id']}\n{log}" for task, log in zip(failed, logs, strict=True))
 
-    def answer(self, run: DagRun, task: str, choice: str) -> None:
-        """Answer a task that waits for a person: Approve or Reject."""
+    def answer(self, run: DagRun, task: str, choice: str, **fields: str) -> None:
+        """Answer a task that waits for a person: Approve or Reject, and the fields beside that."""
         path = f"/dags/{run.dag_id}/dagRuns/{quote(run.run_id)}/taskInstances/{task}/-1/hitlDetails"
-        self.patch(path, {"chosen_options": [choice], "params_input": {}})
+        self.patch(path, {"chosen_options": [choice], "params_input": fields})
 
     def clear(self, run: DagRun, tasks: list[str | list[Any]], *, downstream: bool = False) -> None:
         """Have tasks of a run done again; `[task, map index]` names one of a mapped task."""

@@ -151,7 +151,7 @@ class HiveMetastore:
         address = jvm.java.net.InetSocketAddress("127.0.0.1", self._port)
         socket = jvm.org.apache.thrift.transport.TServerSocket(address)
         hive = jvm.org.apache.hadoop.hive.metastore
-        self._make_lock_tables(hive.txn.TxnDbUtil, conf)
+        self._make_lock_tables(jvm, conf)
         base = hive.HiveMetaStore.HMSHandler("metastore", conf, False)
         handler = hive.HiveMetaStore.newRetryingHMSHandler(base, conf, True)
         arguments = jvm.org.apache.thrift.server.TThreadPoolServer.Args(socket)
@@ -167,13 +167,15 @@ class HiveMetastore:
         if not becomes_true(server.isServing, within=_START_SECONDS, every=0.02):
             raise TimeoutError(f"not serving after {_START_SECONDS} s")
 
-    def _make_lock_tables(self, schema: JavaObject, conf: JavaObject) -> None:
+    def _make_lock_tables(self, jvm: JavaObject, conf: JavaObject) -> None:
         """The tables of locks and transactions, which Hive's schematool makes and DataNucleus does not.
 
-        Iceberg takes a lock for each commit.
+        Iceberg takes a lock for each commit. Where the database cannot be opened, `prepDb` has no reason but a null
+        pointer: so it is opened first.
         """
+        jvm.java.sql.DriverManager.getConnection(conf.get("javax.jdo.option.ConnectionURL")).close()
         try:
-            schema.prepDb(conf)
+            jvm.org.apache.hadoop.hive.metastore.txn.TxnDbUtil.prepDb(conf)
         except Py4JJavaError as problem:
             if "already exists" not in str(problem):  # an earlier service in this directory has made them
                 raise
