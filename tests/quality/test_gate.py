@@ -26,7 +26,11 @@ def at(hour: int, carrier: str = "UA") -> Column:
 
 
 def cached(spark: SparkSession) -> set[int]:
-    return set(java_context(spark).getPersistentRDDs().keySet())
+    numbers = java_context(spark).getPersistentRDDs().keysIterator()  # of a Scala map
+    found = set()
+    while numbers.hasNext():
+        found.add(numbers.next())
+    return found
 
 
 @pytest.fixture(scope="module")
