@@ -16,6 +16,7 @@ _PARTS = {
     "report-lag": ("section:has(#watermark) figure >> nth=0", 900, "light"),
     "report-watermark": ("section:has(#watermark) figure >> nth=-1", 900, "light"),
     "report-watermark-dark": ("section:has(#watermark) figure >> nth=-1", 900, "dark"),
+    "report-live": ("section:has(#live)", 900, "light"),
     "report-late": ("section:has(#late)", 900, "light"),
     "report-advisor": ("section:has(#advisor)", 900, "light"),
     "report-phone": ("section:has(#late)", 390, "light"),
