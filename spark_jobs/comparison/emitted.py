@@ -108,9 +108,8 @@ class EmittedRows:
         Columns: the keys, `window_start`, `window_end`, `<aggregate>__emitted`, `emitted_pane`, `emitted_at`,
         `last_offsets`, and `why`: why a row cannot be read.
         """
-        canonical = self._canonical(self.opened.frame) if self._decoded is None else self._decoded
         names = (*self.pipeline.keys, START, END, *map(emitted_name, self._values), PANE, AT, OFFSETS)
-        return canonical.limit(count).select(*(f"`{name}`" for name in names), F.col(_WHY).alias("why"))
+        return self._whole().limit(count).select(*(f"`{name}`" for name in names), F.col(_WHY).alias("why"))
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -119,7 +118,7 @@ class EmittedRows:
 
     def windows(self, span: TimeRange) -> Emitted:
         """The windows with a start in `span`. Raises SourceError for an unknown operation."""
-        canonical = self._canonical(self.opened.frame) if self._decoded is None else self._decoded
+        canonical = self._whole()
         unreadable, outside, notes = _survey(canonical, self.pipeline, span)
         inside = canonical.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
         return self._emitted(inside, unreadable, outside, notes)
@@ -188,6 +187,10 @@ class EmittedRows:
             F.col(_DELETED).alias("deleted"),
         )
         return shown, tuple(self._values)
+
+    def _whole(self) -> DataFrame:
+        """Every row about a window, canonical."""
+        return self._canonical(self.opened.frame) if self._decoded is None else self._decoded
 
     def _canonical(self, frame: DataFrame) -> DataFrame:
         return _canonical(replace(self.opened, frame=frame), self.pipeline, self.live, self._values, self._types)

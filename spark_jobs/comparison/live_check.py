@@ -92,11 +92,12 @@ def look_at(emitted: EmittedRows, complete: DataFrame, plan: Plan, rows: int) ->
     taken = table.append_column(_ID, [list(range(table.num_rows))])
     readings = readings_of(pipeline)
     spark = complete.sparkSession
-    found, known = pd.DataFrame(), 0.0
+    found, known, some = pd.DataFrame(), 1.0, ()
     if table.num_rows:
         local = spark.createDataFrame(taken, schema=StructType([*frame.schema, StructField(_ID, LongType())]))
         found = _beside(emitted, local, complete, readings)
-        known = _known_keys(local, complete, pipeline) if found.empty else 1.0
+        if found.empty:  # the windows are aggregated again only where the keys have to explain it
+            known, some = _known_keys(local, complete, pipeline), _some_keys(complete, pipeline)
     sample = LiveSample(
         pipeline=pipeline,
         rows=taken.to_pandas(),
@@ -104,7 +105,7 @@ def look_at(emitted: EmittedRows, complete: DataFrame, plan: Plan, rows: int) ->
         readings=readings,
         values=emitted.values,
         known_keys=known,
-        history_keys=_some_keys(complete, pipeline),
+        history_keys=some,
         history_times=plan.event_times,
         end_offsets=plan.as_of,
         in_topic=emitted.opened.is_topic,

@@ -76,6 +76,7 @@ class LiveSample:
     known_keys: float
     """The share of the rows' keys that the history has in any window; looked up only where `found` is empty."""
     history_keys: tuple[dict[str, Any], ...]
+    """A few of the history's keys, there too only."""
     history_times: TimeRange
     end_offsets: Mapping[int, int]
     in_topic: bool
