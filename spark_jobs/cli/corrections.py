@@ -57,6 +57,7 @@ def show_corrections(
     of a window arrives exactly once.
     """
     from spark_jobs.cli.rows import print_csv, print_json, print_rows
+    from spark_jobs.corrections.due import sections_of
     from spark_jobs.operations.corrections import delivered_rows, due_rows
 
     if as_csv and as_json:
@@ -66,12 +67,7 @@ def show_corrections(
     if run is not None and (dry_run or verb is Verb.DELIVER):
         raise DefinitionError("--run: `deliver` delivers all that is due", hint="Leave it out.")
     loaded = load(pipeline)
-    if loaded.corrections is None:
-        raise DefinitionError(
-            "the definition does not say where corrections go",
-            loaded.file or loaded.name,
-            "Add a section `corrections:`, beside `live:`.",
-        )
+    sections_of(loaded)
     spark = session(loaded, "corrections", short=True)
     if verb is not Verb.LIST and not dry_run:
         from spark_jobs.corrections.delivery import deliver, repeat, revert

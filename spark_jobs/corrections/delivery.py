@@ -20,7 +20,7 @@ from spark_jobs.corrections.destination import Destination, open_destination
 from spark_jobs.corrections.due import Scope, due, make_ledger, scope_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, RunStateError
-from spark_jobs.lakehouse.corrections import DELIVERY, NUMBER, Delivery, new_name, old_name
+from spark_jobs.lakehouse.corrections import DELIVERY, NUMBER, Delivery, new_name, old_name, pair_names
 from spark_jobs.lakehouse.delivery import CorrectionAction, DeliveryKind, DeliveryStatus
 from spark_jobs.runs.processes import is_alive, this_process
 from spark_jobs.spark.cached import CachedFrames
@@ -135,7 +135,7 @@ class _Deliverer:
         scope, value = self.scope, self.scope.corrections.value.value
         with CachedFrames() as cached:
             if rows is not None:
-                names = [f"`{c}`" for c in (*scope.identity, *_pairs(scope.values), *_OF_ROWS)]
+                names = [f"`{c}`" for c in (*scope.identity, *pair_names(scope.values), *_OF_ROWS)]
                 rows = cached.keep(rows.select(*names))
             counts = {} if rows is None else _by_action(rows)
             if rows is None or not counts:
@@ -181,10 +181,6 @@ class _Deliverer:
 
 def _by_action(rows: DataFrame) -> dict[str, int]:
     return {row[0]: row[1] for row in rows.groupBy("action").count().orderBy("action").collect()}
-
-
-def _pairs(values: tuple[str, ...]) -> list[str]:
-    return [name(v) for v in values for name in (old_name, new_name)]
 
 
 def _reverted(rows: DataFrame, values: tuple[str, ...]) -> DataFrame:

@@ -67,24 +67,30 @@ class Scope:
         return ComparisonScope(self.keys, self.values, 0, 0, self.live.tolerance)
 
 
-def scope_of(spark: SparkSession, pipeline: Pipeline) -> Scope:
-    """The scope of a pipeline's corrections.
-
-    Raises DefinitionError where the definition has no section `corrections:` or nothing was compared yet.
-    """
+def sections_of(pipeline: Pipeline) -> tuple[Live, Corrections]:
+    """The sections `live:` and `corrections:`. Raises DefinitionError where the definition has no `corrections:`."""
     if pipeline.corrections is None or pipeline.live is None:
         raise DefinitionError(
             "the definition does not say where corrections go",
             pipeline.file or pipeline.name,
             "Add a section `corrections:`, beside `live:`.",
         )
+    return pipeline.live, pipeline.corrections
+
+
+def scope_of(spark: SparkSession, pipeline: Pipeline) -> Scope:
+    """The scope of a pipeline's corrections.
+
+    Raises DefinitionError where the definition has no section `corrections:` or nothing was compared yet.
+    """
+    live, corrections = sections_of(pipeline)
     tables = Tables.of(pipeline)
     there: set[str] = set()
     if spark.catalog.tableExists(tables.verdicts):
         there = set(spark.table(tables.verdicts).columns)
     values = tuple(a for a in pipeline.aggregates if emitted_name(a) in there)
     ledger = CorrectionTable(spark, tables.corrections, tuple(pipeline.keys))
-    return Scope(spark, pipeline, pipeline.live, pipeline.corrections, tables, values, ledger)
+    return Scope(spark, pipeline, live, corrections, tables, values, ledger)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ One row for each window in each delivery. Columns: the keys; `window_start`, `wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -62,6 +62,11 @@ def old_name(aggregate: str) -> str:
 def new_name(aggregate: str) -> str:
     """The column of the value that is delivered."""
     return f"{aggregate}__new"
+
+
+def pair_names(values: Iterable[str]) -> list[str]:
+    """The columns of the values before and after, by value."""
+    return [name(value) for value in values for name in (old_name, new_name)]
 
 
 @dataclass(frozen=True, slots=True)

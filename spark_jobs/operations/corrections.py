@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.corrections.due import Scope, due, scope_of
 from spark_jobs.definition import Pipeline
-from spark_jobs.lakehouse.corrections import new_name, old_name
+from spark_jobs.lakehouse.corrections import pair_names
 from spark_jobs.operations.query import Rows, in_utc
 
 
@@ -37,8 +37,7 @@ def due_rows(spark: SparkSession, pipeline: Pipeline, limit: int) -> Rows:
 
 
 def _columns(scope: Scope) -> list[str]:
-    pairs = [name(v) for v in scope.values for name in (old_name, new_name)]
-    return [*scope.identity, "action", *pairs, "value", "revision", "cause", "run_id"]
+    return [*scope.identity, "action", *pair_names(scope.values), "value", "revision", "cause", "run_id"]
 
 
 def _rows(frame: DataFrame, names: list[str], limit: int) -> Rows:
