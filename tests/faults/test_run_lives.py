@@ -68,6 +68,11 @@ numbers = st.integers(0, 50)
 arriving = st.lists(st.tuples(cells, st.booleans()), max_size=3)
 ranges = st.sampled_from([(0, WINDOWS), (0, WINDOWS), (0, 1), (1, 3)])
 gates = st.sampled_from([False, False, False, True])
+new_runs = {
+    "events": arriving, "bounds": ranges, "night": st.booleans(), "gate_blocks": gates,
+    "needs_approval": st.booleans(), "kill": kills,
+}  # fmt: skip
+"""What a run begins with."""
 
 
 class RunLives(Lives):
@@ -93,8 +98,7 @@ class RunLives(Lives):
     def change_the_definition(self) -> None:
         self.model.version += 1
 
-    @rule(events=arriving, bounds=ranges, night=st.booleans(), gate_blocks=gates, needs_approval=st.booleans(),
-          kill=kills)  # fmt: skip
+    @rule(**new_runs)
     def begin(
         self,
         events: Events,
@@ -109,8 +113,7 @@ class RunLives(Lives):
         ended = self._carry_out(f"begin {run}", lambda: self._stage(run), kill)
         assert ended != "refused", self.story
 
-    @rule(events=arriving, bounds=ranges, night=st.booleans(), gate_blocks=gates, needs_approval=st.booleans(),
-          kill=kills)  # fmt: skip
+    @rule(**new_runs)
     def execute(
         self,
         events: Events,
