@@ -30,6 +30,7 @@ class Variable(StrEnum):
     JAVA_OPTIONS = "REWINDOW_JAVA_OPTIONS"
     PACKAGES = "REWINDOW_PACKAGES"
     SPARK_UI = "REWINDOW_SPARK_UI"
+    SPARK_IDLE_MINUTES = "REWINDOW_SPARK_IDLE_MINUTES"
     SPARK_CONNECTION = "REWINDOW_SPARK_CONNECTION"
     SPARK_CONF = "REWINDOW_SPARK_CONF"
     POOL = "REWINDOW_POOL"
@@ -143,6 +144,15 @@ class Settings(BaseSettings):
         title="a switch",
         description="Serves Spark's own web page in a local run.",
         examples=["1", "0"],
+    )
+    spark_idle_minutes: float = Field(
+        default=10,
+        ge=0,
+        validation_alias=Variable.SPARK_IDLE_MINUTES,
+        title="a number of minutes",
+        description="How long a local run's JVM waits for the next command, which then starts at once; 0: it ends with "
+        "its command. `rewindow spark stop` ends it.",
+        examples=["0", "10"],
     )
     spark_connection: str = Field(
         default="spark_default",

@@ -86,6 +86,7 @@ def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("REWINDOW_HOME", str(home))
         patch.setenv("REWINDOW_DRIVER_MEMORY", "1g")
+        patch.setenv(Variable.SPARK_IDLE_MINUTES, "0")  # a test that kills a process wants its JVM to end with it
         patch.setenv(Variable.JAVA_OPTIONS, f"{SHORT_APPLICATIONS} -XX:+UseSerialGC")
         yield home
 

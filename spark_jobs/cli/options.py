@@ -178,7 +178,7 @@ def session(pipeline: Pipeline | None, app_name: str, *, short: bool = False, ha
     metastore = pipeline.history.metastore if pipeline is not None else None
     short = short or (pipeline is not None and is_small(pipeline))
     with imported_ahead() if has_gate else nullcontext():
-        return spark_session(f"rewindow {app_name}", metastore=metastore, short=short)
+        return spark_session(f"rewindow {app_name}", metastore=metastore, short=short, warm=True)
 
 
 def dry_run_of(text: str | None) -> str | None:

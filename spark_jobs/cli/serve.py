@@ -1,4 +1,4 @@
-"""Commands that start services: the demo, and an Airflow to try Rewindow in."""
+"""Commands about services: the demo, an Airflow to try Rewindow in, the local Spark that waits for the next command."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ from spark_jobs.parts import Part, require
 if TYPE_CHECKING:
     from spark_jobs.devtools.services.airflow import Airflow
     from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+
+spark_app = typer.Typer(help="The local Spark that waits for the next command.", no_args_is_help=True)
+app.add_typer(spark_app, name="spark")
+
+
+@spark_app.command("stop")
+def stop_spark() -> None:
+    """End the local Spark that waits for the next command, and free its memory. One that works is left alone.
+
+    It ends by itself after REWINDOW_SPARK_IDLE_MINUTES (10) without a command.
+    """
+    from spark_jobs.spark.warm import stop_warm_spark
+
+    console.print(stop_warm_spark().sentence)
 
 
 @app.command()

@@ -19,7 +19,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import format_instant, parse_instant
-from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.orchestration.form import (
     DISCARD,
@@ -56,7 +55,6 @@ from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
 from spark_jobs.runs.verdicts import Verdicts
-from spark_jobs.spark.jvm import DRIVER_OPTIONS, jvm_settings
 from spark_jobs.submit.package import ENTRY
 
 NON_RETRYABLE_EXIT_CODES = frozenset({2, 3, 5, 6, 9})
@@ -182,7 +180,6 @@ class SparkStage(SparkSubmitOperator):
         if self.chunk is not None:
             arguments += ["--chunk", str(self.chunk["number"])]
         self.application_args = arguments
-        self._choose_compiler()
         self._hook = None
         try:
             super().execute(context)
@@ -211,12 +208,6 @@ class SparkStage(SparkSubmitOperator):
         if outcome is None:
             said.write(folder)
         return said.sentence()
-
-    def _choose_compiler(self) -> None:
-        """Use Java's fast compiler for a small history, unless REWINDOW_SPARK_CONF has driver options of its own."""
-        conf, options = self.conf or {}, jvm_settings()[DRIVER_OPTIONS]
-        if conf.get(DRIVER_OPTIONS) == options and is_small(load_pipeline(self.pipeline_file)):
-            self.conf = {**conf, DRIVER_OPTIONS: jvm_settings(short=True)[DRIVER_OPTIONS]}
 
     def _result(self, folder: RunFolder, context: Context) -> Any:
         """What the task passes on."""

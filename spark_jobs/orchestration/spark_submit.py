@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.settings import Variable, settings
+from spark_jobs.settings import settings
 from spark_jobs.spark.jvm import jvm_settings
+from spark_jobs.submit.conf import more_conf
 from spark_jobs.submit.package import packaged
 
 
@@ -26,15 +26,6 @@ def spark_submit_settings() -> dict[str, Any]:
         "driver_memory": memory,
         "packages": packages,
         "py_files": _archive(),
-        "conf": {**conf, **_more_conf(configured.spark_conf or "")},
+        "conf": {**conf, **more_conf()},
         "verbose": False,
     }
-
-
-def _more_conf(text: str) -> dict[str, str]:
-    pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
-    if any("=" not in piece for piece in pieces):
-        raise EnvironmentSetupError(
-            f"{text!r} is not a list of settings", Variable.SPARK_CONF, "Write name=value with commas."
-        )
-    return dict(piece.split("=", 1) for piece in pieces)

@@ -130,6 +130,12 @@ def is_spark_running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
+def stop_context() -> None:
+    """Stop this process's Spark context, if it has one."""
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+
+
 def has_jvm() -> bool:
     """Whether PySpark has started a JVM in this process, or is connected to one. It survives `SparkSession.stop`."""
     return SparkContext._gateway is not None

@@ -37,6 +37,7 @@ from spark_jobs.spark.jars import keep_files, with_jar_files
 from spark_jobs.spark.java import java_reason
 from spark_jobs.spark.jvm import jvm_settings
 from spark_jobs.spark.launch import launch_jvm, log_file
+from spark_jobs.spark.warm import warm_gateway
 
 _EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _METASTORE_KEY = "spark.hadoop.hive.metastore.uris"
@@ -74,13 +75,14 @@ def spark_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     short: bool = False,
+    warm: bool = False,
 ) -> SparkSession:
     """A Spark session with the catalog `rewindow`.
 
     `catalog` gives Iceberg's catalog properties (default: `REWINDOW_CATALOG_CONF`, else SQLite under `home`);
     `metastore` is the Hive metastore behind `spark_catalog` (default: `REWINDOW_METASTORE`, else none: an empty,
     temporary `spark_catalog`); `master` defaults to all local cores; `conf` adds Spark settings and overrides the rest;
-    `short` says that the process reads little (`jvm_settings`).
+    `short` says that the process reads little (`jvm_settings`); `warm` lets it join the user's warm JVM.
 
     A process has one Spark. When it already runs, another home, catalog or SQL setting gives a new session of the same
     Spark; another master, metastore or start-up setting is refused.
@@ -98,7 +100,7 @@ def spark_session(
         check_metastore(thrift)
     if not is_spark_running():
         _silence_query_context()
-        _start(app_name, folder, thrift, master, {**catalog_settings, **extra}, short=short)
+        _start(app_name, folder, thrift, master, {**catalog_settings, **extra}, short=short, warm=warm)
         session = SparkSession.builder.getOrCreate()
     else:
         session = SparkSession.builder.getOrCreate()
@@ -129,7 +131,14 @@ def check_metastore(uris: str) -> None:
 
 
 def _start(
-    app_name: str, home: Path, metastore: str | None, master: str | None, extra: Mapping[str, str], *, short: bool
+    app_name: str,
+    home: Path,
+    metastore: str | None,
+    master: str | None,
+    extra: Mapping[str, str],
+    *,
+    short: bool,
+    warm: bool,
 ) -> None:
     """Start Spark in this process: first the JVM, unless one runs already, then the context."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -169,7 +178,8 @@ def _start(
 
     gateway = None
     if not submitted and not has_jvm():
-        gateway = launch_jvm(conf, log_file(home))
+        gateway = warm_gateway(conf, log_file(home)) if warm else None
+        gateway = gateway or launch_jvm(conf, log_file(home))
     if submitted:
         connect_to_jvm()
     conf[_REDACTION_KEY] = _redaction(conf.get(_REDACTION_KEY), system_property(_REDACTION_KEY, gateway))

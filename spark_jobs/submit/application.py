@@ -22,6 +22,7 @@ from spark_jobs.comparison.stage import compare_run
 from spark_jobs.corrections.stage import announce, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
+from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.operations.maintain import KEEP_RUNS, maintain, retention, retention_or_forever
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
@@ -57,6 +58,7 @@ from spark_jobs.runs.store import PLAN, RunFolder, RunStore
 from spark_jobs.runs.timeline import make_timeline, opened_replay, saved_timeline
 from spark_jobs.sources import good
 from spark_jobs.spark.session import spark_session
+from spark_jobs.submit.conf import more_conf
 
 
 def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
@@ -249,8 +251,19 @@ def reconcile_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, 
     )
 
 
-def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: str = "") -> int:
-    """Carry out one stage; the exit code."""
+def _session(name: str, pipeline: Pipeline, master: str | None) -> SparkSession:
+    """The Spark of `spark-submit`; one of this process's own, or the warm one, where `master` says that it is local."""
+    metastore = pipeline.history.metastore
+    if master is None:
+        return spark_session(name, metastore=metastore)
+    conf, short = more_conf(), is_small(pipeline)
+    return spark_session(name, metastore=metastore, master=master, conf=conf, short=short, warm=True)
+
+
+def run_stage(
+    run_id: str, stage: Stage, chunk: int | None, why: str, person: str = "", master: str | None = None
+) -> int:
+    """Carry out one stage; the exit code. `master`: that of a local Spark, which this process starts or joins."""
     folder, progress = RunStore.configured().folder(run_id), LogProgress()
     try:
         status = status_of(folder)
@@ -260,7 +273,7 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
         pipeline = pipeline_of(folder)
         has_gate = stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY)
         with imported_ahead() if has_gate else nullcontext():
-            spark = spark_session(f"rewindow {stage} {pipeline.name}", metastore=pipeline.history.metastore)
+            spark = _session(f"rewindow {stage} {pipeline.name}", pipeline, master)
         if stage is Stage.CORRECT:
             return correct_stage(spark, folder, pipeline)
         if stage is Stage.PUBLISH:
@@ -294,12 +307,14 @@ def run_stage(run_id: str, stage: Stage, chunk: int | None, why: str, person: st
         raise
 
 
-def maintain_tables(file: str, keep_snapshots: str, keep_revisions: str | None, keep_runs: str) -> int:
+def maintain_tables(
+    file: str, keep_snapshots: str, keep_revisions: str | None, keep_runs: str, master: str | None = None
+) -> int:
     """Clean up a pipeline's tables; the exit code. A pipeline that has published nothing has nothing to clean up."""
     try:
         pipeline = load_pipeline(file)
         done = maintain(
-            spark_session(f"rewindow maintain {pipeline.name}", metastore=pipeline.history.metastore),
+            _session(f"rewindow maintain {pipeline.name}", pipeline, master),
             pipeline,
             LogProgress(),
             now=datetime.now(UTC),
@@ -368,13 +383,16 @@ def main() -> None:
     parser.add_argument("--keep-snapshots", default="7 d")
     parser.add_argument("--keep-revisions")
     parser.add_argument("--keep-runs", default=KEEP_RUNS)
+    parser.add_argument("--master", help="a local master: this process starts Spark, or joins the warm one")
     given = parser.parse_args()
     if given.maintain:
-        code = maintain_tables(given.maintain, given.keep_snapshots, given.keep_revisions, given.keep_runs)
+        code = maintain_tables(
+            given.maintain, given.keep_snapshots, given.keep_revisions, given.keep_runs, given.master
+        )
     elif given.stage is None:
         parser.error("--run needs --stage")
     else:
-        code = run_stage(given.run, given.stage, given.chunk, given.why, given.person)
+        code = run_stage(given.run, given.stage, given.chunk, given.why, given.person, given.master)
     if code:
         sys.exit(code)
 
