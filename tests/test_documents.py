@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from spark_jobs import errors
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools import commands_page, fields_page
+from spark_jobs.devtools import commands_page, drawings, fields_page
 from spark_jobs.devtools.site_links import on_page_markdown
 
 ROOT = Path(__file__).parents[1]
@@ -88,6 +88,14 @@ def test_the_site_has_every_page_and_links_only_to_them() -> None:
     assert sorted(pages) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
     text = "[the file](../dags/a.yaml), [`dags/a.yaml`](../dags/a.yaml#x), [here](b.md), ![p](pictures/p.png)"
     assert on_page_markdown(text) == "the file (`dags/a.yaml`), `dags/a.yaml`, [here](b.md), ![p](pictures/p.png)"
+
+
+@pytest.mark.parametrize("name", drawings.DRAWINGS)
+def test_a_drawing_is_the_one_that_the_core_draws_and_a_page_shows_it(name: str) -> None:
+    renew = "run `python -m spark_jobs.devtools.drawings`"
+    file = ROOT / drawings.FOLDER / f"{name}.svg"
+    assert file.read_text(encoding="utf-8") == drawings.DRAWINGS[name]().svg(), renew
+    assert f"](drawings/{name}.svg)" in (ROOT / "docs/concepts.md").read_text()
 
 
 def without_code(text: str) -> str:
