@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick test-long bench docs lint lock clean uninstall
+.PHONY: help setup demo up test test-quick test-long matrix bench docs lint lock clean uninstall
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -46,6 +46,9 @@ test-quick: $(STAMP) ## run what needs no Java: definitions, event-time core, la
 
 test-long: $(STAMP) ## run all tests, and in full what `make test` samples: kills, random nights, laws (for a night)
 	REWINDOW_TESTS=long $(PYTEST) --timeout 14400
+
+matrix: $(STAMP) ## try the built wheel with several versions of Airflow, Spark and Great Expectations (needs uv)
+	$(BIN)/python -m spark_jobs.devtools.matrix
 
 bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)
 	$(BIN)/rewindow bench

@@ -17,7 +17,7 @@ from spark_jobs.settings import Variable, settings
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-AIRFLOW = PROJECT["optional-dependencies"]["airflow"][0].partition("==")[2]
+(AIRFLOW,) = re.findall(r"^apache-airflow==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
 
 
 def read(name: str) -> dict[str, Any]:

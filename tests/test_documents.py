@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from spark_jobs import errors
+from spark_jobs import __version__, errors
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools import commands_page, drawings, fields_page
+from spark_jobs.devtools import commands_page, drawings, fields_page, matrix
 from spark_jobs.devtools.site_links import on_page_markdown
 
 ROOT = Path(__file__).parents[1]
@@ -88,6 +88,19 @@ def test_the_site_has_every_page_and_links_only_to_them() -> None:
     assert sorted(pages) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
     text = "[the file](../dags/a.yaml), [`dags/a.yaml`](../dags/a.yaml#x), [here](b.md), ![p](pictures/p.png)"
     assert on_page_markdown(text) == "the file (`dags/a.yaml`), `dags/a.yaml`, [here](b.md), ![p](pictures/p.png)"
+
+
+def test_version_and_changelog_agree_and_the_tried_versions_are_documented() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    sections = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    released = [re.fullmatch(r"(\d+\.\d+\.\d+) \(\d{4}-\d{2}-\d{2}\)", section) for section in sections[1:]]
+    assert [found[1] for found in released if found] == [section.split()[0] for section in sections[1:]]
+    assert sections[1].split()[0] == __version__
+    versions = (ROOT / "docs/airflow.md").read_text().partition("### Versions")[2].partition("\n### ")[0]
+    for one in matrix.COMBINATIONS:
+        for version in (one.airflow, one.spark, one.great_expectations):
+            assert version in versions
 
 
 @pytest.mark.parametrize("name", drawings.DRAWINGS)

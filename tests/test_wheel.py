@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs import __version__
+
 ROOT = Path(__file__).parents[1]
 NO_MODULES = sorted(
     file.relative_to(ROOT).as_posix()
@@ -37,6 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_templates_schema_suites_and_dag_files_are_in_the_wheel(wheel: Path) -> None:
+    assert wheel.name.startswith(f"rewindow-{__version__}-")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         assert sorted(set(NO_MODULES) - names) == []

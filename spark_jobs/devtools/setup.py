@@ -31,7 +31,8 @@ SAMPLE = Path("dags/pipelines/departures_hourly.yaml")
 def main() -> None:
     archive = class_archive()
     new = archive.with_suffix(".new")
-    archive.unlink(missing_ok=True)  # else Java would only add to it
+    for old in archive.parent.glob("*.jsa"):  # else Java would only add to it; earlier versions named it otherwise
+        old.unlink()
     new.unlink(missing_ok=True)
     archive.parent.mkdir(parents=True, exist_ok=True)
     for name in Variable:

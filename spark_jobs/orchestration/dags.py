@@ -18,12 +18,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, TriggerRule, get_parsing_context
+from airflow.sdk import DAG, Asset, TriggerRule, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 from croniter import croniter
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.orchestration.airflow_names import CronDataIntervalTimetable
 from spark_jobs.orchestration.describe import described, known_last_run
 from spark_jobs.orchestration.ending import Approve, Report, comment_params
 from spark_jobs.orchestration.form import backfill_params, decide_params, maintain_params, nightly_params

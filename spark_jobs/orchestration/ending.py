@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk import BaseOperator, Context, Param
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from spark_jobs.orchestration.airflow_names import AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.links import LINKS, report_path
 from spark_jobs.orchestration.operators import folder_of
 from spark_jobs.orchestration.summary import approval_body

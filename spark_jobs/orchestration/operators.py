@@ -15,11 +15,11 @@ from typing import Any, cast
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import format_instant, parse_instant
 from spark_jobs.errors import DefinitionError, RewindowError
+from spark_jobs.orchestration.airflow_names import AirflowException, AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.form import (
     DISCARD,
     decide_params,

@@ -1,0 +1,155 @@
+"""Try the built wheel with several versions of Airflow, Spark and Great Expectations: `make matrix`.
+
+Each combination gets an environment of its own with the wheel and its extras. There a new user's steps are taken
+(`init`, `check`, a real `run` with its gate and report), and Airflow imports DAG files and plugin. Needs uv and the
+network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from spark_jobs.settings import Variable
+
+FOLDER = Path("build/matrix")
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Versions that are tried together."""
+
+    airflow: str
+    spark: str
+    great_expectations: str
+
+    @property
+    def name(self) -> str:
+        return f"airflow-{self.airflow}-spark-{self.spark}-gx-{self.great_expectations}"
+
+    def constraints(self) -> str:
+        """As pip's and uv's constraints have it."""
+        named = {"apache-airflow": self.airflow, "pyspark": self.spark, "great-expectations": self.great_expectations}
+        return "".join(f"{package}=={version}\n" for package, version in named.items())
+
+
+COMBINATIONS = (
+    Combination("3.1.8", "4.0.0", "1.16.1"),
+    Combination("3.3.2", "4.0.5", "1.24.1"),
+)
+"""The oldest versions that are supported, and those of `requirements.txt`. docs/airflow.md lists them."""
+
+_IMPORTED = """
+import json, runpy, sys
+from importlib.metadata import entry_points
+from airflow.sdk import DAG
+named = runpy.run_path("dags/rewindow_pipelines.py")
+(plugin,) = (entry.load() for entry in entry_points(group="airflow.plugins") if entry.name == "rewindow_reports")
+print(json.dumps(sorted(dag.dag_id for dag in named.values() if isinstance(dag, DAG))))
+"""
+_DAGS = ["backfill__orders", "decide__orders", "maintain__orders", "reconcile__orders"]
+
+
+def orders(file: Path) -> None:
+    """Some hours of orders, as in docs/tutorial.md."""
+    noon = datetime(2024, 3, 1, 12, tzinfo=UTC)
+    with file.open("w") as lines:
+        for number in range(400):
+            arrived = noon + timedelta(seconds=20 * number)
+            delay = timedelta(minutes=25 if number % 50 == 49 else 0, seconds=number % 7)
+            order = {
+                "partition": number % 2,
+                "offset": number // 2,
+                "append_time": arrived.isoformat(),
+                "shop": "north" if number % 3 else "south",
+                "ordered_at": (arrived - delay).isoformat(),
+            }
+            lines.write(json.dumps(order) + "\n")
+
+
+def build_wheel(folder: Path) -> Path:
+    """The wheel of the checkout's files, as `pip wheel` builds it from a copy of them."""
+    source = folder / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(ROOT / "spark_jobs", source / "spark_jobs", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("dags", "expectations"):  # files of the package are links to these
+        shutil.copytree(ROOT / name, source / name)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    called(["uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), str(source)])
+    (wheel,) = folder.glob("rewindow-*.whl")
+    return wheel
+
+
+def try_combination(one: Combination, wheel: Path, folder: Path) -> None:
+    """Install and use the wheel with these versions. Raises CalledProcessError at the first step that fails."""
+    home = folder / one.name
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    environment, constraints, overrides = home / "env", home / "constraints.txt", home / "overrides.txt"
+    constraints.write_text(one.constraints())
+    overrides.write_text("pyspark-client ; sys_platform == 'never'\n")  # it owns the same files as pyspark
+    called(["uv", "venv", "--quiet", "--python", sys.executable, str(environment)])
+    chosen = ["--constraint", str(constraints), "--override", str(overrides)]
+    extras = f"rewindow[airflow,gate,report,s3] @ {wheel.as_uri()}"
+    called(["uv", "pip", "install", "--quiet", "--python", str(environment / "bin/python"), *chosen, extras])
+    work = home / "work"
+    work.mkdir()
+    orders(work / "orders.jsonl")
+    environ = {
+        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+        "HOME": os.environ["HOME"],
+        Variable.HOME: str(work / "home"),
+        "AIRFLOW_HOME": str(work / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    }
+    proposed = ["--name", "orders", "--key", "shop", "--bound", "2 min", "--size", "1 h", "--namespace", "matrix"]
+    for command in (
+        ["init", "orders.jsonl", *proposed, "--yes"],
+        ["check", "orders"],
+        ["expectations", "check", "orders"],
+        ["run", "orders"],
+        ["report", "--last"],
+    ):
+        called(["rewindow", *command], work, environ)
+    found = called(["python", "-c", _IMPORTED], work, environ).splitlines()[-1]
+    if json.loads(found) != _DAGS:
+        raise SystemExit(f"Airflow found the DAGs {found}")
+
+
+def called(command: list[str], folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """What a command prints. Where it fails, all that it says is shown."""
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
+        done.check_returncode()
+    return done.stdout
+
+
+def main() -> None:
+    """Try all combinations, or the one whose number (from 1) is given; exit code 1 where one fails."""
+    if shutil.which("uv") is None:
+        raise SystemExit("make matrix needs uv: pip install uv")
+    folder = FOLDER.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = [COMBINATIONS[int(number) - 1] for number in sys.argv[1:]] or COMBINATIONS
+    wheel, failed = build_wheel(folder), []
+    for one in chosen:
+        try:
+            try_combination(one, wheel, folder)
+        except subprocess.CalledProcessError:
+            failed.append(one)
+        print("failed" if one in failed else "passed", one.name, flush=True)
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
