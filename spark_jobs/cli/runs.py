@@ -15,7 +15,7 @@ from spark_jobs.cli.options import JsonOption, console, known_pipelines, say_hom
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from spark_jobs.web.runs import Run
+    from spark_jobs.web.summary import Run
 
 NamedPipeline = Annotated[
     str | None,
@@ -55,7 +55,7 @@ def runs(
 @app.command("status")
 def show_status(pipeline: NamedPipeline = None, as_json: JsonOption = False) -> None:
     """Show where each pipeline stands: its last run, what is published, which runs wait and why. Needs no Spark."""
-    from spark_jobs.web.runs import RUNNING
+    from spark_jobs.web.summary import RUNNING
 
     say_home()
     found = all_runs()
@@ -101,9 +101,11 @@ def show_status(pipeline: NamedPipeline = None, as_json: JsonOption = False) -> 
 def all_runs() -> list[Run]:
     """All runs of the store, the last requested first."""
     from spark_jobs.runs.store import RunStore
+    from spark_jobs.web.kept import kept_summaries
     from spark_jobs.web.runs import Runs
 
-    return Runs(RunStore.configured()).all()
+    store = RunStore.configured()
+    return Runs(store, kept=kept_summaries(store.url)).all()
 
 
 def _print_run(run: Run, indent: str = "") -> None:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from spark_jobs.errors import CatalogError
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded, row_frame
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 
@@ -28,7 +29,7 @@ LedgerRow = Mapping[str, Any]
 
 _WRITE = "rewindow.write"
 """A property of the snapshot of each change of a row: it names the change."""
-_PUBLISHED_COLUMNS = ("run_id", "definition_hash", "mode", "whole", "as_of", "range_start", "range_end", "finished_at")
+_PUBLISHED_COLUMNS = ("run_id", "whole", "range_start", "range_end", "finished_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,14 @@ class _Known:
 
     row: LedgerRow | None
     snapshot: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRanges:
+    """What is known of published ranges, latest first. `latest`: the run that was published last."""
+
+    latest: str | None
+    ranges: Sequence[tuple[TimeRange, str]]
 
 
 class Ledger:
@@ -118,15 +127,45 @@ class Ledger:
     def published(self) -> list[LedgerRow]:
         """The published runs back to the latest one that covers the whole history, latest first.
 
-        Columns: run_id, definition_hash, mode, whole, as_of, range_start, range_end, finished_at. Earlier runs are left
-        out: a later run has confirmed or changed every window of theirs.
+        Columns: run_id, whole, range_start, range_end, finished_at. Earlier runs are left out: a later run has
+        confirmed or changed every window of theirs.
         """
-        rows = self.runs().where("status = 'published'").select(*_PUBLISHED_COLUMNS)
+        rows = self.published_runs()
         latest_whole = rows.where("whole").agg(F.max("finished_at")).collect()[0][0]
         if latest_whole is not None:
             rows = rows.where(F.col("finished_at") >= F.lit(latest_whole))
-        ordered = rows.orderBy(F.desc_nulls_last("finished_at"), F.desc("run_id"))
-        return [row.asDict() for row in ordered.collect()]
+        return [row.asDict() for row in _latest_first(rows.select(*_PUBLISHED_COLUMNS)).collect()]
+
+    def published_ranges(self, within: TimeRange, finding: Column, but: str) -> PublishedRanges:
+        """The ranges of the published runs back to the latest one that covers the whole history.
+
+        Those that overlap `within`. `finding`: a text for each run, from its columns; of the runs over one range the
+        latest one's counts. So there are no more rows than different ranges, however many runs there are. `but`: the
+        run that is not the latest one, see `PublishedRanges.latest`.
+        """
+        rows = self.published_runs()
+        when = F.struct("finished_at", "run_id")
+        [[latest_whole, latest]] = rows.agg(
+            F.max(F.when(F.col("whole"), F.col("finished_at"))), F.max(F.when(F.col("run_id") != but, when))
+        ).collect()
+        if latest_whole is not None:
+            rows = rows.where(F.col("finished_at") >= F.lit(latest_whole))
+        start, end = (F.unix_millis(name).alias(name) for name in ("range_start", "range_end"))
+        rows = rows.select(start, end, when.alias("ended"), finding.alias("finding"))
+        rows = rows.where((F.col("range_start") < F.lit(within.end)) & (F.col("range_end") > F.lit(within.start)))
+        last = (F.max("ended").alias("ended"), F.max_by("finding", "ended").alias("finding"))
+        distinct = rows.coalesce(1).groupBy("range_start", "range_end").agg(*last)  # one task: nothing is shuffled
+        found = distinct.orderBy(F.desc("ended")).drop("ended").toArrow().to_pydict()
+        ranges = zip(found["range_start"], found["range_end"], found["finding"], strict=True)
+        return PublishedRanges(latest and latest["run_id"], [(TimeRange(a, b), text) for a, b, text in ranges])
+
+    def latest_published(self, where: Column) -> Row | None:
+        """The latest published run for which `where` holds; where there is none, the latest one; None: none at all."""
+        return _latest_first(self.published_runs(), F.desc(where)).first()
+
+    def published_runs(self) -> DataFrame:
+        """The published runs of this output table."""
+        return self.runs().where("status = 'published'")
 
     def is_published(self, run_id: str) -> bool:
         row = self.row(run_id)
@@ -241,6 +280,10 @@ class Ledger:
             reraise=True,
         )
         guarded("cannot write", table, lambda: retrying(action))
+
+
+def _latest_first(published: DataFrame, *before: Column) -> DataFrame:
+    return published.orderBy(*before, F.desc_nulls_last("finished_at"), F.desc("run_id"))
 
 
 class _RowHasChanged(CatalogError):

@@ -49,15 +49,18 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
     It stands for all windows of its as-of vector. Later runs of a part of the range do no harm: what arrived before
     them counts as new once more, and what comes out the same changes nothing.
     """
-    published = Ledger(spark, tables).published() if spark.catalog.tableExists(tables.runs) else []
-    if not published:
+    another = ~F.col("definition_hash").eqNullSafe(pipeline.definition_hash) | ~F.col("mode").eqNullSafe(
+        Mode.BOTH.value
+    )
+    decides = another | F.coalesce("whole", F.lit(False))
+    run = None
+    if spark.catalog.tableExists(tables.runs):
+        run = Ledger(spark, tables).latest_published(decides)
+    if run is None:
         return None, "nothing has been published yet"
-    for run in published:
-        if run["definition_hash"] != pipeline.definition_hash or run["mode"] != Mode.BOTH:
-            return None, f"run {run['run_id']} was of another definition or mode"
-        if run["whole"]:
-            break
-    else:
+    if run["definition_hash"] != pipeline.definition_hash or run["mode"] != Mode.BOTH:
+        return None, f"run {run['run_id']} was of another definition or mode"
+    if not run["whole"]:
         return None, "no run has covered the whole history"
     rows = (
         spark.table(tables.timeline_state)

@@ -15,12 +15,13 @@ from pyspark.sql import SparkSession
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError, NotApprovedError, RewindowError, RunStateError
-from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
+from spark_jobs.lakehouse.ledger import Ledger, PublishedRanges
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, branch_of, guarded
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+from spark_jobs.runs.causes import published_before
 from spark_jobs.runs.decision import Decision
 from spark_jobs.runs.documents import COUNTED, Application, Outcome, RunCounts, failure_fields
 from spark_jobs.runs.lifecycle import Event, RunLife, new_token
@@ -114,12 +115,12 @@ class Job:
         return Staging(self.spark, self.result.tables.staging(self.result.run_id, self.attempt), self.life.ensure)
 
     @cached_property
-    def published(self) -> list[LedgerRow]:
-        """The published runs, see `Ledger.published`; read once, when the run has its base (`StagedRange.base`).
+    def published(self) -> PublishedRanges:
+        """What is published, see `published_before`; read once, when the run has its base (`StagedRange.base`).
 
         If another run of the same range is published after that, this one can not be published any more.
         """
-        return self.ledger.published()
+        return published_before(self.ledger, self.plan, self.result.run_id)
 
     @property
     def is_faithful(self) -> bool:

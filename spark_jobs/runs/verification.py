@@ -116,7 +116,7 @@ def verified(
             timeline,
             verdicts_of(job),
         )
-        run_before = next((row["run_id"] for row in job.published if row["run_id"] != job.result.run_id), None)
+        run_before = job.published.latest
         changes = Changes(
             counts=counts,
             causes=difference.causes,

@@ -24,10 +24,12 @@ from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 from spark_jobs.orchestration.run_ids import pipeline_of, run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
+from spark_jobs.web.kept import kept_summaries
 from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
 from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_link_home, with_run_links
 from spark_jobs.web.reports import report_bytes, report_page
-from spark_jobs.web.runs import DAMAGED, Run, Runs, read_run
+from spark_jobs.web.runs import Runs
+from spark_jobs.web.summary import DAMAGED, Run, read_run
 from spark_jobs.web.trend import LONGEST, trends_of
 
 log = logging.getLogger(__name__)
@@ -81,7 +83,7 @@ _PATIENCE = 3.0
 
 @cache
 def _runs_of(url: str) -> Runs:
-    return Runs(RunStore(url), patience=_PATIENCE)
+    return Runs(RunStore(url), patience=_PATIENCE, kept=kept_summaries(url))
 
 
 _DAY = r"^(\d{4}-\d{2}-\d{2})?$"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from spark_jobs.web.runs import Run
+from spark_jobs.web.summary import Run
 
 PER_PAGE = 25
 

@@ -2,144 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
 
-from pydantic import ValidationError
+from spark_jobs.runs.store import RunStore
+from spark_jobs.web.kept import keep_summaries, read_summaries
+from spark_jobs.web.summary import Run, read_run
 
-from spark_jobs.orchestration.run_ids import KINDS, dag_of
-from spark_jobs.report.live_job import UNEXPLAINED
-from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, Level, verdict_of
-from spark_jobs.runs.figures import RunFigures
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, VERDICTS, RunFolder, RunStore
-from spark_jobs.runs.verdicts import Verdicts
-
-log = logging.getLogger(__name__)
-
-RUNNING = RunStatus.RUNNING
-"""The status of a run without an outcome: it is running, or it was killed."""
-
-DAMAGED = "damaged"
-"""The status of a run of which a document cannot be read."""
-
-_AFTER_REQUEST = (OUTCOME, CHANGES, GATE, VERDICTS)
-_ENDED = ENDED_WELL | ENDED_BADLY | {RunStatus.DISCARDED}
 _THREADS = 16
 _READ_AGAIN = 50
 """Ended runs that one listing reads again, where the store does not say when a folder changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The summary of a run that a list shows.
-
-    A field is None or empty where the run did not get that far. Instants are in UTC.
-
-    `status`: the status in `outcome.json`, which may be a word that this version does not know; `running` where there
-    is no outcome. `title`: the title of the verdict in the run's report; `status_title`: the title that all runs with
-    this status share. `is_published`: readers see the changes; else publishing would make them. `changed`,
-    `match_share`, `late_share`: see `spark_jobs.runs.figures`.
-    `drift_share`: the share of windows of the live job that differ for no reason that the log gives, among those that
-    were compared.
-    """
-
-    run_id: str
-    pipeline: str
-    kind: str
-    dag_id: str | None
-    dag_run_id: str | None
-    status: str
-    level: Level
-    title: str
-    status_title: str
-    message: str
-    reason: str
-    requested_by: str
-    requested_at: datetime | None
-    finished_at: datetime | None
-    windows: int | None
-    changed: dict[str, int] | None
-    match_share: float | None
-    late_share: float | None
-    is_published: bool
-    drift_share: float | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        return self.status in _ENDED
-
-
-def run_of(
-    run_id: str,
-    request: Mapping[str, Any],
-    outcome: Mapping[str, Any] | None,
-    changes: Mapping[str, Any] | None,
-    gate: Mapping[str, Any] | None = None,
-    verdicts: Mapping[str, Any] | None = None,
-) -> Run:
-    """The summary of a run from five of its documents. What they lack, or have in a wrong type, is None or empty."""
-    said = outcome or {}
-    pipeline = _text(request.get("pipeline"))
-    figures = RunFigures.of(changes, said)
-    status = _text(said.get("status"))
-    ended = {**said, "status": status} if status else None
-    verdict = verdict_of(ended, {}, _failing(gate))
-    return Run(
-        run_id=run_id,
-        pipeline=pipeline,
-        kind=_text(request.get("kind")),
-        dag_id=dag_of(request),
-        dag_run_id=_text(request.get("dag_run_id")) or None,
-        status=status or RUNNING.value,
-        level=verdict.level,
-        title=verdict.title,
-        status_title=verdict_of(ended, {}, []).title,
-        message=_text(said.get("message")),
-        reason=_text(request.get("reason")),
-        requested_by=_text(request.get("requested_by")),
-        requested_at=_instant(request.get("requested_at")),
-        finished_at=_instant(said.get("finished_at")),
-        windows=figures.windows,
-        changed=None if figures.by_change is None else dict(figures.by_change),
-        match_share=figures.match_share,
-        late_share=figures.late_share,
-        is_published=status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED),
-        drift_share=_drift_share(verdicts or {}),
-    )
-
-
-def _failing(gate: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    results = (gate or {}).get("results")
-    return [r for r in results if isinstance(r, Mapping) and not r.get("success")] if isinstance(results, list) else []
-
-
-def _drift_share(verdicts: Mapping[str, Any]) -> float | None:
-    try:
-        found = Verdicts.model_validate(verdicts)
-    except ValidationError:
-        return None
-    share = found.share(*UNEXPLAINED)
-    return None if share is None else min(max(share, 0.0), 1.0)
-
-
-def _text(value: Any) -> str:
-    """The value as text that can be encoded as UTF-8: JSON may hold halves of surrogate pairs."""
-    return "" if value is None else str(value).encode("utf-8", "replace").decode()
-
-
-def _instant(value: Any) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(value)
-        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-    except (TypeError, ValueError, OverflowError):
-        return None
+_NOT_KEPT = 100
+"""So many summaries are read again rather than kept: to write the file takes longer."""
 
 
 @dataclass(slots=True)
@@ -158,10 +39,13 @@ class Runs:
     A run is read again when its folder has changed. Object stores have no modification time for a folder. There a run
     that has not ended is read on every listing. Of the runs that have ended, each listing reads the 50 that were read
     longest ago.
+
+    `kept`: a file that keeps the summaries of ended runs for the next process, see `spark_jobs.web.kept`.
     """
 
-    def __init__(self, store: RunStore, patience: float | None = None) -> None:
+    def __init__(self, store: RunStore, patience: float | None = None, kept: Path | None = None) -> None:
         self._store = store
+        self._kept = kept
         self._patience = patience
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
@@ -214,6 +98,10 @@ class Runs:
 
     def _read_changed(self) -> None:
         folders = self._store.folders()
+        if self._kept is not None and not self._is_complete:
+            kept = {run_id: _Known(run, at) for run_id, (at, run) in read_summaries(self._kept).items()}
+            with self._lock:
+                self._known = {**kept, **self._known}
         with self._lock:
             for run_id in self._known.keys() - folders.keys():
                 del self._known[run_id]
@@ -222,6 +110,10 @@ class Runs:
             unknown_age = [run_id for run_id in self._known if folders[run_id] is None and run_id not in again]
         self._read({run_id: folders[run_id] for run_id in [*changed, *unknown_age[:_READ_AGAIN]]})
         self._is_complete = True
+        if self._kept is not None and len(changed) > _NOT_KEPT:
+            with self._lock:
+                known = [(i, k) for i, k in self._known.items() if k.run.has_ended and k.changed_at is not None]
+            keep_summaries(self._kept, {run_id: (one.changed_at or 0.0, one.run) for run_id, one in known})
 
     def _is_fresh(self, run_id: str, changed_at: float | None) -> bool:
         known = self._known.get(run_id)
@@ -247,43 +139,3 @@ class Runs:
 
 def _by_request(run: Run) -> tuple[datetime, str]:
     return run.requested_at or datetime.min.replace(tzinfo=UTC), run.run_id
-
-
-def read_run(folder: RunFolder) -> Run | None:
-    """The run of a folder in short; None where there is no request.
-
-    A run with a document that cannot be read is `DAMAGED`, with the document's name in its message; what its other
-    documents say is shown. Raises OSError where the store itself does not answer.
-    """
-    documents: dict[str, dict[str, Any] | None] = {}
-    damage = ""
-    for name in (REQUEST, *_AFTER_REQUEST):
-        try:
-            documents[name] = _document(folder, name)
-        except NotADirectoryError:
-            return None
-        except (ValueError, RecursionError, PermissionError, IsADirectoryError) as problem:
-            documents[name] = None
-            reason = next(iter(str(problem).splitlines()), "")[:200] or type(problem).__name__
-            log.warning("run %s: %s cannot be read: %s", folder.run_id, name, reason)
-            damage = damage or f"{name} cannot be read: {_text(reason)}"
-    if not damage:
-        request = documents[REQUEST]
-        return None if request is None else run_of(folder.run_id, request, *(documents[n] for n in _AFTER_REQUEST))
-    request = documents[REQUEST] or _request_by_name(folder.run_id)
-    run = run_of(folder.run_id, request, None, documents[CHANGES], documents[GATE], documents[VERDICTS])
-    return replace(run, status=DAMAGED, level=Level.BAD.value, title="Damaged", status_title="Damaged", message=damage)
-
-
-def _document(folder: RunFolder, name: str) -> dict[str, Any] | None:
-    content: Any = folder.read(name)
-    if content is not None and not isinstance(content, dict):
-        raise ValueError("it holds no JSON object")
-    return content
-
-
-def _request_by_name(run_id: str) -> dict[str, Any]:
-    """What the name of a run's folder says of its request, `<pipeline>-<kind>-...`; empty for other names."""
-    pipeline, _, rest = run_id.partition("-")
-    kind = rest.partition("-")[0]
-    return {"pipeline": pipeline, "kind": kind} if kind in KINDS else {}

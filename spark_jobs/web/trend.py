@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.formatting import percent
-from spark_jobs.web.runs import Run
+from spark_jobs.web.summary import Run
 
 LONGEST = 30
 """The most runs in one line."""

@@ -251,6 +251,21 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
     assert folder.read_bytes(PAGE)
     assert spark.catalog.tableExists(folder.read(OUTCOME)["tables"]["staging"])  # to look at, to publish all the same
 
+    # A person publishes it all the same, by a form; then the weekly maintenance finds nothing to clear up.
+    airflow.unpause("decide__closed")
+    decided = airflow.trigger("decide__closed", {"run": folder.run_id, "reason": "the data are right"})
+    assert airflow.wait(decided, PATIENCE) == "success", airflow.failures(decided)
+    ledger = spark.table("rewindow.airflow.runs").where(f"run_id = '{folder.run_id}'").collect()[0]
+    assert (ledger["status"], ledger["reason"], ledger["person"]) == ("published", "the data are right", "admin")
+    assert len(rows(spark, "closed")) == ledger["windows"] > 0
+    too_late = airflow.trigger("decide__closed", {"run": folder.run_id, "action": "discard", "reason": "a test"})
+    assert airflow.wait(too_late, PATIENCE) == "failed"
+    assert "the run is published: `discard` is not possible any more" in airflow.task_log(too_late, "decide")
+    airflow.unpause("maintain__closed")  # its schedule starts it: that of the last Sunday
+    maintained = airflow.scheduled("maintain__closed")
+    assert airflow.wait(maintained, PATIENCE) == "success", airflow.failures(maintained)
+    assert len(rows(spark, "closed")) == ledger["windows"]
+
 
 def test_a_person_approves_one_restatement_and_refuses_another(
     airflow: Airflow, project: Path, spark: SparkSession, runs: Runs

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
@@ -14,6 +17,7 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay import inversion, timeline
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.grid import RegularGrid
+from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.timeline import grid_thresholds
 from spark_jobs.spark.cached import CachedFrames
 
@@ -94,3 +98,32 @@ def test_a_shift_is_folded_into_the_floor_of_thresholds(spark, lateness) -> None
     rows = spark.range(-100, 100).select("id", *(floor(value - F.lit(s), s) + F.lit(s) for s in shifts)).collect()
     for value, *floors in rows:
         assert floors == [max(x for x in closing if x <= value)] * len(shifts)
+
+
+steps = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5), st.integers(0, 1)), max_size=30)
+
+
+def timeline_of(rows: list[tuple[int, int, int]], never_from: int) -> InMemoryTimeline:
+    """The steps `x_from, arrival, major`, and that nothing from `never_from` on has closed."""
+    every = [(0, 0, 0, 0), *((x, arrival, major, 0) for x, arrival, major in rows), (never_from, NEVER, NEVER, NEVER)]
+    columns = zip(*every, strict=True)
+    return InMemoryTimeline.of_table(pa.table(dict(zip(("x_from", "arrival", "major", "minor"), columns, strict=True))))
+
+
+@given(steps, steps)
+def test_what_is_kept_of_many_nights_is_no_more_than_its_different_positions(one, other) -> None:
+    """Each x has the close that it had with all steps; nights that are joined, and kept, change none."""
+    x = np.arange(0, 70)
+
+    def closes(rows):
+        found = [max([(a, m, 0) for start, a, m in rows if start <= at], default=(0, 0, 0)) for at in range(31)]
+        return [*found, *[(NEVER, NEVER, NEVER)] * 39]
+
+    night = timeline_of(one, 31)
+    assert [tuple(row) for row in night.at(x)] == closes(one)
+    assert len(night.x_from) <= len({*closes(one), (0, 0, 0)})
+    assert night.never_from == 31
+    later = timeline_of([(1, 6, 0), *((30 + start, 6 + arrival, major) for start, arrival, major in other)], 61)
+    joined = InMemoryTimeline.from_bytes(night.followed_by(later, 31).to_bytes())
+    assert joined.at(x).tolist() == np.concatenate((night.at(x[:31]), later.at(x[31:]))).tolist()
+    assert len(joined.x_from) < len(night.x_from) + len(later.x_from)

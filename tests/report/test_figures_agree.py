@@ -36,7 +36,7 @@ from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import PAGE, REPORT, RunFolder, RunStore
 from spark_jobs.runs.unmet import unmet_in_words
 from spark_jobs.web.pages import rendered
-from spark_jobs.web.runs import Run, read_run
+from spark_jobs.web.summary import Run, read_run
 from tests.runs.small_nights import CASES, log_of, pipeline, write
 
 CASE = next(iter(CASES))

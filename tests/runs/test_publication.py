@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import CatalogError, DefinitionError, NotApprovedError, RunStateError
-from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, aligned, create_tables
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.difference import cause_of_change, cause_of_run
+from spark_jobs.runs.causes import cause_of_change, cause_of_run, published_before
 from spark_jobs.runs.documents import Answer, Approval, Outcome, Request, Requested, StagedRange, status_of
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.lifecycle import Event, RunLife
@@ -28,6 +29,7 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.publication import publish
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
+from spark_jobs.runs.start import instant
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
 from spark_jobs.submit.application import execute_stage, plan_stage, run_stage
@@ -339,34 +341,57 @@ def test_the_cause_of_a_change_is_that_of_the_latest_run_over_it_however_many_ha
     write(tmp_path / "data", [record(i) for i in range(600)])
     defined = pipeline(tmp_path, "causes")
     plan = make_plan(spark, defined)
+    tables = replace(Tables.of(defined), runs="rewindow.run_tests.runs_of_causes")
+    create_tables(spark, tables)
     draw = random.Random(7)
     starts = range(plan.span.start, plan.span.end, MINUTE)
+    columns = ("run_id", "definition_hash", "as_of", "range_start", "range_end", "finished_at", "whole")
+    schema = StructType([RUNS_SCHEMA[name] for name in columns])
+    more = {0: plan.as_of[0] + 1, 1: plan.as_of[1]}
     for count in (0, 1, 3, 40, 5000):
-        history = []
+        history = []  # the latest first
         for number in range(count):
             low = draw.randrange(plan.span.start - 5 * MINUTE, plan.span.end, MINUTE)
-            span = TimeRange(low, low + draw.choice((1, 2, 5)) * MINUTE)
-            seen = draw.choice((plan.as_of, {0: 1, 1: 1}, {0: 10**9}))
-            history.append(
-                {
-                    "run_id": f"run-{number}",
-                    "definition_hash": draw.choice((plan.definition_hash, plan.definition_hash, "another")),
-                    "as_of": seen,
-                    "range_start": datetime.fromtimestamp(span.start / 1000, UTC),
-                    "range_end": datetime.fromtimestamp(span.end / 1000, UTC),
-                }
-            )
-        known = [None, "a run of long ago", *(row["run_id"] for row in history[:3])]
+            high = low + draw.choice((1, 2, 5)) * MINUTE
+            seen = draw.choice((plan.as_of, {0: 1, 1: 1}, {0: 1}, {0: 1, 7: 1}, more, None))
+            known = draw.choice((plan.definition_hash, plan.definition_hash, "another"))
+            ended = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(minutes=number // 2)  # two at a time: by name
+            name = f"run-{number // 2:04}-{1 - number % 2}"
+            history.append((name, known, seen, instant(low), instant(high), ended, False))
+        longer = (instant(plan.span.start), instant(plan.span.end), datetime(2020, 1, 1, tzinfo=UTC))
+        if count > 3:  # what came before a run over the whole history decides nothing any more
+            history += [("whole", "another", None, *longer, True), ("before", "another", None, *longer, False)]
+        output = F.lit(tables.windows).alias("output")
+        ledger = spark.createDataFrame(history, schema).select("*", F.lit("published").alias("status"), output)
+        aligned(spark, tables.runs, ledger).writeTo(tables.runs).overwrite(F.lit(True))
+        known = [None, "a run of long ago", *(row[0] for row in history[:3])]
         cases = [(start, draw.choice(known)) for start in starts]
         frame = spark.createDataFrame(cases, "start BIGINT, old_run_id STRING")
+        before = published_before(Ledger(spark, tables), plan, history[0][0] if history else "")
+        assert before.latest == (history[1][0] if count > 1 else None)
+        assert len(before.ranges) <= 3 * (len(starts) + 5)
+        runs = spark.createDataFrame(history, schema).where(F.col("run_id").isin(known[2:] or ["none"]))
+        by_run: dict[str, list[str]] = {}
+        for run_id, why in runs.select("run_id", cause_of_run(plan)).collect():
+            by_run.setdefault(why, []).append(run_id)
         found = frame.withColumn("rw_start", F.timestamp_millis("start")).select(
-            "start", "old_run_id", cause_of_change(history, plan).alias("cause")
+            "start",
+            "old_run_id",
+            cause_of_change(before.ranges, plan, lambda: by_run).alias("cause"),  # noqa: B023
         )
 
+        def cause(row) -> str:
+            _, known, seen, *_ = row
+            seen = seen or {}
+            if known != plan.definition_hash:
+                return "logic_change"
+            if seen == plan.as_of:
+                return "source_repair"
+            return "late_arrivals" if all(n <= plan.as_of.get(p, -1) for p, n in seen.items()) else "backfill"
+
         def expected(start: int, old: str | None) -> str:
-            at = datetime.fromtimestamp(start / 1000, UTC)
-            over = next((r for r in history if r["range_start"] <= at < r["range_end"]), None)  # noqa: B023
-            over = over or next((r for r in history if r["run_id"] == old), None)  # noqa: B023
-            return cause_of_run(over, plan).value if over else "backfill"
+            over = next((r for r in history if r[3] <= instant(start) < r[4]), None)  # noqa: B023
+            over = over or next((r for r in history if r[0] == old), None)  # noqa: B023
+            return cause(over) if over else "backfill"
 
         assert rows(found) == rows(spark.createDataFrame([(s, o, expected(s, o)) for s, o in cases], found.schema))

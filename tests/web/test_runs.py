@@ -13,7 +13,8 @@ import pytest
 
 from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunStore
 from spark_jobs.web.listing import Wanted, page_of
-from spark_jobs.web.runs import RUNNING, Run, Runs, run_of
+from spark_jobs.web.runs import Runs
+from spark_jobs.web.summary import RUNNING, Run, run_of
 from spark_jobs.web.trend import LONGEST, trends_of
 from tests.report.documents import changes, gate, outcome, request
 
@@ -240,12 +241,26 @@ def test_two_thousand_runs_are_listed_at_once_when_none_has_changed(tmp_path: Pa
         ):
             (folder / name).write_text(json.dumps(content))
         os.utime(folder, (1_400_000_000, 1_400_000_000))
-    runs = Runs(RunStore(str(tmp_path)))
-    assert len(first := runs.all()) == 2_000
+    kept = tmp_path.with_name("kept") / "runs.json"
+    runs = Runs(RunStore(str(tmp_path)), kept=kept)
+    first = runs.all()
+    assert len(first) == 2_000
     began = time.monotonic()
     again = runs.all()
     assert time.monotonic() - began < 1
     assert all(before is after for before, after in zip(first, again, strict=True)), "nothing was read again"
+
+    # Nor does another process read again what has not changed.
+    unchanged, changed = first[0].run_id, first[1].run_id
+    (tmp_path / unchanged / OUTCOME).write_text("{")
+    (tmp_path / changed / OUTCOME).write_text(json.dumps(outcome("failed")))
+    os.utime(tmp_path / changed)
+    (tmp_path / first[2].run_id).rename(tmp_path.with_name("gone"))
+    other = Runs(RunStore(str(tmp_path)), kept=kept).all()
+    assert [run.status for run in other[:2]] == ["published", "failed"]
+    assert other[0] == first[0] and other[2:] == first[3:]
+    kept.write_text("{")
+    assert Runs(RunStore(str(tmp_path)), kept=kept).all()[0].status == "damaged"
 
 
 def test_a_store_that_does_not_answer_holds_up_nobody_for_long(tmp_path, monkeypatch) -> None:

@@ -22,6 +22,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from spark_jobs.devtools.bench.gate import gate
     from spark_jobs.devtools.bench.growth import growth, year
     from spark_jobs.devtools.bench.kafka import kafka
+    from spark_jobs.devtools.bench.ledger import ledger
     from spark_jobs.devtools.bench.reconcile import diff, reconcile
     from spark_jobs.devtools.bench.small import small
     from spark_jobs.devtools.bench.streaming import streaming
@@ -41,6 +42,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "gate": gate,
         "kafka": kafka,
         "small": small,
+        "ledger": ledger,
     }
 
 
