@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,9 +23,18 @@ from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, t
 pytestmark = pytest.mark.long
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+def written(language: str) -> str:
+    """What the page says in this language on backup and restore, word by word."""
+    section = PAGE.read_text().partition("## Backup and restore")[2].partition("\n## ")[0]
+    return section.partition(f"```{language}\n")[2].partition("```")[0]
+
+
 def test_a_restored_copy_goes_on_with_what_has_arrived_since(spark, tmp_path: Path) -> None:
     """The copy is made while a run is at work; the warehouse and the run store first, the catalog last."""
-    home, copy = tmp_path / "home", tmp_path / "copy"
+    home, copy = tmp_path / "home", tmp_path / "backup"
     home.mkdir()
     session = spark_session("tests", home=home)
     store = RunStore(str(home / "runs"))
@@ -33,9 +45,8 @@ def test_a_restored_copy_goes_on_with_what_has_arrived_since(spark, tmp_path: Pa
     write(tmp_path / "data", records[100:], "part-1.json")
     with stopped_at(name="before move"), pytest.raises(Stopped):
         reconcile(session, defined, NoProgress(), store=store)
-    for name in ("warehouse", "runs"):
-        shutil.copytree(home / name, copy / name)
-    shutil.copy(home / "catalog.db", copy / "catalog.db")
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "REWINDOW_HOME": str(home)}
+    subprocess.run(["bash", "-e", "-c", written("bash")], cwd=tmp_path, env=environment, check=True, timeout=60)
     reconcile(session, defined, NoProgress(), store=store)
     expected = tables_of(session, defined)
 
@@ -51,3 +62,24 @@ def test_a_restored_copy_goes_on_with_what_has_arrived_since(spark, tmp_path: Pa
     assert tables_of(session, defined) == expected
     assert_history_is_whole(session, defined)
     assert {row[0] for row in session.sql(f"SELECT name FROM {tables.windows}.refs").collect()} == {"main", "revisions"}
+
+    # Another catalog takes the tables over, where they lie.
+    where, begin, register = (statement.strip() for statement in written("sql").split(";")[:3])
+    own = [row["tableName"] for row in session.sql("SHOW TABLES IN rewindow.nightly_tests").collect()]
+    assert {"runs", "timeline_state", "backed_up", "backed_up__late", "backed_up__quarantine"} == set(own)
+
+    def said(statement: str, table: str, file: str = "") -> str:
+        return statement.replace("<namespace>", "nightly_tests").replace("<table>", table).replace("<file>", file)
+
+    files = {table: session.sql(said(where, table)).collect()[0][0] for table in own}
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    session = spark_session("tests", home=moved)
+    session.sql(said(begin, ""))
+    for table, file in files.items():
+        session.sql(said(register, table, file))
+    assert tables_of(session, defined) == expected
+    write(tmp_path / "data", log_of(5, count=220)[200:], "part-2.json")
+    last = reconcile(session, defined, NoProgress(), store=store)
+    assert last.continued_from == night.run_id
+    assert_history_is_whole(session, defined)
