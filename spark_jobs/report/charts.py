@@ -45,8 +45,43 @@ _DURATIONS = (
 )
 
 
+class Rows:
+    """The rows of one chart's layers. The layers know them by name: Altair would copy and check each of them often."""
+
+    def __init__(self) -> None:
+        self._sets: dict[str, list[dict[str, Any]]] = {}
+
+    def __call__(self, rows: list[dict[str, Any]]) -> alt.NamedData:
+        name = f"rows{len(self._sets)}"
+        self._sets[name] = rows
+        return alt.NamedData(name=name)
+
+    def spec(self, chart: Any, width: int, height: int) -> dict[str, Any]:
+        """The whole specification of the chart."""
+        text = {"labelColor": "var(--muted)", "titleColor": "var(--ink)", "titleFontWeight": 600, "titlePadding": 8}
+        made = (
+            chart.properties(width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
+            .configure(
+                background="transparent",
+                padding={"left": 12, "right": 8, "top": 4, "bottom": 4},
+                view={"stroke": None},
+                axis={
+                    **text,
+                    "labelFontSize": 12,
+                    "titleFontSize": 12,
+                    "gridColor": "var(--grid)",
+                    "domainColor": "var(--edge)",
+                    "tickColor": "var(--edge)",
+                },
+            )
+            .to_dict(validate=False)
+        )
+        return {**made, "datasets": self._sets}
+
+
 def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
     """Windows changed over event time, stacked by what happened to them."""
+    data = Rows()
     rows = []
     for bucket in strip["buckets"]:
         low = 0
@@ -58,7 +93,7 @@ def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
     kinds = [kind for kind in _CHANGES if any(bucket.get(kind) for bucket in strip["buckets"])]
     reach = (strip["buckets"][0]["start"], strip["buckets"][-1]["start"] + strip["width"])
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(data(rows))
         .mark_rect(stroke="var(--paper)", strokeWidth=0.5)
         .encode(
             x=alt.X("start:T", scale=alt.Scale(type="utc"), title="Window start (UTC)", axis=_time_axis(reach, width)),
@@ -68,7 +103,7 @@ def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
             fill=alt.Fill("change:N", legend=None, scale=alt.Scale(domain=kinds, range=[_CHANGES[k] for k in kinds])),
         )
     )
-    return _spec(chart, width, 110)
+    return data.spec(chart, width, 110)
 
 
 def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict[str, Any]:
@@ -76,6 +111,7 @@ def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
 
     `idle`: [partition, from, to], shaded.
     """
+    data = Rows()
     x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
     x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
     y = alt.Y(
@@ -85,19 +121,19 @@ def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
         axis=alt.Axis(tickCount=6, labelExpr=_time_labels((view["from"], view["to"]))),
     )
     line = (
-        alt.Chart(_pairs(view["line"]))
+        alt.Chart(data(_pairs(view["line"])))
         .mark_line(interpolate="step-after", color="var(--watermark)", strokeWidth=2)
         .encode(x=x, y=y)
     )
     closes = (
-        alt.Chart(_pairs(view["closes"]))
+        alt.Chart(data(_pairs(view["closes"])))
         .mark_point(
             shape="diamond", size=34, stroke="var(--watermark)", fill="var(--paper)", strokeWidth=1.5, opacity=1
         )
         .encode(x=x, y=y)
     )
-    layers = [*_shaded(view, idle, x), _points(view, x, y, lambda t, v: v), line, closes]
-    return _spec(alt.layer(*layers), width, 380 if width > 500 else 300)
+    layers = [*_shaded(data, view, idle, x), _points(data, view, x, y, lambda t, v: v), line, closes]
+    return data.spec(alt.layer(*layers), width, 380 if width > 500 else 300)
 
 
 def watermark_lag(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict[str, Any]:
@@ -105,6 +141,7 @@ def watermark_lag(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
 
     `idle`: [partition, from, to], shaded.
     """
+    data = Rows()
     x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
     x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
     delays = [d for cell in view["lag"] for d in cell[2:]] + [t - v for kind in _KINDS for t, v in view[kind]]
@@ -116,19 +153,22 @@ def watermark_lag(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
     )
     cells = [{"t": a, "end": b, "v": least, "most": most} for a, b, least, most in view["lag"]]
     band = (
-        alt.Chart(alt.Data(values=cells))
+        alt.Chart(data(cells))
         .mark_rect(fill="var(--watermark)", fillOpacity=0.3, clip=True)
         .encode(x=x, x2="end:T", y=y, y2="most:Q")
     )
-    return _spec(alt.layer(*_shaded(view, idle, x), band, _points(view, x, y, lambda t, v: t - v)), width, 300)
+    return data.spec(
+        alt.layer(*_shaded(data, view, idle, x), band, _points(data, view, x, y, lambda t, v: t - v)), width, 300
+    )
 
 
 def missed_by(edges: Sequence[int], bins: Sequence[int], width: int) -> dict[str, Any]:
     """Late records by how long after their window's close they came."""
+    data = Rows()
     used = [i for i, n in enumerate(bins) if n]
     low, high = (used[0], used[-1]) if used else (0, 0)
     rows = [{"bin": bin_name(edges, i), "records": bins[i], "order": i} for i in range(low, high + 1)]
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = alt.Chart(data(rows)).encode(
         y=alt.Y(
             "bin:N", sort=None, title=None, axis=alt.Axis(labelLimit=200, labelPadding=6, ticks=False, domain=False)
         ),
@@ -137,16 +177,17 @@ def missed_by(edges: Sequence[int], bins: Sequence[int], width: int) -> dict[str
     text = base.mark_text(align="left", dx=4, color="var(--ink)", fontSize=11).encode(
         text=alt.Text("records:Q", format=",d")
     )
-    return _spec(base.mark_bar(color="var(--late)", height={"band": 0.72}) + text, width, 20 * len(rows))
+    return data.spec(base.mark_bar(color="var(--late)", height={"band": 0.72}) + text, width, 20 * len(rows))
 
 
 def late_by_hour(hours: Sequence[Mapping[str, Any]], width: int) -> dict[str, Any]:
     """The share of late records by hour of day of their event time."""
+    data = Rows()
     rows = [
         {"hour": f"{h['hour']:02d}", "share": h["late_in_basis"] / h["records"] if h["records"] else 0} for h in hours
     ]
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(data(rows))
         .mark_bar(color="var(--late)", width={"band": 0.72})
         .encode(
             x=alt.X(
@@ -158,11 +199,12 @@ def late_by_hour(hours: Sequence[Mapping[str, Any]], width: int) -> dict[str, An
             y=alt.Y("share:Q", title="Late", axis=alt.Axis(format="~%", tickCount=4)),
         )
     )
-    return _spec(chart, width, 150)
+    return data.spec(chart, width, 150)
 
 
 def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
     """The share of records that would have been dropped, or behind the watermark, by tolerance."""
+    data = Rows()
     total = advisor["records"]
     shown = shown_tolerances(advisor)
     names = {"closed": "window closed", "behind": "behind the watermark"}
@@ -186,7 +228,7 @@ def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
         axis=alt.Axis(format="~%", tickCount=5),
     )
     lines = (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(data(rows))
         .mark_line(point={"size": 26, "filled": True}, strokeWidth=2)
         .encode(
             x=x,
@@ -203,20 +245,20 @@ def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
     )
     layers = [lines]
     if advisor["now"]:
-        now = alt.Data(values=[{"tolerance": advisor["now"]["tolerance"], "label": "now"}])
+        now = data([{"tolerance": advisor["now"]["tolerance"], "label": "now"}])
         layers.append(alt.Chart(now).mark_rule(color="var(--ink)", strokeDash=[2, 3]).encode(x=x))
         layers.append(
             alt.Chart(now)
             .mark_text(align="left", dx=4, dy=6, baseline="top", color="var(--ink)", fontSize=12, fontWeight=600)
             .encode(x=x, y=alt.value(0), text="label:N")
         )
-    return _spec(alt.layer(*layers), width, 220)
+    return data.spec(alt.layer(*layers), width, 220)
 
 
-def _points(view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Chart:
+def _points(data: Rows, view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Chart:
     rows = [{"t": t, "v": value(t, v), "kind": kind} for kind in _KINDS for t, v in view[kind]]
     return (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(data(rows))
         .mark_point(clip=True)
         .encode(
             x=x,
@@ -235,7 +277,7 @@ def _points(view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Char
     )
 
 
-def _shaded(view: Mapping[str, Any], idle: Spans, x: alt.X) -> list[alt.Chart]:
+def _shaded(data: Rows, view: Mapping[str, Any], idle: Spans, x: alt.X) -> list[alt.Chart]:
     """Stretches of processing time over the whole height; darker where several partitions were idle."""
     rows = [
         {"t": max(start, view["from"]), "end": min(end, view["to"])}
@@ -244,11 +286,11 @@ def _shaded(view: Mapping[str, Any], idle: Spans, x: alt.X) -> list[alt.Chart]:
     ]
     if not rows:
         return []
-    return [alt.Chart(alt.Data(values=rows)).mark_rect(fill="var(--muted)", fillOpacity=0.16).encode(x=x, x2="end:T")]
+    return [alt.Chart(data(rows)).mark_rect(fill="var(--muted)", fillOpacity=0.16).encode(x=x, x2="end:T")]
 
 
-def _pairs(pairs: Sequence[Sequence[int]]) -> alt.Data:
-    return alt.Data(values=[{"t": t, "v": v} for t, v in pairs])
+def _pairs(pairs: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    return [{"t": t, "v": v} for t, v in pairs]
 
 
 def _time_axis(reach: tuple[int, int], width: int) -> alt.Axis:
@@ -287,25 +329,3 @@ def _duration_axis(values: Sequence[int]) -> alt.Axis:
     ticks = [-v for v in reversed(ticks) if v and -v >= low] + ticks
     labels = " : ".join(f"datum.value == {v} ? '{length(v)}'" for v in ticks)
     return alt.Axis(values=ticks, labelExpr=f"{labels} : ''", labelOverlap="greedy")
-
-
-def _spec(chart: Any, width: int, height: int) -> dict[str, Any]:
-    # Altair would check each row of the data against its schema, which takes longer than all else of the report.
-    text = {"labelColor": "var(--muted)", "titleColor": "var(--ink)", "titleFontWeight": 600, "titlePadding": 8}
-    return (
-        chart.properties(width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
-        .configure(
-            background="transparent",
-            padding={"left": 12, "right": 8, "top": 4, "bottom": 4},
-            view={"stroke": None},
-            axis={
-                **text,
-                "labelFontSize": 12,
-                "titleFontSize": 12,
-                "gridColor": "var(--grid)",
-                "domainColor": "var(--edge)",
-                "tickColor": "var(--edge)",
-            },
-        )
-        .to_dict(validate=False)
-    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from spark_jobs.report.charts import _duration_axis, _duration_scale, _spec, _time_axis
+from spark_jobs.report.charts import Rows, _duration_axis, _duration_scale, _time_axis
 from spark_jobs.report.scales import VERDICT_COLOURS
 
 
@@ -15,7 +15,7 @@ def verdict_strip(
     stretches: Sequence[Mapping[str, Any]], width: int, kinds: Sequence[str], pixels: int
 ) -> dict[str, Any]:
     """Windows that are not `match` over event time, stacked by verdict; one bar for `width` ms."""
-    rows = []
+    data, rows = Rows(), []
     for one in stretches:
         low = 0
         for kind in kinds:
@@ -27,7 +27,7 @@ def verdict_strip(
                 low = high
     colours = alt.Scale(domain=list(kinds), range=[VERDICT_COLOURS[kind] for kind in kinds])
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(data(rows))
         .mark_rect(stroke="var(--paper)", strokeWidth=0.5)
         .encode(
             x=_starts(stretches, width, pixels),
@@ -37,16 +37,17 @@ def verdict_strip(
             fill=alt.Fill("verdict:N", legend=None, scale=colours),
         )
     )
-    return _spec(chart, pixels, 130)
+    return data.spec(chart, pixels, 130)
 
 
 def live_lag(stretches: Sequence[Mapping[str, Any]], width: int, pixels: int) -> dict[str, Any]:
     """The longest delay from a window's close to its first row, over event time; a step for `width` ms."""
     known = [(one["start"], one["lag"]["largest"]) for one in stretches if one["lag"].get("largest") is not None]
     rows = [{"start": start, "end": start + width, "lag": max(lag, 0)} for start, lag in known]
+    data = Rows()
     delays = [row["lag"] for row in rows]
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(data(rows))
         .mark_rect(fill="var(--watermark)", fillOpacity=0.55)
         .encode(
             x=_starts(stretches, width, pixels),
@@ -55,7 +56,7 @@ def live_lag(stretches: Sequence[Mapping[str, Any]], width: int, pixels: int) ->
             y2=alt.datum(0),
         )
     )
-    return _spec(chart, pixels, 130)
+    return data.spec(chart, pixels, 130)
 
 
 def _starts(stretches: Sequence[Mapping[str, Any]], width: int, pixels: int) -> alt.X:
