@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,7 +158,9 @@ def _watch(console: Console, airflow: Airflow, run: DagRun, ends_as: str = "succ
         seconds = f"{task['duration']:6.1f} s" if task["duration"] else ""
         console.print(f"  {mark} {task['task_id']:<10} {seconds}  [dim]{label}[/]", highlight=False)
 
+    began = time.monotonic()
     state = airflow.wait(run, _RUN_SECONDS, on_end=print_task)
+    console.print(f"  ended as {state} after {time.monotonic() - began:.1f} s", highlight=False)
     if state != ends_as:
         console.print(airflow.failures(run), markup=False)
         raise RewindowError(f"the run ended as {state}", dag_id, f"Airflow's log is {airflow.log}.")

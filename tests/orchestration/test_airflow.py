@@ -79,6 +79,7 @@ def airflow(project: Path, rewindow_home: Path, tmp_path_factory: pytest.TempPat
     environ = {
         "REWINDOW_DRIVER_MEMORY": "512m", "REWINDOW_SPARK_CONF": "spark.ui.enabled=false",
         "REWINDOW_EXPECTATIONS": str(project / "expectations"), "REWINDOW_POOL": "replays",
+        "REWINDOW_SPARK_IDLE_MINUTES": "5", "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("run")),
         "REWINDOW_NOTIFIERS": json.dumps([notifier | {"on": ["refused", "gate_failed", "approval"]}]),
     }  # fmt: skip
     spark = {"conn_type": "spark", "host": "local[1]"}
@@ -166,12 +167,12 @@ def executor_is_done(airflow: Airflow, run: DagRun, task: str) -> bool:
 
 
 def kill_one_replay(run: DagRun) -> None:
-    """Kill the JVM of the first Spark application that replays a chunk of the run."""
+    """Kill the first application that replays a chunk of the run; its JVM ends with it, whoever had started it."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for process in psutil.process_iter(["cmdline"]):
             line = " ".join(process.info["cmdline"] or [])
-            if "SparkSubmit" in line and "--stage replay" in line and folder_of(run).run_id in line:
+            if "submit/main.py" in line and "--stage replay" in line and folder_of(run).run_id in line:
                 with suppress(psutil.Error):
                     process.kill()
                     return

@@ -1,10 +1,14 @@
-"""What small work costs: each command on the sample, as a process of its own, with its Spark jobs and its stages."""
+"""What small work costs: each command on the sample, as a process of its own, with its Spark jobs and its stages.
+
+Each is measured with a JVM of its own, as the first command of a day has it, and with the warm JVM of earlier commands.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -54,39 +58,71 @@ _COMMANDS = (
 def small(bench: Bench) -> Iterator[Row]:
     """The commands of `_COMMANDS`, each with empty tables; the seconds of the process, the median of the rounds."""
     for command in _COMMANDS:
-        measured = [_measured(command) for _ in range(bench.rounds)]
-        seconds = statistics.median(one for one, _, _ in measured)
-        _, jobs, stages = measured[-1]
-        note = f"{jobs} Spark jobs" + (f"; {stages}" if stages else "")
-        bench.log(f"{command.what}: {seconds:.1f} s, {note}")
-        yield Row("small", command.what, seconds, target=f"{command.goal} s", note=note)
+        for warm in (False, True):
+            measured = [_measured(command, warm=warm) for _ in range(bench.rounds)]
+            seconds = statistics.median(one for one, _, _ in measured)
+            _, jobs, stages = measured[-1]
+            note = f"{jobs} Spark jobs" + (f"; {stages}" if stages else "")
+            what = f"{command.what}, {'warm' if warm else 'first'}"
+            bench.log(f"{what}: {seconds:.1f} s, {note}")
+            yield Row("small", what, seconds, target=f"{command.goal} s", note=note)
+    seconds, (backfill, night) = _demo()
+    yield Row("small", "backfill in Airflow, trigger to the end", backfill, target="35 s")
+    yield Row("small", "`rewindow demo`", seconds, target="90 s", note=f"the night in Airflow {night:.1f} s")
 
 
-def _measured(command: _Command) -> tuple[float, int, str]:
+def _measured(command: _Command, *, warm: bool) -> tuple[float, int, str]:
     """The process's seconds, its Spark jobs, and the seconds of its stages."""
-    with tempfile.TemporaryDirectory() as folder:
-        events = Path(folder) / "events"
-        conf = Path(folder) / "conf"
-        for made in (events, conf):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        events, conf, home = folder / "events", folder / "conf", folder / "home"
+        for made in (events, conf, home):
             made.mkdir()
         settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
         settings["spark.eventLog.compress"] = "false"
         (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
         environ = {key: value for key, value in os.environ.items() if key not in (Variable.RUNS, Variable.CATALOG_CONF)}
-        environ |= {Variable.HOME: str(Path(folder) / "home")}
+        environ |= {
+            Variable.HOME: str(home), "SPARK_CONF_DIR": str(conf), Variable.SPARK_IDLE_MINUTES: "1" if warm else "0",
+            "XDG_RUNTIME_DIR": name,
+        }  # fmt: skip
+        if warm:
+            for arguments in (*command.before, command.arguments):
+                _run(arguments, environ)
+            _empty(home)
         for arguments in command.before:
             _run(arguments, environ)
+        for earlier in events.iterdir():
+            shutil.rmtree(earlier) if earlier.is_dir() else earlier.unlink()
         began = time.monotonic()
-        output = _run(command.arguments, environ | {"SPARK_CONF_DIR": str(conf)})
+        output = _run(command.arguments, environ).stdout
         seconds = time.monotonic() - began
         logs = [file for file in events.rglob("*") if file.is_file()]
         jobs = sum(file.read_text().count('"Event":"SparkListenerJobStart"') for file in logs)
+        if warm:
+            _run(("spark", "stop"), environ)
         return seconds, jobs, _stages_of(output)
 
 
-def _run(arguments: Sequence[str], environ: dict[str, str]) -> str:
+def _empty(home: Path) -> None:
+    """Remove tables and runs, and leave the log of the JVM that goes on."""
+    for found in home.iterdir():
+        if found.name != "logs":
+            shutil.rmtree(found) if found.is_dir() else found.unlink()
+
+
+def _demo() -> tuple[float, list[float]]:
+    """The seconds of `rewindow demo`, and of its two runs in Airflow."""
+    with tempfile.TemporaryDirectory() as home:
+        began = time.monotonic()
+        output = _run(("demo",), {**os.environ, Variable.HOME: home}).stdout
+        seconds = time.monotonic() - began
+    return seconds, [float(found) for found in re.findall(r"ended as \w+ after ([\d.]+) s", output)]
+
+
+def _run(arguments: Sequence[str], environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "spark_jobs.cli", *arguments]
-    return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
 
 
 def _stages_of(output: str) -> str:
