@@ -35,6 +35,12 @@ def print_report(report: Report, console: Console) -> None:
         table.add_row(verdict, f"{count:,}", escape(meaning))
     console.print(table)
     console.print(f"{report.windows:,} windows compared with {escape(report.emitted)}; fidelity {report.fidelity}")
+    for one in report.deployments:
+        until = "now" if one["to"] is None else one["to"]
+        counts = ", ".join(f"{n:,} {verdict}" for verdict, n in one["verdicts"].items())
+        rules = "its own rules" if one["own_rules"] else "the definition"
+        line = f"{one['name']}: {one['from'] or 'the first'} to {until}, judged by {rules}: {counts or 'no windows'}"
+        console.print(escape(line), soft_wrap=True)
     if report.late_records:
         console.print(f"{report.late_records:,} late records behind late_arrivals (pairs of record and window)")
     if report.windows_in_doubt:

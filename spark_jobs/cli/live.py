@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import JsonOption, PipelineArgument, console, errors, load, session
+
+if TYPE_CHECKING:
+    from spark_jobs.comparison.live_check import LiveCheck
 
 live_app = typer.Typer(help="What the live job emitted: whether the section `live:` fits it.", no_args_is_help=True)
 app.add_typer(live_app, name="live")
@@ -26,22 +29,34 @@ def check(
     Where they do not, says what is likely meant and what to write. Reads the history once, and writes nothing.
     Exit code 3 if something does not fit.
     """
-    from spark_jobs.comparison.emitted import live_of
+    from spark_jobs.comparison.emitted import refuse_without_live
     from spark_jobs.comparison.live_check import check_live
+    from spark_jobs.definition.deployments import deployments_of
     from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
-    live_of(loaded)
-    found = check_live(session(loaded, "live check"), loaded, progress_for(errors), rows=rows)
-    if as_json:
-        print(json.dumps(found.to_dict(), indent=2))
+    refuse_without_live(loaded)
+    spark, progress = session(loaded, "live check"), progress_for(errors)
+    checks = {one.name: check_live(spark, one, progress, rows=rows) for one in deployments_of(loaded)}
+    fit = all(found.fits for found in checks.values())
+    if as_json and None in checks:
+        print(json.dumps(checks[None].to_dict(), indent=2))
+    elif as_json:
+        each = [{"deployment": name, **found.to_dict()} for name, found in checks.items()]
+        print(json.dumps({"pipeline": loaded.name, "fits": fit, "deployments": each}, indent=2))
     else:
-        console.print(Text(f"{found.rows:,} rows of {found.emitted}"), soft_wrap=True)
-        for finding in found.findings:
-            mark = Text("fix  ", style="red") if finding.is_problem else Text("ok   ", style="green")
-            console.print(mark + Text(f"{finding.subject}: {finding.what}"), soft_wrap=True)
-            if finding.hint:
-                console.print(Text(f"     {finding.hint}", style="dim"), soft_wrap=True)
-        fits = "`live:` fits. Next: rewindow compare " if found.fits else "Correct `live:`, and check again. "
-        console.print(Text(fits + (loaded.name if found.fits else "")), soft_wrap=True)
-    raise typer.Exit(0 if found.fits else 3)
+        for name, found in checks.items():
+            _print(name, found)
+        words = f"`live:` fits. Next: rewindow compare {loaded.name}" if fit else "Correct `live:`, and check again."
+        console.print(Text(words), soft_wrap=True)
+    raise typer.Exit(0 if fit else 3)
+
+
+def _print(deployment: str | None, found: LiveCheck) -> None:
+    of = "" if deployment is None else f"{deployment}: "
+    console.print(Text(f"{of}{found.rows:,} rows of {found.emitted}"), soft_wrap=True)
+    for finding in found.findings:
+        mark = Text("fix  ", style="red") if finding.is_problem else Text("ok   ", style="green")
+        console.print(mark + Text(f"{finding.subject}: {finding.what}"), soft_wrap=True)
+        if finding.hint:
+            console.print(Text(f"     {finding.hint}", style="dim"), soft_wrap=True)

@@ -33,12 +33,14 @@ def print_live_history(
         values = ", ".join(f"{name} {shown(value)}" for name, value in pane.values.items())
         number = "" if pane.pane is None else f" pane {pane.pane},"
         at = "" if pane.emitted_at is None else f" at {format_instant(pane.emitted_at)}"
-        line(f"  {keys}:{number} {'deleted' if pane.deleted else values}{at}")
+        of = "" if pane.deployment is None else f", by {pane.deployment}"
+        line(f"  {keys}:{number} {'deleted' if pane.deleted else values}{at}{of}")
     line("What the comparisons found" if verdicts else "No comparison has found it to be anything but match", "bold")
     for found in verdicts:
         keys = ", ".join(shown(value) for value in found.keys.values())
         until = f"until {shown(found.valid_to)}" if found.valid_to else "true now"
         label = f" ({found.label})" if found.label else ""
+        label += f", judged as of {found.deployment}" if found.deployment else ""
         line(f"  {keys}: {found.verdict}{label}, from {shown(found.valid_from)}, {until}", "cyan")
         for name, values in found.values.items():
             emitted, faithful, complete = map(shown, values)

@@ -8,10 +8,12 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.comparison.comparer import Comparer
-from spark_jobs.comparison.emitted import live_of, read_emitted
+from spark_jobs.comparison.deployed import no_deployment, only_of, replay_of
+from spark_jobs.comparison.emitted import read_emitted, refuse_without_live
 from spark_jobs.comparison.join_keys import key_types
-from spark_jobs.comparison.report import Report, make_report
+from spark_jobs.comparison.report import Report, make_report, of_deployments
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes
@@ -42,7 +44,7 @@ def run_compare(
         DefinitionError: the definition does not say what the live job emitted.
         RewindowError: the plan cannot be made.
     """
-    live_of(pipeline)
+    refuse_without_live(pipeline)
     with ExitStack() as resources:
         with progress.stage("plan", pipeline.name):
             planned = planned_records(spark, pipeline, start=start, end=end, as_of=as_of)
@@ -58,12 +60,24 @@ def compare_planned(
     spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.BOTH, panes=Panes.LAST)
     types = key_types(records.schema, spec.keys)
     history = History(records, plan.event_times, plan.processing_time_end)
+    reports = []
     with CachedFrames() as cached, Replay(history, spec) as replay, reading(plan.pipeline):
-        with progress.stage("emitted", "what the live job emitted"):
-            emitted = read_emitted(spark, pipeline, types, plan.span, cached)
-        with Comparer(replay, pipeline, emitted, plan.chunks) as comparer:
-            with progress.stage("timeline", plan.watermark):
-                replay.timeline  # noqa: B018 - made here, so that the progress shows its time
-            with progress.stage("compare", "emitted, faithful, complete"):
-                comparison = comparer.compare()
-                return make_report(comparison, comparer.context, pipeline.name, emitted, limit=limit)
+        for deployed in deployments_of(pipeline):
+            if (span := deployed.clipped(plan.span)) is None:
+                continue
+            suffix = f", {deployed.name}" if deployed.name else ""
+            with progress.stage("emitted", f"what the live job emitted{suffix}"):
+                emitted = only_of(deployed, read_emitted(spark, deployed.pipeline, types, span, cached))
+            with (
+                replay_of(deployed, replay, [p.partition for p in plan.partitions]) as own,
+                Comparer(own, deployed.pipeline, emitted, deployed.within(plan.chunks)) as comparer,
+            ):
+                with progress.stage("timeline", plan.watermark):
+                    own.timeline  # noqa: B018 - made here, so that the progress shows its time
+                with progress.stage("compare", f"emitted, faithful, complete{suffix}"):
+                    comparison = comparer.compare()
+                    report = make_report(comparison, comparer.context, pipeline.name, emitted, limit=limit)
+                    reports.append((deployed, report))
+    if not reports:
+        raise no_deployment(pipeline)
+    return of_deployments(reports, limit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.comparison.emitted import AT, ROWS, emitted_name
+from spark_jobs.comparison.emitted import AT, ROWS, emitted_name, live_of
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.verdicts import LABEL, VERDICT, ComparisonScope, Label, Verdict, all_same
 from spark_jobs.definition import Pipeline
@@ -27,12 +27,12 @@ def deliveries_to(spark: SparkSession, pipeline: Pipeline) -> DataFrame | None:
 
     Columns as in the table of corrections. What was reverted is the live job's own again, and not among them.
     """
-    if pipeline.corrections is None or pipeline.live is None or not pipeline.corrections.is_of(pipeline.live):
+    if pipeline.corrections is None or pipeline.live is None or not pipeline.corrections.is_of(live_of(pipeline)):
         return None
     table = CorrectionTable(spark, Tables.of(pipeline).corrections, tuple(pipeline.keys))
     if not table.exists():
         return None
-    destination = destination_name(pipeline.corrections.destination(pipeline.live))
+    destination = destination_name(pipeline.corrections.destination(live_of(pipeline)))
     return table.latest(destination).where(F.col("kind") != DeliveryKind.REVERT.value)
 
 

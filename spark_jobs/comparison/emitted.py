@@ -29,6 +29,7 @@ from spark_jobs.comparison.emitted_source import OpenRows, open_rows
 from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION, TOMBSTONE, UNREADABLE
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import Deployed
 from spark_jobs.definition.live import Live, TimeUnit, WindowColumns
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, SourceError
@@ -102,14 +103,19 @@ class EmittedRows:
             decoded = self._canonical(self.opened.frame)
             self._decoded = decoded if cached is None else cached.keep(decoded)
 
-    def sample(self, count: int) -> DataFrame:
-        """Up to `count` rows about windows, the first that Spark finds.
+    def sample(self, count: int, deployed: Deployed | None = None) -> DataFrame:
+        """Up to `count` rows about windows, the first that Spark finds, of the time of a deployment.
 
         Columns: the keys, `window_start`, `window_end`, `<aggregate>__emitted`, `emitted_pane`, `emitted_at`,
         `last_offsets`, and `why`: why a row cannot be read.
         """
         names = (*self.pipeline.keys, START, END, *map(emitted_name, self._values), PANE, AT, OFFSETS)
-        return self._whole().limit(count).select(*(f"`{name}`" for name in names), F.col(_WHY).alias("why"))
+        rows = self._whole()
+        if deployed is not None and deployed.start is not None:
+            rows = rows.where(F.col(_WHY).isNotNull() | (F.col(START) >= F.lit(deployed.start)))
+        if deployed is not None and deployed.end is not None:
+            rows = rows.where(F.col(_WHY).isNotNull() | (F.col(START) < F.lit(deployed.end)))
+        return rows.limit(count).select(*(f"`{name}`" for name in names), F.col(_WHY).alias("why"))
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -240,14 +246,21 @@ def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, 
     return int(unread), int(beyond), (note.replace("because they", "because it") if unread == 1 else note,)
 
 
-def live_of(pipeline: Pipeline) -> Live:
-    """The section `live:` of the definition. Raises DefinitionError where there is none."""
+def refuse_without_live(pipeline: Pipeline) -> None:
+    """Raises DefinitionError where the definition has no section `live:`."""
     if pipeline.live is None:
         raise DefinitionError(
             "the definition does not say what the live job emitted",
             pipeline.file or pipeline.name,
             "Add a `live:` section: source, window, and the columns that have other names.",
         )
+
+
+def live_of(pipeline: Pipeline) -> Live:
+    """The section `live:` of the definition of one deployment. Raises DefinitionError where there is none."""
+    refuse_without_live(pipeline)
+    if not isinstance(pipeline.live, Live):
+        raise TypeError("the live job has several deployments, and each of them is read by itself")
     return pipeline.live
 
 

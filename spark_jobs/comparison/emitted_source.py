@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.comparison.emitted_topic import offsets_shown, pin_rows, read_rows
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.live import EmittedSource, TableEmitted, TopicEmitted
+from spark_jobs.definition.live import EmittedSource, Live, TableEmitted, TopicEmitted
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import SourceError
 from spark_jobs.spark.failures import plain_path, reading, short
@@ -57,7 +57,7 @@ def open_rows(
 
 
 def _is_upsert(pipeline: Pipeline, path: FieldPath) -> bool:
-    return path == ("live", "source") and pipeline.live is not None and pipeline.live.mode == "upsert"
+    return path == ("live", "source") and isinstance(pipeline.live, Live) and pipeline.live.mode == "upsert"
 
 
 def _name(source: EmittedSource) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import LogBound
-from spark_jobs.definition.live import TopicEmitted
+from spark_jobs.definition.live import Live, TopicEmitted
 from spark_jobs.definition.payload import Value
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import SourceError
@@ -96,7 +96,7 @@ def read_rows(
 ) -> DataFrame:
     """The pinned records as a lazy frame with the columns that the module lists."""
     live = pipeline.live
-    headers = live is not None and "headers" in live.model_dump_json()
+    headers = isinstance(live, Live) and "headers" in live.model_dump_json()
     log = read_log(spark, topic, pinned.ranges, headers=headers)
     named = F.lit(None).cast("map<string,string>") if "headers" not in log.columns else header_map(F.col("headers"))
     rows = log.select(

@@ -22,6 +22,7 @@ from spark_jobs.comparison.live_findings import Finding, LiveSample, findings_of
 from spark_jobs.comparison.live_readings import Reading, readings_of
 from spark_jobs.comparison.verdicts import same
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import Deployed
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
@@ -58,13 +59,14 @@ class LiveCheck:
         }  # fmt: skip
 
 
-def check_live(spark: SparkSession, pipeline: Pipeline, progress: Progress, *, rows: int) -> LiveCheck:
-    """Look at up to `rows` emitted rows. Reads the history once, without a timeline.
+def check_live(spark: SparkSession, deployed: Deployed, progress: Progress, *, rows: int) -> LiveCheck:
+    """Look at up to `rows` rows that a deployment emitted. Reads the history once, without a timeline.
 
     Raises:
         DefinitionError: there is no section `live:`, or a column that it names does not exist.
         SourceError: the emitted rows or the history cannot be read.
     """
+    pipeline = deployed.pipeline
     with ExitStack() as resources:
         with progress.stage("plan", pipeline.name):
             plan, records = resources.enter_context(planned_records(spark, pipeline))
@@ -75,7 +77,7 @@ def check_live(spark: SparkSession, pipeline: Pipeline, progress: Progress, *, r
         with progress.stage("emitted", "a sample of what the live job emitted"):
             emitted = EmittedRows(spark, pipeline, types, cached)
         with progress.stage("check", "the sample beside the history's windows"):
-            return look_at(emitted, replay.windows(plan.span), plan, rows)
+            return look_at(emitted, replay.windows(plan.span), plan, rows, deployed)
 
 
 def complete_windows(plan: Plan, pipeline: Pipeline, records: DataFrame) -> Replay:
@@ -84,10 +86,12 @@ def complete_windows(plan: Plan, pipeline: Pipeline, records: DataFrame) -> Repl
     return Replay(History(good(records), plan.event_times, plan.processing_time_end), spec)
 
 
-def look_at(emitted: EmittedRows, complete: DataFrame, plan: Plan, rows: int) -> LiveCheck:
+def look_at(
+    emitted: EmittedRows, complete: DataFrame, plan: Plan, rows: int, deployed: Deployed | None = None
+) -> LiveCheck:
     """The findings for a sample of `rows` rows; `complete` has the windows of `complete_windows`."""
     pipeline = emitted.pipeline
-    frame = emitted.sample(rows).withColumn(OFFSETS, F.to_json(OFFSETS))
+    frame = emitted.sample(rows, deployed).withColumn(OFFSETS, F.to_json(OFFSETS))
     table = frame.toArrow()
     taken = table.append_column(_ID, [list(range(table.num_rows))])
     readings = readings_of(pipeline)

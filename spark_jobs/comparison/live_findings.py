@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 
-from spark_jobs.comparison.emitted import AT, OFFSETS, emitted_name
+from spark_jobs.comparison.emitted import AT, OFFSETS, emitted_name, live_of
 from spark_jobs.comparison.live_readings import HALF_HOUR, Meaning, Reading
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
@@ -139,10 +139,10 @@ def _rows(sample: LiveSample) -> Iterator[Finding]:
         what = f"{unread:,} of {len(sample.rows):,} rows cannot be read, the first: {reason}"
         hint = "Correct `live.source` or `live.window`." if unread > len(sample.good) else ""
         yield Finding(Subject.ROWS, unread > len(sample.good), what, hint)
-    live = sample.pipeline.live
+    live = live_of(sample.pipeline)
     names = [*sample.pipeline.keys, START, END]
     several = sample.good.groupby(names, dropna=False).size().max() if len(sample.good) else 0
-    ordered = live is not None and (live.pane or live.order or live.emitted_at or sample.in_topic)
+    ordered = live.pane or live.order or live.emitted_at or sample.in_topic
     if several > 1 and not ordered:
         yield Finding(
             Subject.ROWS, True, f"some windows have up to {several} rows, and nothing says which one counts",
@@ -220,8 +220,8 @@ def _shown(reading: Reading) -> str:
 
 def _mended(sample: LiveSample, reading: Reading) -> str:
     """What to write so that the bounds are read as `reading` does."""
-    live = sample.pipeline.live
-    unit = "timestamp" if live is None else live.window.unit
+    live = live_of(sample.pipeline)
+    unit = live.window.unit
     match reading.meaning:
         case Meaning.OTHER_UNIT:
             units = ("us", "ms", "s")
@@ -321,8 +321,8 @@ def _explained(sample: LiveSample, pairs: Frame, name: str) -> tuple[str, str]:
 
 
 def _emitted_at(sample: LiveSample) -> Iterator[Finding]:
-    live = sample.pipeline.live
-    if live is None or live.emitted_at is None:
+    live = live_of(sample.pipeline)
+    if live.emitted_at is None:
         return
     rows = sample.good.dropna(subset=[AT])
     if rows.empty:
@@ -353,8 +353,8 @@ def _emitted_at(sample: LiveSample) -> Iterator[Finding]:
 
 
 def _last_offsets(sample: LiveSample) -> Iterator[Finding]:
-    live = sample.pipeline.live
-    if live is None or live.last_offsets is None:
+    live = live_of(sample.pipeline)
+    if live.last_offsets is None:
         return
     found: list[tuple[int, int]] = []
     for text in sample.good[OFFSETS].dropna():

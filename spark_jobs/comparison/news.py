@@ -11,10 +11,11 @@ from spark_jobs.comparison.emitted_topic import pin_rows
 from spark_jobs.comparison.join_keys import key_types
 from spark_jobs.comparison.verdicts import VERDICT, Verdict
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.definition.live import TopicEmitted
 from spark_jobs.errors import RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.lakehouse.verdicts import LastComparison, VerdictTable, last_comparison
 
 
@@ -26,13 +27,19 @@ def has_live_news(spark: SparkSession, pipeline: Pipeline, records: StructType, 
     yet, and where the rows are out of reach: the comparison then says so.
     """
     tables = Tables.of(pipeline)
-    last = last_comparison(spark, tables.comparisons)
-    if last is None:
-        return True
-    try:
-        return _has_news(spark, pipeline, records, within, last, VerdictTable(spark, tables.verdicts, ()))
-    except RewindowError:
-        return True
+    for deployed in deployments_of(pipeline):
+        span = deployed.clipped(within)
+        if span is None:
+            continue
+        last = last_comparison(spark, tables.comparisons, deployed.name)
+        if last is None:
+            return True
+        try:
+            if _has_news(spark, deployed.pipeline, records, span, last, VerdictTable(spark, tables.verdicts, ())):
+                return True
+        except RewindowError:
+            return True
+    return False
 
 
 def _has_news(
@@ -53,4 +60,6 @@ def _has_news(
         later = rows.changed(within, last.emitted_until + 1, None)
         return later is not None and not later.isEmpty()
     current = verdicts.current()
-    return current is not None and not current.where(F.col(VERDICT) == Verdict.MISSING).isEmpty()
+    return (
+        current is not None and not current.where((F.col(VERDICT) == Verdict.MISSING) & starts_within(within)).isEmpty()
+    )

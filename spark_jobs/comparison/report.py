@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,6 +28,7 @@ from spark_jobs.comparison.verdicts import (
     Label,
     Verdict,
 )
+from spark_jobs.definition.deployments import Deployed
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.replay.assign import END, START
@@ -46,6 +49,7 @@ class Report:
     `windows_in_doubt`: windows with undecided records and no evidence: the log alone would not show a difference in
     these records. `contradicted`: windows whose evidence contradicts the log. `fits`: the cuts, by kind.
     `top`: the windows with the largest changes. `late_record_samples`: some of the late records behind them.
+    `deployments`: of each deployment its name, range, source, windows and counts; empty where there is only one.
 
     `not_told` and `causes` are the older names of `windows_in_doubt` and `late_record_samples`.
     """
@@ -68,6 +72,7 @@ class Report:
     next_step: str
     exit_code: int
     notes: list[str] = field(default_factory=list)
+    deployments: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values, those with an older name under both names."""
@@ -88,7 +93,7 @@ def make_report(
     `counts`: those of its rows, if they have been counted already.
     """
     rows, scope = comparison.rows, comparison.scope
-    counts = counts or tally(rows, ())
+    counts = counts or tally(rows)
     verdicts = dict(counts.verdicts)
     labels = {verdict: dict(found) for verdict, found in counts.labels.items()}
     fits = _fits(rows) if comparison.has_fits else []
@@ -115,6 +120,56 @@ def make_report(
         next_step=_next_step(verdicts, labels, pipeline),
         exit_code=GATE_CLOSED if any(verdicts.get(v) for v in UNEXPLAINED) else 0,
         notes=_notes(comparison, verdicts, emitted),
+    )
+
+
+def of_deployments(reports: Sequence[tuple[Deployed, Report]], limit: int) -> Report:
+    """One report of the comparisons of several deployments of the live job; that of the only one as it is."""
+    (first, alone), *others = reports
+    if first.name is None and not others:
+        return alone
+    every = [report for _, report in reports]
+    verdicts: Counter[str] = Counter()
+    labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for report in every:
+        verdicts.update(report.verdicts)
+        for verdict, found in report.labels.items():
+            labels[verdict].update(found)
+    named = [(deployed.name, report) for deployed, report in reports]
+    top = [{**window, "live_deployment": name} for name, report in named for window in report.top]
+    place = {verdict.value: number for number, verdict in enumerate(_SHOWN_FIRST)}
+    pipeline, total = alone.pipeline, dict(verdicts)
+    return Report(
+        pipeline=pipeline,
+        emitted=", ".join(dict.fromkeys(report.emitted for report in every)),
+        fidelity="recorded" if all(report.fidelity == "recorded" for report in every) else "log_order",
+        windows=sum(report.windows for report in every),
+        verdicts={v.value: verdicts[v] for v in Verdict if v in verdicts},
+        labels={verdict: dict(found) for verdict, found in labels.items()},
+        windows_in_doubt=sum(report.windows_in_doubt for report in every),
+        contradicted=sum(report.contradicted for report in every),
+        fits=[{**fit, "live_deployment": name} for name, report in named for fit in report.fits],
+        lags=[lag for report in every for lag in report.lags],
+        late_records=sum(report.late_records for report in every),
+        rows_unreadable=sum(report.rows_unreadable for report in every),
+        rows_outside_range=0,
+        top=sorted(top, key=lambda window: place[window[VERDICT]])[:limit],
+        late_record_samples=[record for report in every for record in report.late_record_samples][: 2 * limit],
+        next_step=_next_step(total, {verdict: dict(found) for verdict, found in labels.items()}, pipeline),
+        exit_code=max(report.exit_code for report in every),
+        notes=list(dict.fromkeys(f"{name}: {note}" for name, report in named for note in report.notes)),
+        deployments=[
+            {
+                "name": deployed.name,
+                "from": None if deployed.start is None else format_instant(deployed.start),
+                "to": None if deployed.end is None else format_instant(deployed.end),
+                "emitted": report.emitted,
+                "own_rules": deployed.has_own_rules,
+                "windows": report.windows,
+                "verdicts": report.verdicts,
+            }
+            for deployed, report in reports
+        ],
     )
 
 

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.comparison.chosen import Chosen, chosen_windows
 from spark_jobs.comparison.comparer import Comparer
-from spark_jobs.comparison.delivered import delivered_since
+from spark_jobs.comparison.deployed import no_deployment, only_of, replay_of
 from spark_jobs.comparison.emitted import AT, ROWS, EmittedRows, emitted_name
-from spark_jobs.comparison.emitted_pruning import of_windows, ranges_of
+from spark_jobs.comparison.emitted_pruning import of_windows
 from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_keys
-from spark_jobs.comparison.report import Report, make_report
-from spark_jobs.comparison.tally import DAY, Stretch, Tally, tally
+from spark_jobs.comparison.report import Report, make_report, of_deployments
+from spark_jobs.comparison.tally import DAY, Stretch, Tally, tally, width_of
 from spark_jobs.comparison.timing_band import final_until
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
+from spark_jobs.definition.deployments import Deployed, deployments_of
 from spark_jobs.errors import CatalogError, RewindowError, RunStateError
-from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.windows import RegularWindows
 from spark_jobs.lakehouse.verdicts import (
     ComparingRun,
     LastComparison,
@@ -38,37 +38,35 @@ from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.runs.comparing import ToCompare
 from spark_jobs.runs.job import Job
-from spark_jobs.runs.plan import chunks_of
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.spark.cached import CachedFrames
 
 SHOWN = 20
 """Windows that `verdicts.json` lists."""
-COMMIT_DELAY = 3_600_000
-"""Sinks commit in batches: a row may come so much later than it was emitted (ms)."""
 _NOT_KEPT = (Verdict.MATCH.value, Verdict.NOT_CLOSED.value)
-_MAX_STARTS = 100_000
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """What is compared: all windows in `spans`, and of those in `older` the windows of `pairs`."""
+@dataclass(frozen=True, slots=True)
+class _Deployment:
+    """A deployment of the live job, what it emitted, and what of it is compared. `last`: its last comparison."""
 
-    spans: Sequence[TimeRange]
-    older: Sequence[TimeRange] = ()
-    pairs: DataFrame | None = None
+    deployed: Deployed
+    rows: EmittedRows
+    chosen: Chosen
+    notes: list[str]
+    last: LastComparison | None
 
-    @property
-    def is_partial(self) -> bool:
-        return self.pairs is not None
 
-    @property
-    def hull(self) -> TimeRange:
-        """A range that holds all starts."""
-        everywhere = (*self.older, *self.spans)
-        if not everywhere:
-            return TimeRange(0, 1)
-        return TimeRange(min(s.start for s in everywhere), max(s.end for s in everywhere))
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What the comparison of one deployment has found. `kept`: what became of the rows of the table of verdicts."""
+
+    one: _Deployment
+    counts: Tally
+    final: int | None
+    report: Report | None = None
+    kept: dict[str, int] = field(default_factory=dict)
+    values: tuple[str, ...] = ()
 
 
 def compare_run(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
@@ -91,102 +89,73 @@ def compare_run(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
 
 
 def _compared(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
-    spark, pipeline, spec = job.spark, job.pipeline, replay.spec
-    table = VerdictTable(spark, job.result.tables.verdicts, spec.keys)
+    table = VerdictTable(job.spark, job.result.tables.verdicts, replay.spec.keys)
+    run = ComparingRun(job.result.run_id, json.dumps(job.plan.as_of, sort_keys=True), job.now())
     with CachedFrames() as cached:
-        rows = EmittedRows(spark, pipeline, key_types(replay.history.records.schema, spec.keys), cached)
-        chosen, notes = _chosen(job, rows, table, windows, cached)
-        final = final_until(replay.timeline, replay.spec.allowed_lateness)
-        if not chosen.spans and not chosen.older:
-            if windows.keeps:  # how far the emitted rows were seen
-                _record_counts(job, _comparing(job), Tally(DAY), rows, is_complete=True, final=final)
-            return Verdicts(attempt=job.attempt, whole_range=False, notes=notes)
+        deployments = [
+            _opened(job, replay, deployed, table, windows, cached)
+            for deployed in deployments_of(job.pipeline)
+            if deployed.clipped(job.plan.span) is not None
+        ]
+        if not deployments:
+            raise no_deployment(job.pipeline)
+        width = width_of([span for one in deployments for span in one.chosen.everywhere])
+        found = [_compare_one(job, replay, one, table, windows, run, width) for one in deployments]
+        if windows.keeps:
+            _record_counts(job, run, found)
+    return _document(job, found, windows)
+
+
+def _opened(
+    job: Job, replay: Replay, deployed: Deployed, table: VerdictTable, windows: ToCompare, cached: CachedFrames
+) -> _Deployment:
+    types = key_types(replay.history.records.schema, replay.spec.keys)
+    rows = EmittedRows(job.spark, deployed.pipeline, types, cached)
+    last = last_comparison(job.spark, job.result.tables.comparisons, deployed.name)
+    chosen, notes = chosen_windows(job, deployed, rows, table, windows, last, cached)
+    return _Deployment(deployed, rows, chosen, notes, last)
+
+
+def _compare_one(
+    job: Job, replay: Replay, one: _Deployment, table: VerdictTable, windows: ToCompare, run: ComparingRun, width: int
+) -> _Compared:
+    """Compare a deployment's windows, and write its verdicts unless it is a dry run."""
+    deployed, chosen, keys = one.deployed, one.chosen, replay.spec.keys
+    if not chosen.everywhere:
+        if deployed.has_own_rules:  # its timeline is not made for nothing
+            return _Compared(one, Tally(DAY), None if one.last is None else one.last.final_before)
+        return _Compared(one, Tally(DAY), final_until(replay.timeline, replay.spec.allowed_lateness))
+    with replay_of(deployed, replay, [p.partition for p in job.plan.partitions]) as own:
+        final = final_until(own.timeline, own.spec.allowed_lateness)
         if chosen.is_partial:
-            emitted = rows.chosen(chosen.spans, chosen.older, chosen.pairs)
+            emitted = one.rows.chosen(chosen.spans, chosen.older, chosen.pairs)
         else:
-            emitted = rows.windows(chosen.hull)
-        with Comparer(replay, pipeline, emitted, chosen.spans, chosen.older, chosen.pairs) as comparer:
+            emitted = only_of(deployed, one.rows.windows(chosen.hull))
+        with Comparer(own, deployed.pipeline, emitted, chosen.spans, chosen.older, chosen.pairs) as comparer:
             comparison = comparer.compare()
-            counts = tally(comparison.rows, (*chosen.older, *chosen.spans))
-            report = make_report(comparison, comparer.context, pipeline.name, emitted, limit=SHOWN, counts=counts)
-            run = _comparing(job)
+            counts = tally(comparison.rows, width)
+            report = make_report(comparison, comparer.context, job.pipeline.name, emitted, limit=SHOWN, counts=counts)
             kept: dict[str, int] = {}
             if windows.keeps:
                 found = comparison.rows.where(~F.col(VERDICT).isin(*_NOT_KEPT))
-                found = _decided_before(found, table, chosen, spec.keys, emitted.values)
+                found = _decided_before(found, table, chosen, keys, emitted.values)
                 kept = table.record(
-                    _kept_columns(found, spec.keys, emitted.values),
-                    lambda earlier: _in_scope(earlier, spec.keys, chosen),
+                    _kept_columns(found, keys, emitted.values, deployed.name),
+                    lambda earlier: _in_scope(earlier, keys, chosen),
                     chosen.hull,
                     run,
                 )
-                is_complete = chosen.is_partial or job.plan.is_whole
-                _record_counts(job, run, counts, rows, is_complete=is_complete, final=final)
-            return _document(job, report, counts, kept, [*notes, *report.notes], chosen, windows, emitted.values)
+            return _Compared(one, counts, final, report, kept, emitted.values)
 
 
-def _comparing(job: Job) -> ComparingRun:
-    return ComparingRun(job.result.run_id, json.dumps(job.plan.as_of, sort_keys=True), job.now())
-
-
-def _chosen(
-    job: Job, rows: EmittedRows, table: VerdictTable, windows: ToCompare, cached: CachedFrames
-) -> tuple[_Chosen, list[str]]:
-    """What to compare, and notes about it."""
-    if windows.touched is None or windows.before is None:
-        return _Chosen(windows.chunks), []
-    last = last_comparison(job.spark, job.result.tables.comparisons)
-    if last is None or not _has_seen(last, windows.before):
-        return _Chosen(job.plan.chunks), ["all windows were compared: no complete comparison came before"]
-    keys, touched, notes = job.spec.keys, windows.touched, []
-    parts = [touched.pairs] if touched.older is not None and touched.pairs is not None else []
-    earlier = TimeRange(min(job.plan.span.start, touched.recent.start), touched.recent.start)
-    since = None if last.emitted_until is None else last.emitted_until - COMMIT_DELAY
-    again = rows.changed(earlier, since, last.emitted_offsets)
-    if again is not None:
-        parts.append(again)
-    elif rows.live.emitted_at is None:
-        notes.append(
-            "of windows that were compared before, those with new records were compared again; new rows of the live "
-            "job for other ones show only if `live.emitted_at` is given"
-        )
-    current = table.current()
-    if current is not None:  # their rows may have come since
-        is_missing = current.where(F.col(VERDICT) == Verdict.MISSING)
-        starts, ends = (F.unix_millis(name).alias(name) for name in (START, END))
-        parts.append(is_missing.select(*(f"`{k}`" for k in keys), starts, ends))
-        corrected = delivered_since(current, job.pipeline, keys)
-        if corrected is not None:
-            parts.append(corrected.select(*(f"`{k}`" for k in keys), starts, ends))
-    if not parts:
-        return _Chosen(windows.chunks), notes
-    columns = [*(f"`{k}`" for k in keys), START, END]
-    united = reduce(DataFrame.unionByName, (part.select(*columns) for part in parts))
-    pairs = cached.keep(united.where(F.col(START) < F.lit(touched.recent.start)).distinct())
-    starts = [row[0] for row in pairs.select(START).distinct().orderBy(START).limit(_MAX_STARTS + 1).collect()]
-    if len(starts) > _MAX_STARTS:
-        low, high = pairs.agg(F.min(START), F.max(START)).collect()[0]
-        reach: tuple[TimeRange, ...] = (TimeRange(low, high + 1),)
-    else:
-        step = job.spec.windows.start_step if isinstance(job.spec.windows, RegularWindows) else 86_400_000
-        reach = ranges_of(starts, step)
-    older = [chunk for part in reach for chunk in chunks_of(job.spec.windows, part)]
-    return _Chosen(windows.chunks, older, pairs), notes
-
-
-def _has_seen(last: LastComparison, before: dict[int, int]) -> bool:
-    """Whether the comparison was of a state at least as late as the run that this one goes on from."""
-    return all(last.as_of.get(partition, -1) >= end for partition, end in before.items())
-
-
-def _in_scope(earlier: DataFrame, keys: Sequence[str], chosen: _Chosen) -> DataFrame:
+def _in_scope(earlier: DataFrame, keys: Sequence[str], chosen: Chosen) -> DataFrame:
     """Of earlier rows of the table of verdicts those whose windows were compared."""
     placed = earlier.withColumns({START: F.unix_millis(START), END: F.unix_millis(END)})
     inside = of_windows(placed, keys, chosen.spans, chosen.pairs)
     return inside.withColumns({START: F.timestamp_millis(START), END: F.timestamp_millis(END)})
 
 
-def _kept_columns(found: DataFrame, keys: Sequence[str], values: Sequence[str]) -> DataFrame:
+def _kept_columns(found: DataFrame, keys: Sequence[str], values: Sequence[str], deployment: str | None) -> DataFrame:
     """The rows in the columns of the table of verdicts."""
 
     def three(v: str) -> list[Column]:
@@ -203,11 +172,12 @@ def _kept_columns(found: DataFrame, keys: Sequence[str], values: Sequence[str]) 
         UNDECIDED,
         ROWS,
         F.timestamp_millis(AT).alias(AT),
+        F.lit(deployment).cast("string").alias("live_deployment"),
     )
 
 
 def _decided_before(
-    found: DataFrame, table: VerdictTable, chosen: _Chosen, keys: Sequence[str], values: Sequence[str]
+    found: DataFrame, table: VerdictTable, chosen: Chosen, keys: Sequence[str], values: Sequence[str]
 ) -> DataFrame:
     """Windows compared again one by one keep the verdict that a cut for all keys of their end has given.
 
@@ -239,27 +209,28 @@ def _decided_before(
     ).select(*(f"`{c}`" for c in found.columns))
 
 
-def _record_counts(
-    job: Job, run: ComparingRun, counts: Tally, rows: EmittedRows, *, is_complete: bool, final: int
-) -> None:
-    tables, last = job.result.tables, None
-    until = counts.emitted_until
-    if until is None or not is_complete:
-        last = last_comparison(job.spark, tables.comparisons)
-        until = until if until is not None else last and last.emitted_until
-    shared = {
-        "as_of": job.plan.as_of,
-        "is_complete": is_complete,
-        "emitted_until": None if until is None else datetime.fromtimestamp(until / 1000, UTC),
-        "emitted_offsets": rows.opened.ends,
-        "final_before": datetime.fromtimestamp(final / 1000, UTC),
-    }
-    days: list[dict[str, Any]] = [
-        {"day": _date(start), "verdicts": dict(day.counts), **_lag_columns(day)}
-        for start, day in sorted(counts.days.items())
-    ]
-    empty = [{"day": None, "verdicts": {}, "lag_mean_ms": None, "lag_largest_ms": None}]
-    record_counts(job.spark, job.ledger, tables.comparisons, run, [shared | day for day in days or empty])
+def _record_counts(job: Job, run: ComparingRun, found: Sequence[_Compared]) -> None:
+    rows: list[dict[str, Any]] = []
+    for each in found:
+        one, until = each.one, each.counts.emitted_until
+        is_complete = one.chosen.is_partial or not one.chosen.everywhere or job.plan.is_whole
+        if until is None:
+            until = one.last and one.last.emitted_until
+        shared = {
+            "as_of": job.plan.as_of,
+            "is_complete": is_complete,
+            "emitted_until": None if until is None else datetime.fromtimestamp(until / 1000, UTC),
+            "emitted_offsets": one.rows.opened.ends,
+            "final_before": None if each.final is None else datetime.fromtimestamp(each.final / 1000, UTC),
+            "live_deployment": one.deployed.name,
+        }
+        days: list[dict[str, Any]] = [
+            {"day": _date(start), "verdicts": dict(day.counts), **_lag_columns(day)}
+            for start, day in sorted(each.counts.days.items())
+        ]
+        empty = [{"day": None, "verdicts": {}, "lag_mean_ms": None, "lag_largest_ms": None}]
+        rows += [shared | day for day in days or empty]
+    record_counts(job.spark, job.ledger, job.result.tables.comparisons, run, rows)
 
 
 def _date(milliseconds: int) -> date:
@@ -271,17 +242,20 @@ def _lag_columns(day: Stretch) -> dict[str, Any]:
     return {"lag_mean_ms": lag["mean"], "lag_largest_ms": lag["largest"]}
 
 
-def _document(
-    job: Job,
-    report: Report,
-    counts: Tally,
-    kept: dict[str, int],
-    notes: list[str],
-    chosen: _Chosen,
-    windows: ToCompare,
-    values: Sequence[str],
-) -> Verdicts:
+def _document(job: Job, found: Sequence[_Compared], windows: ToCompare) -> Verdicts:
     tables = job.result.tables
+    is_whole = not any(each.one.chosen.is_partial for each in found) and any(each.report for each in found)
+    notes = [_named(each.one.deployed, note) for each in found for note in each.one.notes]
+    compared = [(each, each.report) for each in found if each.report is not None]
+    if not compared:
+        return Verdicts(attempt=job.attempt, whole_range=False, notes=notes)
+    report = of_deployments([(each.one.deployed, one) for each, one in compared], SHOWN)
+    counts = compared[0][0].counts
+    for each, _ in compared[1:]:
+        counts.add(each.counts)
+    kept: Counter[str] = Counter()
+    for each, _ in compared:
+        kept.update(each.kept)
 
     def over_time(stretches: dict[int, Stretch]) -> list[dict[str, Any]]:
         return [
@@ -294,7 +268,7 @@ def _document(
             "attempt": job.attempt,
             "emitted": report.emitted,
             "fidelity": report.fidelity,
-            "whole_range": not chosen.is_partial,
+            "whole_range": is_whole,
             "windows": report.windows,
             "counts": report.verdicts,
             "labels": report.labels,
@@ -303,7 +277,7 @@ def _document(
             "late_records": report.late_records,
             "rows_unreadable": report.rows_unreadable,
             "keys": list(job.spec.keys),
-            "values": list(values),
+            "values": list(dict.fromkeys(value for each, _ in compared for value in each.values)),
             "fits": report.fits,
             "lags": report.lags,
             "lag": counts.delays.to_dict(),
@@ -313,8 +287,13 @@ def _document(
             "top": report.top,
             "late_record_samples": report.late_record_samples,
             "next_step": report.next_step,
-            "notes": notes,
-            "kept": kept,
+            "notes": [*notes, *report.notes],
+            "kept": dict(kept),
             "tables": {"verdicts": tables.verdicts, "comparisons": tables.comparisons} if windows.keeps else {},
+            "deployments": report.deployments,
         }
     )
+
+
+def _named(deployed: Deployed, note: str) -> str:
+    return note if deployed.name is None else f"{deployed.name}: {note}"

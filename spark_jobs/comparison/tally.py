@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,15 +70,30 @@ class Tally:
     stretches: dict[int, Stretch] = field(default_factory=lambda: defaultdict(Stretch))
     days: dict[int, Stretch] = field(default_factory=lambda: defaultdict(Stretch))
 
+    def add(self, other: Tally) -> None:
+        """Count what another comparison has counted too, in stretches of the same width."""
+        self.verdicts.update(other.verdicts)
+        for verdict, found in other.labels.items():
+            self.labels[verdict].update(found)
+        self.in_doubt += other.in_doubt
+        self.contradicted += other.contradicted
+        self.late_records += other.late_records
+        known = [until for until in (self.emitted_until, other.emitted_until) if until is not None]
+        self.emitted_until = max(known, default=None)
+        self.delays.add(other.delays.windows, other.delays.total, other.delays.largest)
+        for mine, theirs in ((self.stretches, other.stretches), (self.days, other.days)):
+            for start, one in theirs.items():
+                mine[start].counts.update(one.counts)
+                mine[start].delays.add(one.delays.windows, one.delays.total, one.delays.largest)
+
     @property
     def closed(self) -> int:
         """The number of windows that have closed."""
         return sum(n for verdict, n in self.verdicts.items() if verdict != Verdict.NOT_CLOSED)
 
 
-def tally(rows: DataFrame, spans: Sequence[TimeRange]) -> Tally:
-    """Count the rows of a comparison of the windows that start in `spans`."""
-    width = _width(spans)
+def tally(rows: DataFrame, width: int = DAY) -> Tally:
+    """Count the rows of a comparison, over time in stretches of `width` ms (see `width_of`)."""
     counted = Tally(width)
     in_doubt = (F.col(UNDECIDED) > 0) & (F.col(BASIS) != EvidenceKind.RECORDED) & (F.col(VERDICT) != Verdict.NOT_CLOSED)
     closed_at = F.col(CLOSED_AT)
@@ -115,8 +130,8 @@ def tally(rows: DataFrame, spans: Sequence[TimeRange]) -> Tally:
     return counted
 
 
-def _width(spans: Iterable[TimeRange]) -> int:
-    """The smallest width that gives at most `_STRETCHES`, at most a day."""
+def width_of(spans: Iterable[TimeRange]) -> int:
+    """The width of a stretch (ms) for windows that start in `spans`: the smallest of which there are few enough."""
     bounds = [(span.start, span.end) for span in spans]
     if not bounds:
         return DAY

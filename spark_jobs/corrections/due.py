@@ -14,11 +14,12 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.comparison.emitted import ROWS, emitted_name
+from spark_jobs.comparison.emitted import ROWS, emitted_name, live_of
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.verdicts import LABEL, VERDICT, ComparisonScope, Label, Verdict, all_same
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.corrections import CorrectedValue, Corrections, destination_name
+from spark_jobs.definition.deployments import Deployment, current_deployment
 from spark_jobs.definition.live import Live
 from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.corrections import EXISTED, CorrectionTable, new_name, old_name
@@ -68,14 +69,17 @@ class Scope:
 
 
 def sections_of(pipeline: Pipeline) -> tuple[Live, Corrections]:
-    """The sections `live:` and `corrections:`. Raises DefinitionError where the definition has no `corrections:`."""
+    """The sections `live:` (of the deployment that runs now) and `corrections:`.
+
+    Raises DefinitionError where the definition has no `corrections:`.
+    """
     if pipeline.corrections is None or pipeline.live is None:
         raise DefinitionError(
             "the definition does not say where corrections go",
             pipeline.file or pipeline.name,
             "Add a section `corrections:`, beside `live:`.",
         )
-    return pipeline.live, pipeline.corrections
+    return live_of(current_deployment(pipeline)), pipeline.corrections
 
 
 def scope_of(spark: SparkSession, pipeline: Pipeline) -> Scope:
@@ -84,6 +88,7 @@ def scope_of(spark: SparkSession, pipeline: Pipeline) -> Scope:
     Raises DefinitionError where the definition has no section `corrections:` or nothing was compared yet.
     """
     live, corrections = sections_of(pipeline)
+    pipeline = current_deployment(pipeline)
     tables = Tables.of(pipeline)
     there: set[str] = set()
     if spark.catalog.tableExists(tables.verdicts):
@@ -111,7 +116,7 @@ def due(scope: Scope, published: DataFrame | None = None, head: int | None = Non
     None: nothing is, because nothing was compared or published yet.
     """
     spark, tables = scope.spark, scope.tables
-    final = final_before(spark, tables.comparisons)
+    final = final_before(spark, tables.comparisons, scope.live.name if isinstance(scope.live, Deployment) else None)
     if final is None or not scope.values or not spark.catalog.tableExists(tables.windows):
         return None
     known = _known_to_readers(scope, head)

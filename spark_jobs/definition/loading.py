@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from spark_jobs.definition.fields import YAML_CONTEXT, nearest
 from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.problems import problems_of
-from spark_jobs.definition.yaml_tree import SourceMap, YamlTree, read_tree
+from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, YamlTree, read_tree
 from spark_jobs.errors import DefinitionError, Problem
 
 MAX_PROBLEMS = 20
@@ -128,7 +128,7 @@ def _read_text(path: Path) -> str:
 def _complete_paths(tree: YamlTree, root: Path) -> dict[tuple[str | int, ...], str]:
     """Make the relative paths of files absolute. Returns the texts as written, by field."""
     written: dict[tuple[str | int, ...], str] = {}
-    for place in _FILES_AT:
+    for place in _written_at(tree, _FILES_AT):
         files = _at(tree, place)
         if isinstance(files, dict) and files.get("kind") == "files":
             written |= _complete_path(files, place, tree, root)
@@ -136,7 +136,7 @@ def _complete_paths(tree: YamlTree, root: Path) -> dict[tuple[str | int, ...], s
 
 
 def _complete_path(
-    files: dict[str, Any], place: tuple[str, ...], tree: YamlTree, root: Path
+    files: dict[str, Any], place: FieldPath, tree: YamlTree, root: Path
 ) -> dict[tuple[str | int, ...], str]:
     written: dict[tuple[str | int, ...], str] = {}
     holder: Any = files
@@ -155,7 +155,7 @@ def _complete_path(
 def _read_schema_files(tree: YamlTree, root: Path) -> list[Problem]:
     """Replace each `schema_file` by `schema`, its text, so that the text is part of the definition."""
     problems: list[Problem] = []
-    for place in _VALUES_AT:
+    for place in _written_at(tree, _VALUES_AT):
         value = _at(tree, place)
         name = value.get("schema_file") if isinstance(value, dict) else None
         if not isinstance(name, str) or not name.strip():
@@ -174,11 +174,24 @@ def _read_schema_files(tree: YamlTree, root: Path) -> list[Problem]:
     return problems
 
 
-def _at(tree: YamlTree, place: tuple[str, ...]) -> Any:
+def _written_at(tree: YamlTree, places: Sequence[tuple[str, ...]]) -> Iterator[FieldPath]:
+    """The places, those in `live` once for each deployment where it is a list of them."""
+    live = tree.data.get("live")
+    for place in places:
+        if place[0] == "live" and isinstance(live, list):
+            yield from (("live", number, *place[1:]) for number in range(len(live)))
+        else:
+            yield place
+
+
+def _at(tree: YamlTree, place: FieldPath) -> Any:
     """The file's value at a place; None where there is none."""
     found: Any = tree.data
     for step in place:
-        found = found.get(step) if isinstance(found, dict) else None
+        if isinstance(step, int):
+            found = found[step] if isinstance(found, list) and step < len(found) else None
+        else:
+            found = found.get(step) if isinstance(found, dict) else None
     return found
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from spark_jobs.definition.about import Address, Label
 from spark_jobs.definition.corrections import Corrections
+from spark_jobs.definition.deployments import LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
 from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
@@ -111,9 +112,9 @@ class Pipeline(Section):
     schedule: ScheduleField = Field(
         default=Schedule(), description="When the nightly reconciliation runs in Airflow.", examples=["0 5 * * *"]
     )
-    live: Live | None = Field(
+    live: LiveField | None = Field(
         default=None,
-        description="What the live job emitted, to compare with.",
+        description="What the live job emitted, to compare with; a list, where it had several deployments.",
         examples=["{source: {kind: table, ...}}"],
     )
     corrections: Corrections | None = Field(
@@ -143,14 +144,19 @@ class Pipeline(Section):
 
     @field_validator("live")
     @classmethod
-    def _live_names_what_is_defined(cls, live: Live | None, info: ValidationInfo) -> Live | None:
-        """Keys, values and tolerances are those of the definition."""
-        if live is not None:
+    def _live_names_what_is_defined(cls, live: LiveField | None, info: ValidationInfo) -> LiveField | None:
+        """Keys, values and tolerances are those of the definition, and so are the columns that a watermark needs."""
+        several = live if isinstance(live, tuple) else ()
+        refuse_overlaps(several)
+        for one, at in [(live, ())] if isinstance(live, Live) else [(one, (n,)) for n, one in enumerate(several)]:
             _refuse_undefined(
-                ("keys", live.keys, info.data.get("keys")),
-                ("values", live.values, info.data.get("aggregates")),
-                ("tolerance", live.tolerance, info.data.get("aggregates")),
+                ("keys", one.keys, info.data.get("keys")),
+                ("values", one.values, info.data.get("aggregates")),
+                ("tolerance", one.tolerance, info.data.get("aggregates")),
+                at=at,
             )
+        for number, one in enumerate(several):
+            _refuse_other_columns(one.definition.watermark, info.data.get("watermark"), (number, "definition"))
         return live
 
     @field_validator("corrections")
@@ -162,14 +168,26 @@ class Pipeline(Section):
         live = info.data["live"]
         if live is None:
             raise Refusal("have nothing to correct: there is no section `live`", "say under `live` what the job emits")
-        if corrections.to is None and isinstance(live.source, FilesEmitted):
-            hint = "write `to: {kind: files, path: ...}`, or name a table or a topic"
+        sources = [one.source for one in ((live,) if isinstance(live, Live) else live)]
+        hint = "write `to: {kind: files, path: ...}`, or name a table or a topic"
+        if corrections.to is None and isinstance(sources[-1], FilesEmitted):
             raise Refusal("is missing: the live job's own files are not rewritten", hint, ("to",))
+        if corrections.to is None and any(source != sources[-1] for source in sources):
+            raise Refusal("is missing: the deployments of the live job have several outputs", hint, ("to",))
         _refuse_undefined(
             ("keys", corrections.keys, info.data.get("keys")),
             ("values", corrections.values, info.data.get("aggregates")),
         )
         return corrections
+
+    def with_live(self, live: Live, number: int, changed: Mapping[str, Any]) -> Self:
+        """This definition with one of its deployments as the live job, and the sections that it had changed.
+
+        `number`: its place in the list. Fields of it have their own lines in errors.
+        """
+        copy = self.model_copy(update={**changed, "live": live})
+        copy._sources = self._sources.with_item(("live",), number)
+        return copy
 
     @property
     def file(self) -> str:
@@ -209,8 +227,8 @@ class Pipeline(Section):
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
-        if self.live and self.live.restarts:
-            content["restarts"] = list(self.live.restarts)
+        if restarts := restarts_of(self):
+            content["restarts"] = list(restarts)
         return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
     @property
@@ -219,7 +237,19 @@ class Pipeline(Section):
         return hashlib.sha256(self.to_canonical_json().encode()).hexdigest()
 
 
-def _refuse_undefined(*sections: tuple[str, Iterable[str], dict[str, str] | None]) -> None:
+def _refuse_other_columns(deployed: Watermark | None, defined: Watermark | None, at: FieldPath) -> None:
+    """Raise Refusal where a deployment's watermark has expressions over the records that the definition's has not."""
+    if deployed is None or defined is None:
+        return
+    for field in ("marker", "stream"):
+        expression = getattr(deployed, field)
+        if expression is not None and expression != getattr(defined, field):
+            what = f"{shown(expression)} is not the `{field}` of the definition's watermark"
+            hint = f"the records are read once for all deployments: write `watermark.{field}` alike"
+            raise Refusal(what, hint, (*at, "watermark", field))
+
+
+def _refuse_undefined(*sections: tuple[str, Iterable[str], dict[str, str] | None], at: FieldPath = ()) -> None:
     """Raise Refusals for names that are no key or aggregate: the field, the names in it, and those that are known."""
     refusals = []
     for field, given, known in sections:
@@ -230,6 +260,6 @@ def _refuse_undefined(*sections: tuple[str, Iterable[str], dict[str, str] | None
                 near = nearest(name, known)
                 hint = f"did you mean `{near}`?" if near else f"they are {', '.join(known) or 'none'}"
                 what = f"{shown(name)} is no {'key' if field == 'keys' else 'aggregate'} of this definition"
-                refusals.append(Refusal(what, hint, (field, name)))
+                refusals.append(Refusal(what, hint, (*at, field, name)))
     if refusals:
         raise Refusals(refusals)

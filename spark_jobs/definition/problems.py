@@ -81,6 +81,8 @@ def _explain_unknown(name: str, parents: list[Model], root: Model) -> tuple[str,
     model = parents[-1]
     for sibling in _siblings(model, root):
         if name in _fields(sibling):
+            if not _has_tag(model):
+                return "has a meaning for one of several deployments only", "write `live` as a list: `- name: ...`"
             tag_field = _tag_field(model)
             takers = [_tag(other) for other in _siblings(model, root) if name in _fields(other)]
             return f"does not belong to {tag_field} `{_tag(model)}`", f"it is a field of {', '.join(takers)}"
@@ -148,8 +150,14 @@ def _tag_field(model: Model) -> str:
     return next(name for name, info in fields if get_origin(info.annotation) is Literal and len(_values(info)) == 1)
 
 
+def _has_tag(model: Model) -> bool:
+    """Whether a field says which member of a union the model is; else it is the kind of value that is written."""
+    fields = model.model_fields.values()
+    return any(get_origin(info.annotation) is Literal and len(_values(info)) == 1 for info in fields)
+
+
 def _tag(model: Model) -> str:
-    return _values(model.model_fields[_tag_field(model)])[0]
+    return model.__name__ if not _has_tag(model) else _values(model.model_fields[_tag_field(model)])[0]
 
 
 def _values(info: FieldInfo) -> tuple[Any, ...]:

@@ -60,6 +60,25 @@ class SourceMap:
         """`file:line`, or nothing if there is no file."""
         return f"{self.file}:{self.line(path)}" if self.file else ""
 
+    def with_item(self, place: FieldPath, number: int) -> SourceMap:
+        """The lines with those of one item of the list at `place` in the place of the list itself.
+
+        What the item has under `definition` is at the top then.
+        """
+        item = (*place, number)
+
+        def at(path: FieldPath) -> FieldPath | None:
+            if path[: len(item)] != item:
+                return None
+            below = path[len(item) :]
+            return below[1:] if len(below) > 1 and below[0] == "definition" else (*place, *below)
+
+        def moved(known: Mapping[FieldPath, Any]) -> dict[FieldPath, Any]:
+            kept = {path: value for path, value in known.items() if path[: len(place)] != place}
+            return kept | {new: value for path, value in known.items() if (new := at(path)) is not None}
+
+        return SourceMap(self.file, moved(self.lines), moved(self.unresolved))
+
     def problem(self, path: FieldPath, what: str, hint: str = "") -> Problem:
         """A problem of this file."""
         return Problem(self.file, self.line(path), dotted(path), what, hint)

@@ -72,6 +72,8 @@ def _references(node: Any) -> list[str]:
 
 
 def _title(name: str, path: str, definition: Schema) -> str:
+    if name == "Deployment":
+        return f"{path}, one of several deployments"
     for field in ("kind", "type"):
         constant = definition["properties"].get(field, {}).get("const")
         if constant is not None:
@@ -88,7 +90,10 @@ def _section(title: str, node: Schema, definitions: Mapping[str, Schema]) -> str
     text = " ".join(str(node.get("description", "")).split("\n\n")[0].split())
     lines = [f"## {title}", "", *([text, ""] if text else [])]
     lines += ["| field | value | default | meaning | example |", "| --- | --- | --- | --- | --- |"]
+    base = definitions["Live"]["properties"]
     for field, value in node["properties"].items():
+        if node is definitions["Deployment"] and field in base:
+            continue
         cells = [
             f"`{field}`",
             _value(value, definitions),
@@ -125,7 +130,8 @@ def _value(node: Schema, definitions: Mapping[str, Schema]) -> str:
         case "boolean":
             return "`true`, `false`"
         case "array":
-            return f"a list of {_value(node.get('items', {}), definitions) or 'values'}"
+            items = _value(node.get("items", {}), definitions) or "values"
+            return f"a list of {'sections' if items == 'a section' else items}"
         case "object":
             return "names with values"
         case "null":

@@ -2,7 +2,8 @@
 
 `<table>__verdicts` has the life of each window that was ever not `match`: one row for as long as its values and verdict
 stay the same. Columns: the keys; `window_start`, `window_end`; for each compared aggregate `<a>__emitted`, `<a>`
-(faithful), `<a>__complete`; `verdict`, `label`, `basis`, `records_undecided`, `emitted_rows`, `emitted_at`; and
+(faithful), `<a>__complete`; `verdict`, `label`, `basis`, `records_undecided`, `emitted_rows`, `emitted_at`,
+`live_deployment` (of the live job's deployments the one that it is of; null where there is only one); and
 
 | column | meaning |
 | --- | --- |
@@ -12,7 +13,8 @@ stay the same. Columns: the keys; `window_start`, `window_end`; for each compare
 | `valid_from`, `valid_to` | from when to when the row was true; `valid_to` null: it is true now |
 
 `<table>__comparisons` counts all verdicts of each run, by day. Its `final_before`: windows that end before it are
-closed for good, the live job does not touch them any more.
+closed for good, the live job does not touch them any more. Where the live job has several deployments, each has
+rows of its own, by `live_deployment`.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ _COUNTS = t.StructType(
         t.StructField("lag_mean_ms", t.DoubleType()),
         t.StructField("lag_largest_ms", t.LongType()),
         t.StructField("final_before", t.TimestampType()),
+        t.StructField("live_deployment", t.StringType()),
     ]
 )
 _FLEETING = frozenset({"basis", "records_undecided"})
@@ -89,13 +92,14 @@ class LastComparison:
     """The last comparison of all that had changed by then.
 
     `emitted_until` (epoch ms) and `emitted_offsets` (by partition, of a topic) say how much of the emitted rows it has
-    seen; None: not known.
+    seen; None: not known. `final_before` (epoch ms): windows that end before were closed for good.
     """
 
     run_id: str
     as_of: dict[int, int]
     emitted_until: int | None
     emitted_offsets: dict[int, int] | None
+    final_before: int | None = None
 
 
 class VerdictTable:
@@ -262,15 +266,16 @@ def record_counts(
     ledger.put_rows(table, run.run_id, frame.select(*(c for c in columns if c in _COUNTS.names)))
 
 
-def last_comparison(spark: SparkSession, table: str) -> LastComparison | None:
-    """The last complete comparison; None where there has been none."""
-    if not spark.catalog.tableExists(table):
+def last_comparison(spark: SparkSession, table: str, deployment: str | None = None) -> LastComparison | None:
+    """The last complete comparison of a deployment of the live job; None where there has been none."""
+    frame = _of_deployment(spark, table, deployment)
+    if frame is None:
         return None
+    final = F.unix_millis("final_before") if "final_before" in frame.columns else F.lit(None)
     rows = (
-        spark.table(table)
-        .where("is_complete")
+        frame.where("is_complete")
         .orderBy(F.desc("compared_at"))
-        .select("run_id", "as_of", F.unix_millis("emitted_until").alias("until"), "emitted_offsets")
+        .select("run_id", "as_of", F.unix_millis("emitted_until"), "emitted_offsets", final)
         .limit(1)
         .collect()
     )
@@ -285,11 +290,22 @@ def comparisons_within(frame: DataFrame, spans: Sequence[TimeRange]) -> DataFram
     return frame.where(inside)
 
 
-def final_before(spark: SparkSession, table: str) -> int | None:
+def _of_deployment(spark: SparkSession, table: str, deployment: str | None) -> DataFrame | None:
+    """The counts of one deployment; tables of earlier versions know of one only. None where there are none."""
+    if not spark.catalog.tableExists(table):
+        return None
+    frame = spark.table(table)
+    if "live_deployment" in frame.columns:
+        return frame.where(F.col("live_deployment").eqNullSafe(F.lit(deployment)))
+    return frame if deployment is None else None
+
+
+def final_before(spark: SparkSession, table: str, deployment: str | None = None) -> int | None:
     """The live job does not touch windows any more that end before this instant (epoch ms), as far as comparisons know.
 
-    None: no comparison says so.
+    `deployment`: the one that runs now. None: no comparison says so.
     """
-    if not spark.catalog.tableExists(table) or "final_before" not in spark.table(table).columns:
+    frame = _of_deployment(spark, table, deployment)
+    if frame is None or "final_before" not in frame.columns:
         return None
-    return spark.table(table).agg(F.max(F.unix_millis("final_before"))).collect()[0][0]
+    return frame.agg(F.max(F.unix_millis("final_before"))).collect()[0][0]

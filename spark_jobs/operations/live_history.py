@@ -11,8 +11,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from spark_jobs.comparison.emitted import EmittedRows, emitted_name
+from spark_jobs.comparison.emitted import EmittedRows, emitted_name, refuse_without_live
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import deployments_of
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.corrections import new_name, old_name
 from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import Tables
@@ -25,7 +27,7 @@ from spark_jobs.replay.spec import complete_name
 class EmittedPane:
     """One row that the live job emitted for a window. `emitted_at`: epoch ms, None where it is not known.
 
-    `deleted`: the row retracts the window.
+    `deleted`: the row retracts the window. `deployment`: which one emitted it, where the live job had several.
     """
 
     keys: dict[str, Any]
@@ -33,6 +35,7 @@ class EmittedPane:
     emitted_at: int | None
     values: dict[str, Any]
     deleted: bool
+    deployment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class WindowVerdict:
     last_seen: datetime
     values: dict[str, tuple[Any, Any, Any]]
     run_id: str
+    deployment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,7 @@ def window_verdicts(
             in_utc(row["last_seen"], INSTANT),
             {a: (row[emitted_name(a)], row[a], row[complete_name(a)]) for a in names},
             row["run_id"],
+            row["live_deployment"] if "live_deployment" in there else None,
         )
         for row in rows.collect()
     ]
@@ -139,18 +144,24 @@ def emitted_panes(
 
     Raises DefinitionError where the definition has no section `live:`, SourceError where the rows cannot be read.
     """
-    rows, values = EmittedRows(spark, pipeline, _key_types(spark, pipeline)).panes(start)
-    found = _of_keys(rows, keys).collect()
-    return [
-        EmittedPane(
-            {k: row[k] for k in pipeline.keys},
-            row["pane"],
-            row["at"],
-            {a: row[emitted_name(a)] for a in values},
-            bool(row["deleted"]),
-        )
-        for row in found
-    ]
+    refuse_without_live(pipeline)
+    panes = []
+    for deployed in deployments_of(pipeline):
+        if deployed.clipped(TimeRange(start, start + 1)) is None:
+            continue
+        rows, values = EmittedRows(spark, deployed.pipeline, _key_types(spark, pipeline)).panes(start)
+        panes += [
+            EmittedPane(
+                {k: row[k] for k in pipeline.keys},
+                row["pane"],
+                row["at"],
+                {a: row[emitted_name(a)] for a in values},
+                bool(row["deleted"]),
+                deployed.name,
+            )
+            for row in _of_keys(rows, keys).collect()
+        ]
+    return panes
 
 
 def _key_types(spark: SparkSession, pipeline: Pipeline) -> dict[str, DataType]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import (
     DAY_MS,
@@ -69,5 +70,5 @@ def spec_of(
         mode=mode,
         panes=panes or Panes(pipeline.panes),
         flush=pipeline.end_of_input == "flush",
-        restarts=pipeline.live.restarts if pipeline.live else (),
+        restarts=restarts_of(pipeline),
     )

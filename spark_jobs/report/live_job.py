@@ -67,6 +67,19 @@ def live_job(verdicts: Mapping[str, Any] | None, pipeline: str) -> dict[str, Any
         "notes": list(verdicts.get("notes") or []),
         "next": _next(verdicts, counts, pipeline),
         "tables": verdicts.get("tables") or {},
+        "deployments": [
+            {
+                "name": one.get("name"),
+                "from": one.get("from"),
+                "to": one.get("to"),
+                "emitted": one.get("emitted"),
+                "own_rules": bool(one.get("own_rules")),
+                "windows": int(one.get("windows") or 0),
+                "different": sum(_counts(one.get("verdicts")).get(verdict, 0) for verdict in UNEXPLAINED),
+                "verdicts": _counts(one.get("verdicts")),
+            }
+            for one in verdicts.get("deployments") or []
+        ],
     }
 
 

@@ -184,6 +184,14 @@ LIVE = {
     "live.notes[]": "what else to know",
     "live.next[]": "what to do next",
     "live.tables.{table}": "the tables with all verdicts",
+    "live.deployments[].name": "a deployment of the live job; the list is empty where it had only one",
+    "live.deployments[].from": "the first start of its windows; null: from the first on",
+    "live.deployments[].to": "its windows start before this time; null: up to now",
+    "live.deployments[].emitted": "where its rows were read",
+    "live.deployments[].own_rules": "whether it was judged by other rules than those of the definition",
+    "live.deployments[].windows": "closed windows of it that were compared",
+    "live.deployments[].different": "drift, missing and unexpected windows of it",
+    "live.deployments[].verdicts.{verdict}": "windows by verdict",
 }
 CORRECTIONS = {
     "corrections.destination": "where the corrections go; `corrections` is null where the run delivers nothing",

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
@@ -104,7 +105,7 @@ def reconcile(
     )
     if before is not None and windows_of(pipeline).is_merging:
         before, why = None, "sessions are read as a whole"
-    if before is not None and pipeline.live is not None and pipeline.live.restarts:
+    if before is not None and restarts_of(pipeline):
         before, why = None, "the live job was restarted: its timeline is made as a whole"
     options["end_policy"] = end_policy
     if before is None:

@@ -63,6 +63,7 @@ class Verdicts(Document):
     notes: list[str] = Field(default_factory=list)
     kept: dict[str, int] = Field(default_factory=dict)
     tables: dict[str, str] = Field(default_factory=dict)
+    deployments: list[dict[str, Any]] = Field(default_factory=list)
 
     def share(self, *verdicts: str) -> float | None:
         """The share of these verdicts among the windows that have closed; None where none has."""

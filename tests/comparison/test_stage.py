@@ -10,22 +10,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.comparison import stage
-from spark_jobs.comparison.compare import run_compare
+from spark_jobs.comparison import chosen, stage
 from spark_jobs.comparison.news import has_live_news
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
-from spark_jobs.sources import good
+from tests.comparison.small_live import closed_windows, full_comparison
 from tests.runs.small_nights import log_of, pipeline, write
 
 CASE = "sliding, lateness, frozen"
@@ -50,20 +47,6 @@ def live_pipeline(folder: Path, name: str) -> Pipeline:
     return load_pipeline(path)
 
 
-def closed_windows(spark: SparkSession, defined: Pipeline) -> list[dict]:
-    """The rows that a faultless live job has emitted by now."""
-    plan = make_plan(spark, defined)
-    records = good(read_planned(spark, defined, plan))
-    spec = spec_of(defined, [p.partition for p in plan.partitions])
-    with Replay(History(records, plan.event_times, plan.processing_time_end), spec) as replay:
-        closed = replay.windows(plan.span).where("state = 'closed'").collect()
-    return [
-        {"k": row["k"], "s": row["window_start"], "n": row["n"], "total": row["total"], "pane": row["pane"],
-         "at": min(row["fired_arrival"], plan.processing_time_end) + 5 + row["pane"]}
-        for row in closed
-    ]  # fmt: skip
-
-
 def current_verdicts(spark: SparkSession, defined: Pipeline) -> set[tuple]:
     rows = spark.table(Tables.of(defined).verdicts).where("valid_to IS NULL").collect()
     return {
@@ -71,19 +54,9 @@ def current_verdicts(spark: SparkSession, defined: Pipeline) -> set[tuple]:
     }
 
 
-def full_comparison(spark: SparkSession, defined: Pipeline) -> tuple[set[tuple], dict[str, int]]:
-    from spark_jobs.definition.instants import parse_instant
-
-    report = run_compare(spark, defined, NoProgress(), limit=100_000)
-    found = {
-        (r["k"], parse_instant(r["window_start"]), r["verdict"], r["n__emitted"], r["n__complete"]) for r in report.top
-    }
-    return found, report.verdicts
-
-
 @pytest.mark.long
 def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(spark, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(stage, "COMMIT_DELAY", 0)
+    monkeypatch.setattr(chosen, "COMMIT_DELAY", 0)
     defined = live_pipeline(tmp_path, "judged")
     records, draw = log_of(5, count=260), random.Random(5)
     (tmp_path / "emitted").mkdir()

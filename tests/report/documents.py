@@ -199,6 +199,12 @@ def verdicts(**changed: Any) -> dict[str, Any]:
         ],
         "notes": ["8 windows were still open"], "next_step": "Look at the windows above.",
         "tables": {"verdicts": "rewindow.demo.departures_hourly__verdicts"},
+        "deployments": [
+            {"name": "until the upgrade", "from": None, "to": "2013-01-20T00:00:00.000Z", "emitted": "table live.old",
+             "own_rules": True, "windows": 450, "verdicts": {"match": 447, "drift": 3}},
+            {"name": "since then", "from": "2013-01-20T00:00:00.000Z", "to": None, "emitted": "table live.departures",
+             "own_rules": False, "windows": 300, "verdicts": {"match": 298, "missing": 2}},
+        ],
     } | changed  # fmt: skip
 
 
