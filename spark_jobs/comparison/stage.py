@@ -111,7 +111,9 @@ def _opened(
 ) -> _Deployment:
     types = key_types(replay.history.records.schema, replay.spec.keys)
     rows = EmittedRows(job.spark, deployed.pipeline, types, cached)
-    last = last_comparison(job.spark, job.result.tables.comparisons, deployed.name)
+    last = None
+    if windows.touched is not None:
+        last = last_comparison(job.spark, job.result.tables.comparisons, deployed.name)
     chosen, notes = chosen_windows(job, deployed, rows, table, windows, last, cached)
     return _Deployment(deployed, rows, chosen, notes, last)
 
@@ -215,7 +217,8 @@ def _record_counts(job: Job, run: ComparingRun, found: Sequence[_Compared]) -> N
         one, until = each.one, each.counts.emitted_until
         is_complete = one.chosen.is_partial or not one.chosen.everywhere or job.plan.is_whole
         if until is None:
-            until = one.last and one.last.emitted_until
+            last = one.last or last_comparison(job.spark, job.result.tables.comparisons, one.deployed.name)
+            until = last and last.emitted_until
         shared = {
             "as_of": job.plan.as_of,
             "is_complete": is_complete,
