@@ -10,10 +10,11 @@ from spark_jobs.cli.options import PipelineArgument, console, load, session
 
 @app.command()
 def upgrade(pipeline: PipelineArgument) -> None:
-    """Bring a pipeline's tables to this version's layout: missing columns, and revisions where there are none.
+    """Bring a pipeline's tables to this version's layout: missing columns and revisions.
 
     Runs add the columns that they need by themselves; this does it for all tables at once, while no run is at work. A
-    table of windows without revisions gets them: each window becomes revision 1. It can be repeated.
+    table of windows without revisions gets them: each window becomes revision 1. As-of vectors that are maps become
+    text. It can be repeated.
     """
     from spark_jobs.operations.upgrade import upgrade as upgrade_tables
 

@@ -35,23 +35,26 @@ from spark_jobs.spark.gateway import loaded_iceberg_table
 
 DELIVERY, NUMBER, KIND, STATUS, DESTINATION = "delivery", "number", "kind", "status", "destination"
 VALUE, ACTION, EXISTED, REVISION = "value", "action", "existed", "revision"
-_FACTS = (
-    ("delivery", t.StringType()),
-    ("number", t.LongType()),
-    ("kind", t.StringType()),
-    ("status", t.StringType()),
-    ("destination", t.StringType()),
-    ("value", t.StringType()),
-    ("action", t.StringType()),
-    ("existed", t.BooleanType()),
-    ("revision", t.IntegerType()),
-    ("cause", t.StringType()),
-    ("run_id", t.StringType()),
-    ("since", AS_OF),
-    ("process", t.StringType()),
-    ("prepared_at", t.TimestampType()),
-    ("delivered_at", t.TimestampType()),
+CORRECTION_FACTS = t.StructType(
+    [
+        t.StructField("delivery", t.StringType()),
+        t.StructField("number", t.LongType()),
+        t.StructField("kind", t.StringType()),
+        t.StructField("status", t.StringType()),
+        t.StructField("destination", t.StringType()),
+        t.StructField("value", t.StringType()),
+        t.StructField("action", t.StringType()),
+        t.StructField("existed", t.BooleanType()),
+        t.StructField("revision", t.IntegerType()),
+        t.StructField("cause", t.StringType()),
+        t.StructField("run_id", t.StringType()),
+        t.StructField("since", AS_OF),
+        t.StructField("process", t.StringType()),
+        t.StructField("prepared_at", t.TimestampType()),
+        t.StructField("delivered_at", t.TimestampType()),
+    ]
 )
+"""The columns of a correction beside the window and its values."""
 
 
 def old_name(aggregate: str) -> str:
@@ -105,8 +108,8 @@ class CorrectionTable:
         fields = [t.StructField(name, kinds[name]) for name in self.identity]
         for value in values:
             fields += [t.StructField(old_name(value), kinds[value]), t.StructField(new_name(value), kinds[value])]
-        fields += [t.StructField(name, kind) for name, kind in _FACTS]
-        guarded("cannot make", self.table, lambda: ensure_table(self._spark, self.table, t.StructType(fields)))
+        whole = t.StructType([*fields, *CORRECTION_FACTS])
+        guarded("cannot make", self.table, lambda: ensure_table(self._spark, self.table, whole))
 
     def head(self) -> int | None:
         """The table's snapshot now; None: it has none."""

@@ -41,14 +41,15 @@ from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, s
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.gateway import loaded_iceberg_table
 
-_FACTS = t.StructType(
+VERDICT_FACTS = t.StructType(
     [
         t.StructField("run_id", t.StringType()),
         t.StructField("as_of", t.StringType()),
         *(t.StructField(name, t.TimestampType()) for name in ("first_seen", "last_seen", "valid_from", "valid_to")),
     ]
 )
-_COUNTS = t.StructType(
+"""The columns of `<table>__verdicts` that say when a row was true."""
+COMPARISON_COLUMNS = t.StructType(
     [
         t.StructField("run_id", t.StringType()),
         t.StructField("compared_at", t.TimestampType()),
@@ -64,6 +65,7 @@ _COUNTS = t.StructType(
         t.StructField("live_deployment", t.StringType()),
     ]
 )
+"""The columns of `<table>__comparisons`."""
 _FLEETING = frozenset({"basis", "records_undecided"})
 """Columns that say how sure a verdict is: it is the same verdict where only they change."""
 _CHANGE, _SEEN_BEFORE = "rw_change", "rw_first_seen"
@@ -144,7 +146,7 @@ class VerdictTable:
             there = {field.name: field.dataType for field in self._spark.table(self.table).schema}
         # The live job may write a value in another type than before; the table keeps the type that it has.
         kept = [t.StructField(field.name, there.get(field.name, field.dataType)) for field in found]
-        ensure_table(self._spark, self.table, t.StructType([*kept, *_FACTS]))
+        ensure_table(self._spark, self.table, t.StructType([*kept, *VERDICT_FACTS]))
 
     def _record_first(self, found: DataFrame, run: ComparingRun) -> dict[str, int]:
         """Into a table that was never written: every row is a new one."""
@@ -175,7 +177,7 @@ class VerdictTable:
     def _changes(self, found: DataFrame, in_scope: Callable[[DataFrame], DataFrame], run: ComparingRun) -> DataFrame:
         """One row for each row to write or to change, in the table's columns, with what becomes of it."""
         table = self._spark.table(self.table)
-        values = [f.name for f in table.schema if f.name not in (*_FACTS.names, *self._identity)]
+        values = [f.name for f in table.schema if f.name not in (*VERDICT_FACTS.names, *self._identity)]
         given = set(found.columns)
         kinds = {f.name: f.dataType for f in table.schema}
 
@@ -253,9 +255,9 @@ def record_counts(
     spark: SparkSession, ledger: Ledger, table: str, run: ComparingRun, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Write a run's counts, in the place of those that it has there. `rows`: the columns from `as_of` on, by day."""
-    guarded("cannot make", table, lambda: ensure_table(spark, table, _COUNTS))
+    guarded("cannot make", table, lambda: ensure_table(spark, table, COMPARISON_COLUMNS))
     shared = {"run_id": run.run_id, "compared_at": run.at.astimezone(UTC)}
-    kinds = to_arrow_schema(_COUNTS)
+    kinds = to_arrow_schema(COMPARISON_COLUMNS)
     whole = [{**shared, **row} for row in rows]
     plain = [
         {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in row.items()}
@@ -263,7 +265,7 @@ def record_counts(
     ]
     frame = spark.createDataFrame(pa.Table.from_pylist(plain, schema=kinds))
     columns = spark.table(table).columns
-    ledger.put_rows(table, run.run_id, frame.select(*(c for c in columns if c in _COUNTS.names)))
+    ledger.put_rows(table, run.run_id, frame.select(*(c for c in columns if c in COMPARISON_COLUMNS.names)))
 
 
 def last_comparison(spark: SparkSession, table: str, deployment: str | None = None) -> LastComparison | None:

@@ -1,7 +1,7 @@
-"""Bring the tables of a pipeline to the layout of this version: columns that are missing, and the branch of revisions.
+"""Bring the tables of a pipeline to the layout of this version: missing columns, the form of a column, revisions.
 
-A run does the same for the columns that it needs. This does it at a time that a person chooses, for all tables at once,
-and also for a table of windows without revisions, which a run refuses.
+A run does the same for most columns that it needs. This does it at a time that a person chooses, for all tables at
+once, and also for tables of windows that a run refuses: one without revisions, and one whose `as_of` is a map.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import MapType, StringType, StructField, StructType
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
-from spark_jobs.lakehouse.published_table import FACTS, Cause, PublishedTable
+from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
+from spark_jobs.lakehouse.published_table import FACTS, REVISIONS, Cause, PublishedTable
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA, Tables, ensure_table, guarded
+from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS
+from spark_jobs.sources import QUARANTINE_SCHEMA
 
 BEFORE = "before-upgrade"
 """The run that the windows of a table without revisions get."""
+_MAP = "as_of_map"
+"""What the column `as_of` is called while its maps become text."""
+_RUN_ID = StructField("run_id", StringType())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,17 @@ def upgrade(spark: SparkSession, pipeline: Pipeline) -> list[Upgraded]:
         CatalogError: The table of windows is not one of Rewindow's, or the catalog fails.
     """
     tables = Tables.of(pipeline)
+    schemas = {
+        tables.runs: RUNS_SCHEMA,
+        tables.timeline_state: TIMELINE_STATE_SCHEMA,
+        tables.late: StructType([_RUN_ID]),
+        tables.quarantine: StructType([_RUN_ID, *QUARANTINE_SCHEMA]),
+        tables.verdicts: VERDICT_FACTS,
+        tables.comparisons: COMPARISON_COLUMNS,
+        tables.corrections: CORRECTION_FACTS,
+    }
     done = [
-        _with_columns(spark, table, schema)
-        for table, schema in ((tables.runs, RUNS_SCHEMA), (tables.timeline_state, TIMELINE_STATE_SCHEMA))
-        if spark.catalog.tableExists(table)
+        _with_columns(spark, table, schema) for table, schema in schemas.items() if spark.catalog.tableExists(table)
     ]
     if spark.catalog.tableExists(tables.windows):
         done.append(guarded("cannot upgrade", tables.windows, lambda: _windows(spark, tables.windows, pipeline)))
@@ -64,7 +77,12 @@ def _windows(spark: SparkSession, table: str, pipeline: Pipeline) -> Upgraded:
             table,
             "Name another table under `output`.",
         )
+    published = PublishedTable(spark, table)
+    if "as_of" in schema.names and isinstance(schema["as_of"].dataType, MapType):
+        published.alter(f"RENAME COLUMN as_of TO {_MAP}")
     columns = _with_columns(spark, table, FACTS).columns
+    if _MAP in spark.table(table).columns:
+        _maps_to_text(spark, published)
     without = spark.table(table).where(F.col("revision").isNull())
     windows = without.count()
     if windows:
@@ -77,6 +95,18 @@ def _windows(spark: SparkSession, table: str, pipeline: Pipeline) -> Upgraded:
         }
         values = {name: F.coalesce(F.col(name), value) for name, value in first.items()}
         spark.table(table).withColumns(values).writeTo(table).overwrite(F.lit(True))
-    staged = StructType([field for field in schema if field.name not in FACTS.names])
-    PublishedTable(spark, table).prepare(staged)
+    staged = StructType([field for field in schema if field.name not in (*FACTS.names, _MAP)])
+    published.prepare(staged)
     return Upgraded(table, columns, windows)
+
+
+def _maps_to_text(spark: SparkSession, published: PublishedTable) -> None:
+    """As-of vectors as JSON text, as this version writes them, on `main` and on the branch of revisions."""
+    text = F.to_json(F.map_from_entries(F.array_sort(F.map_entries(_MAP))))
+    published.alter("WRITE LOCALLY ORDERED BY window_start")
+    branches = {row["name"] for row in spark.table(f"{published.table}.refs").collect()} & {"main", REVISIONS}
+    for branch in sorted(branches):
+        name = published.table if branch == "main" else f"{published.table}.branch_{branch}"
+        rows = spark.table(name).withColumn("as_of", F.coalesce("as_of", text))
+        rows.writeTo(name).overwrite(F.lit(True))
+    published.alter(f"DROP COLUMN {_MAP}")

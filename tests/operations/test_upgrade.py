@@ -1,4 +1,4 @@
-"""`rewindow upgrade`: tables of an earlier layout get what they lack, and the nights go on with them."""
+"""`rewindow upgrade`: tables of each earlier layout get what they lack, and the nights go on with them."""
 
 from __future__ import annotations
 
@@ -7,44 +7,106 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import CatalogError
+from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
 from spark_jobs.lakehouse.published_table import FACTS, PublishedTable
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables
+from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS
 from spark_jobs.operations.upgrade import BEFORE, upgrade
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
+from tests.operations.layouts import KEY, RUNS, downgrade, without
 from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, write
+from tests.sampling import sample
 
 
-def test_a_table_without_revisions_is_upgraded_and_the_next_night_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def in_own_namespace(tmp_path: Path, name: str) -> Pipeline:
+    """A pipeline whose ledger no other one uses."""
+    pipeline(tmp_path, name, "tumbling, per event")
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(path.read_text().replace("nightly_tests", name))
+    return load_pipeline(path)
+
+
+@pytest.mark.parametrize("layout", sample([1], sorted(RUNS)))
+def test_tables_of_an_earlier_layout_are_upgraded_and_the_next_night_goes_on(
+    layout: int, spark: SparkSession, tmp_path: Path
+) -> None:
     records, store = log_of(9, count=120), RunStore(str(tmp_path / "runs"))
-    defined = pipeline(tmp_path, "upgraded", "tumbling, per event")
+    defined = in_own_namespace(tmp_path, f"layout_{layout}")
     tables = Tables.of(defined)
     write(tmp_path / "data", records[:80], "part-0.json")
     reconcile(spark, defined, NoProgress(), store=store)
     assert upgrade(spark, defined) == []
-
-    old = spark.table(tables.windows).drop(*FACTS.names)
-    rows, schema = old.collect(), old.schema
-    spark.sql(f"DROP TABLE {tables.windows} PURGE")
-    spark.createDataFrame(rows, schema).writeTo(tables.windows).create()
-    spark.sql(f"ALTER TABLE {tables.runs} DROP COLUMN person")
-    write(tmp_path / "data", records[80:], "part-1.json")
-    with pytest.raises(CatalogError, match="`rewindow upgrade PIPELINE` adds them"):
-        PublishedTable(spark, tables.windows).prepare(schema)
-
-    done = {one.table: one for one in upgrade(spark, defined)}
-    assert done[tables.windows].columns == tuple(FACTS.names)
-    assert done[tables.windows].windows == len(rows)
-    assert upgrade(spark, defined) == []
     published = PublishedTable(spark, tables.windows)
-    assert {(r.revision, r.run_id) for r in published.current().collect()} == {(1, BEFORE)}
-    assert published.revisions().count() == len(rows)
+    windows, revisions = published.current().count(), published.revisions().count()
+
+    downgrade(spark, defined, layout)
+    write(tmp_path / "data", records[80:], "part-1.json")
+    if layout <= 2:
+        with pytest.raises(CatalogError, match="`rewindow upgrade PIPELINE`"):
+            published.prepare(spark.table(tables.windows).drop(*FACTS.names).schema)
+    done = {one.table: one for one in upgrade(spark, defined)}
+    assert upgrade(spark, defined) == []
+    lacked = tuple(name for name in RUNS_SCHEMA.names if name not in RUNS[layout])
+    assert (done[tables.runs].columns if tables.runs in done else ()) == lacked
+    if layout <= 2:
+        assert done[tables.windows].windows == (windows if layout == 1 else 0)
+        assert all(row["as_of"].startswith("{") for row in published.revisions().collect())
+        assert published.revisions().count() == (windows if layout == 1 else revisions)
+        assert "as_of_map" not in published.current().columns
+        assert (published.current().where(f"run_id = '{BEFORE}'").count() == 0) or layout == 1
 
     night = reconcile(spark, defined, NoProgress(), store=store)
     assert sum(night.changes.values()) > 0
     assert_history_is_whole(spark, defined)
+
+
+def test_as_of_vectors_that_are_maps_become_text_on_both_branches(spark: SparkSession, tmp_path: Path) -> None:
+    """Layout 2. The second partition has fewer records; an upgrade that was killed in between goes on."""
+    defined = in_own_namespace(tmp_path, "layout_maps")
+    published = PublishedTable(spark, Tables.of(defined).windows)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.layout_maps")
+    columns = f"{without(KEY)}, n BIGINT, revision INT, cause STRING, run_id STRING"
+    times = "valid_from TIMESTAMP, valid_to TIMESTAMP"
+    spark.sql(f"CREATE TABLE {published.table} ({columns}, as_of MAP<INT, BIGINT>, {times}) USING iceberg")
+    window = "'a', timestamp_millis(0), timestamp_millis(60000)"
+    for number, end in ((1, "timestamp_millis(9)"), (2, "NULL")):
+        spark.sql(
+            f"INSERT INTO {published.table} SELECT {window}, {number}L, {number}, 'backfill', 'run-{number}', "
+            f"map(11, 7L, 2, {number}L), timestamp_millis({number}), {end}"
+        )
+    published.alter("CREATE BRANCH revisions")
+    spark.sql(f"DELETE FROM {published.table} WHERE revision = 1")
+    published.alter("RENAME COLUMN as_of TO as_of_map")
+
+    upgrade(spark, defined)
+    assert upgrade(spark, defined) == []
+    expected = {1: '{"2":1,"11":7}', 2: '{"2":2,"11":7}'}
+    assert {row["revision"]: row["as_of"] for row in published.revisions().collect()} == expected
+    assert [row["as_of"] for row in published.current().collect()] == [expected[2]]
+    published.prepare(spark.table(published.table).drop(*FACTS.names).schema)
+
+
+def test_tables_of_comparisons_and_corrections_are_upgraded(spark: SparkSession, tmp_path: Path) -> None:
+    """`final_before` came after the first comparisons."""
+    defined = in_own_namespace(tmp_path, "layout_verdicts")
+    tables = Tables.of(defined)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.layout_verdicts")
+    key = without(KEY)
+    for table, columns in (
+        (tables.verdicts, f"{key}, {without(VERDICT_FACTS)}"),
+        (tables.comparisons, without(COMPARISON_COLUMNS, "final_before")),
+        (tables.corrections, f"{key}, {without(CORRECTION_FACTS, 'since')}"),
+    ):
+        spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg")
+    assert {one.table: one.columns for one in upgrade(spark, defined)} == {
+        tables.comparisons: ("final_before",),
+        tables.corrections: ("since",),
+    }
+    assert upgrade(spark, defined) == []
 
 
 def test_a_table_of_somebody_else_is_refused(spark: SparkSession, tmp_path: Path) -> None:
