@@ -186,8 +186,7 @@ class Pipeline(Section):
         `number`: its place in the list. Fields of it have their own lines in errors.
         """
         copy = self.model_copy(update={**changed, "live": live})
-        copy._sources = self._sources.with_item(("live",), number)
-        return copy
+        return copy.loaded_from(self._sources.with_item(("live",), number), self._text)
 
     @property
     def file(self) -> str:
