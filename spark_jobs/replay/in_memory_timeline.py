@@ -130,6 +130,9 @@ def _running_maximum(x_from: np.ndarray, rank: np.ndarray, positions: np.ndarray
     """The steps at which the largest position so far becomes another one; the rest say nothing new."""
     order = np.argsort(x_from, kind="stable")
     x_from, positions = x_from[order], positions[np.maximum.accumulate(rank[order])]
+    is_last = np.ones(len(x_from), dtype=bool)
+    is_last[:-1] = x_from[1:] != x_from[:-1]
+    x_from, positions = x_from[is_last], positions[is_last]
     is_new = np.ones(len(x_from), dtype=bool)
     is_new[1:] = (positions[1:] != positions[:-1]).any(axis=1)
     return InMemoryTimeline(x_from[is_new], positions[is_new])
