@@ -7,6 +7,7 @@ imports no Spark and no Airflow. Variables that a pipeline's YAML names as `${NA
 
 from __future__ import annotations
 
+import os
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -68,6 +69,11 @@ def project_folder() -> Path:
         if (folder / PIPELINES).is_dir() or (folder / HOME_NAME).is_dir():
             return folder
     return here
+
+
+def cache_folder() -> Path:
+    """This user's folder of what can be made again: `$XDG_CACHE_HOME/rewindow`, else `~/.cache/rewindow`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewindow"
 
 
 class Settings(BaseSettings):

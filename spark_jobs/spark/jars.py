@@ -62,14 +62,18 @@ def keep_files(jars: str) -> None:
         new.replace(_list_file())
 
 
+def conf_folder() -> Path:
+    """The folder of Spark's own configuration, such as `spark-defaults.conf`."""
+    return Path(os.environ.get("SPARK_CONF_DIR") or Path(pyspark.__file__).parent / "conf")
+
+
 def _list_file() -> Path:
     key = sha256("\n".join([pyspark.__version__, *packages()]).encode()).hexdigest()[:16]
     return ivy_folder() / f"rewindow-jars-{key}.json"
 
 
 def _has_own_jars(own: Iterable[str]) -> bool:
-    folder = os.environ.get("SPARK_CONF_DIR") or Path(pyspark.__file__).parent / "conf"
     texts = [*own, os.environ.get("PYSPARK_SUBMIT_ARGS", "")]
     with suppress(OSError):
-        texts.append((Path(folder) / "spark-defaults.conf").read_text())
+        texts.append((conf_folder() / "spark-defaults.conf").read_text())
     return any(_OWN.search(text) for text in texts)

@@ -33,8 +33,9 @@ import pyspark
 from py4j.java_gateway import JavaGateway
 from pyspark.java_gateway import launch_gateway
 
-from spark_jobs.settings import settings
+from spark_jobs.settings import cache_folder, settings
 from spark_jobs.spark.gateway import stop_context
+from spark_jobs.spark.jars import conf_folder
 
 _ANSWER_SECONDS, _START_SECONDS = 5.0, 90.0
 _SOCKET, _LOCK = "spark.sock", "spark.lock"
@@ -129,7 +130,7 @@ def stop_warm_spark() -> Answer:
 def runtime_folder() -> Path | None:
     """The folder of the keeper's socket, closed to other users; None where there is no such folder."""
     base = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(base) / "rewindow" if base else Path.home() / ".cache" / "rewindow" / "spark"
+    folder = Path(base) / "rewindow" if base else cache_folder() / "spark"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
@@ -156,9 +157,8 @@ def is_same_user(connection: socket.socket) -> bool:
 
 def _key(conf: Mapping[str, str], log: Path) -> str:
     """The JVM inherits all of this from the command that starts it, so only a command with the same may join."""
-    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(pyspark.__file__).parent / "conf")
     defaults = {}
-    for file in sorted(folder.glob("*")):
+    for file in sorted(conf_folder().glob("*")):
         with suppress(OSError, UnicodeDecodeError):
             defaults[file.name] = file.read_text()
     content = {

@@ -17,6 +17,7 @@ import spark_jobs
 from spark_jobs import __version__
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.runs.store import replace_file
+from spark_jobs.settings import cache_folder
 
 ENTRY = Path(__file__).parent / "main.py"
 """The entry script, for spark-submit."""
@@ -34,7 +35,7 @@ def packaged(folder: Path | None = None) -> Path:
     Raises:
         EnvironmentSetupError: the folder cannot be written, is a link, or belongs to somebody else.
     """
-    folder = _private(folder or _cache_folder())
+    folder = _private(folder or cache_folder())
     content = _archive()
     target = folder / f"rewindow-{__version__}-{hashlib.sha256(content).hexdigest()}.zip"
     try:
@@ -43,10 +44,6 @@ def packaged(folder: Path | None = None) -> Path:
     except OSError as problem:
         raise _unwritable(folder, problem) from problem
     return target
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewindow"
 
 
 def _private(folder: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from spark_jobs import __version__
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.runs.store import replace_file
+from spark_jobs.settings import cache_folder
 from spark_jobs.web.summary import Run
 
 _SUMMARIES = TypeAdapter(dict[str, tuple[float, Run]])
@@ -20,8 +20,7 @@ _SUMMARIES = TypeAdapter(dict[str, tuple[float, Run]])
 
 def kept_summaries(url: str) -> Path:
     """The file for the run store at this address."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewindow"
-    return folder / f"runs-{__version__}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.json"
+    return cache_folder() / f"runs-{__version__}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.json"
 
 
 def read_summaries(file: Path) -> dict[str, tuple[float, Run]]:

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pyspark.sql import SparkSession
 
 from spark_jobs.comparison.compare import run_compare
-from spark_jobs.definition import Pipeline
+from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.runs.plan import make_plan, read_planned
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.sources import good
+from tests.runs.small_nights import pipeline
+
+CASE = "sliding, lateness, frozen"
+SOURCE = """
+  source:
+    kind: files
+    path: {path}
+    format: json
+    schema: "k STRING, s BIGINT, n BIGINT, total BIGINT, pane INT, at BIGINT"
+  window: {{start: s, unit: ms}}
+  pane: pane
+  emitted_at: at
+  emitted_at_unit: ms
+"""
+"""The fields of a section `live` for the files in `path`."""
+
+
+def with_live(folder: Path, name: str, text: str) -> Pipeline:
+    """The pipeline of small nights, with the section `live` in `text`."""
+    path = Path(pipeline(folder, name, CASE).file or "")
+    path.write_text(path.read_text() + text)
+    return load_pipeline(path)
 
 
 def closed_windows(spark: SparkSession, defined: Pipeline) -> list[dict]:

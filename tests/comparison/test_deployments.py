@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.comparison import chosen, stage
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.comparison.live_check import check_live
-from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.lakehouse.tables import Tables
@@ -20,34 +20,20 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
-from tests.comparison.small_live import closed_windows, full_comparison
-from tests.runs.small_nights import MINUTE, T0, log_of, pipeline, write
+from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
+from tests.runs.small_nights import MINUTE, T0, log_of, write
 
 SWITCH = T0 + 5 * MINUTE // 2
-CASE = "sliding, lateness, frozen"
 OLD, NEW = "until the upgrade", "since then"
-SOURCE = """
-  source:
-    kind: files
-    path: {folder}/emitted/{part}/*.json
-    format: json
-    schema: "k STRING, s BIGINT, n BIGINT, total BIGINT, pane INT, at BIGINT"
-  window: {{start: s, unit: ms}}
-  pane: pane
-  emitted_at: at
-  emitted_at_unit: ms
-"""
 RULES = "watermark: {generator: bounded_out_of_orderness, bound: 1 s, partitions: [0, 1]}, allowed_lateness: 0 s"
 
 
-def with_live(folder: Path, name: str, text: str) -> Pipeline:
-    path = Path(pipeline(folder, name, CASE).file or "")
-    path.write_text(path.read_text() + text)
-    return load_pipeline(path)
+def source_of(folder: Path, part: str) -> str:
+    return SOURCE.format(path=f"{folder}/emitted/{part}/*.json")
 
 
 def two_deployments(folder: Path, name: str) -> Pipeline:
-    old, new = (SOURCE.format(folder=folder, part=part).replace("\n", "\n  ").rstrip() for part in ("old", "new"))
+    old, new = (source_of(folder, part).replace("\n", "\n  ").rstrip() for part in ("old", "new"))
     switch = format_instant(SWITCH)
     return with_live(
         folder,
@@ -84,7 +70,7 @@ def test_each_deployment_is_judged_by_its_own_rules(spark, tmp_path) -> None:
     assert [(one["name"], one["own_rules"]) for one in report.deployments] == [(OLD, True), (NEW, False)]
     assert sum(one["windows"] for one in report.deployments) == report.windows
     # By the rules of the definition alone, the earlier deployment's windows would be wrong.
-    both = SOURCE.format(folder=tmp_path, part="*")
+    both = source_of(tmp_path, "*")
     alone = run_compare(spark, with_live(tmp_path, "alone", f"live:{both}"), NoProgress(), limit=10)
     assert alone.verdicts["drift"] > report.verdicts["drift"] and alone.deployments == []
     checks = [check_live(spark, one, NoProgress(), rows=1000) for one in deployments_of(defined)]

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.comparison import chosen, stage
 from spark_jobs.comparison.news import has_live_news
-from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import EndPolicy, execute
@@ -22,29 +22,14 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
-from tests.comparison.small_live import closed_windows, full_comparison
-from tests.runs.small_nights import log_of, pipeline, write
+from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
+from tests.runs.small_nights import log_of, write
 
-CASE = "sliding, lateness, frozen"
-LIVE = """
-live:
-  source:
-    kind: files
-    path: {folder}/emitted/*.json
-    format: json
-    schema: "k STRING, s BIGINT, n BIGINT, total BIGINT, pane INT, at BIGINT"
-  window: {{start: s, unit: ms}}
-  pane: pane
-  emitted_at: at
-  emitted_at_unit: ms
-"""
 COMPARING = EndPolicy(compare=stage.compare_run)
 
 
 def live_pipeline(folder: Path, name: str) -> Pipeline:
-    path = Path(pipeline(folder, name, CASE).file or "")
-    path.write_text(path.read_text() + LIVE.format(folder=folder))
-    return load_pipeline(path)
+    return with_live(folder, name, "live:" + SOURCE.format(path=f"{folder}/emitted/*.json"))
 
 
 def current_verdicts(spark: SparkSession, defined: Pipeline) -> set[tuple]:
