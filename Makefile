@@ -78,7 +78,7 @@ lock: ## renew requirements.txt from pyproject.toml (needs uv)
 		--no-emit-index-url --no-annotate --quiet --custom-compile-command 'make lock' --output-file requirements-docs.txt
 
 clean: ## remove .venv, .venv-docs, caches and the local tables (.rewindow)
-	rm -rf $(VENV) $(DOCS) .rewindow .pytest_cache .ruff_cache .hypothesis build *.egg-info spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) $(DOCS) .rewindow .pytest_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The archive of the package for clusters, and the jars; other Spark programs that use ~/.ivy2.5.2 fetch theirs again.

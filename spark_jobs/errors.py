@@ -119,3 +119,8 @@ class RunStateError(RewindowError):
     """The run's state does not allow it: it has ended, a process works on it, or its staged rows are incomplete."""
 
     exit_code = 9
+
+
+def first_line(problem: BaseException) -> str:
+    """The first line of an error's text; the name of its class where it has no text."""
+    return next(iter(str(problem).splitlines()), type(problem).__name__)

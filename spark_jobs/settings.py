@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from spark_jobs.errors import EnvironmentSetupError
@@ -234,8 +235,34 @@ def settings() -> Settings:
     except ValidationError as error:
         problem = error.errors()[0]
         variable = problem["loc"][0]
-        field = next(field for field in Settings.model_fields.values() if field.validation_alias == variable)
-        examples = " or ".join(field.examples or ())
         raise EnvironmentSetupError(
-            f"`{problem['input']}` is not {field.title}", str(variable), f"Write {examples}."
+            f"`{problem['input']}` is not {_field(variable).title}", str(variable), f"Write {_examples(variable)}."
         ) from error
+
+
+def pairs(text: str, variable: Variable, kind: str) -> dict[str, str]:
+    """The pairs in `name=value,name=value`, the text of `variable`; of the same name twice, the last.
+
+    Spaces around names and values, and empty parts, do not count. A value may contain `=`, but no comma. `kind`: what a
+    pair is, with an article and for the message. Raises EnvironmentSetupError for a part without `=`.
+    """
+    found: dict[str, str] = {}
+    for place, part in enumerate(filter(str.strip, text.split(",")), 1):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise EnvironmentSetupError(
+                f"part {place} is not {kind}",  # not shown: it can be the rest of a password with a comma
+                variable,
+                f"Write name=value pairs separated by commas, such as {_examples(variable)}. "
+                "No value may contain a comma.",
+            )
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _field(variable: object) -> FieldInfo:
+    return next(field for field in Settings.model_fields.values() if field.validation_alias == variable)
+
+
+def _examples(variable: object) -> str:
+    return " or ".join(_field(variable).examples or ())

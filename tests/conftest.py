@@ -38,10 +38,10 @@ SHORT = "tests/golden/"
 LONGEST = (
     "tests/orchestration/test_airflow.py",
     "tests/runs/test_nightly.py",
-    "tests/orchestration/test_cluster.py",
     "tests/faults/test_run_lives.py",
     "tests/faults/test_kills.py",
     "tests/runs/test_backfill.py",
+    "tests/orchestration/test_cluster.py",
     "tests/runs/test_concurrent_publish.py",
     "tests/corrections/test_hive.py",
     "tests/runs/test_publication.py",
@@ -52,7 +52,7 @@ LONGEST = (
     "tests/replay/test_flights.py",
     "tests/runs/test_earlier_version.py",
 )
-"""The files that take longest, the longest first."""
+"""The files that take longest, the longest first; but the two with an Airflow of their own not side by side."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

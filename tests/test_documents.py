@@ -42,6 +42,12 @@ def tracked_files() -> list[str]:
     return subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
 
 
+def test_make_clean_removes_what_git_ignores() -> None:
+    ignored = [line for line in (ROOT / ".gitignore").read_text().split("\n") if line and not line.startswith("#")]
+    removed = subprocess.check_output(["make", "--dry-run", "clean"], cwd=ROOT, text=True).split()
+    assert [name for name in ignored if name.rstrip("/") not in removed] == []
+
+
 def test_the_readme_is_short_and_has_a_picture() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.split()) < 900
@@ -54,15 +60,69 @@ def test_the_definition_in_the_readme_is_valid() -> None:
     assert load_pipeline("orders_hourly.yaml", text=text).name == "orders_hourly"
 
 
-def test_the_fields_in_the_how_to_page_fit_a_definition() -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if "```yaml" in page.read_text()], ids=id_of)
+def test_the_fields_in_the_yaml_of_a_page_fit_a_definition(page: Path) -> None:
+    """Each block is taken into the definition of the README; on the page of the live job it has a section `live`."""
     yaml = YAML(typ="safe")
-    (base,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    blocks = re.findall(r"^```yaml\n(.*?)```", (ROOT / "docs/how-to.md").read_text(), re.DOTALL | re.MULTILINE)
-    assert blocks
-    for block in blocks:
+    base = yaml.load(blocks(ROOT / "README.md", "yaml")[0])
+    if page.stem == "three-truths":
+        base["live"] = yaml.load(ROOT / "dags/pipelines/departures_live.yaml")["live"]
+    for block in blocks(page, "yaml"):
         whole = io.StringIO()
-        yaml.dump(yaml.load(base) | yaml.load(block), whole)
+        yaml.dump(base | yaml.load(block), whole)
         assert load_pipeline("orders_hourly.yaml", text=whole.getvalue()).name == "orders_hourly"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+TRIED = {
+    "yaml": "test_documents.py::test_the_fields_in_the_yaml_of_a_page_fit_a_definition",
+    "README.md console": "project/test_pages.py::test_the_readme_and_the_pages_of_tables_and_reports",
+    "airflow.md json": "orchestration/test_notify.py::test_the_notifiers_of_the_page_are_read",
+    "airflow.md python": "orchestration/test_dags.py::test_each_pipeline_has_its_four_dags",
+    "contributing.md console": "test_documents.py::test_commands_that_a_page_shows_exist",
+    "flink.md console": "project/test_flink_import.py::test_the_command_of_the_page",
+    "gate.md console": "quality/test_commands.py::test_the_commands_of_the_page",
+    "gate.md json": "quality/test_suites.py::test_the_suite_of_the_page_can_be_checked",
+    "how-to.md console": "project/test_pages.py::test_the_ways_of_the_how_to_page",
+    "operations.md bash": "operations/test_backup.py::test_a_restored_copy_goes_on_with_what_has_arrived_since",
+    "operations.md sql": "operations/test_backup.py::test_a_restored_copy_goes_on_with_what_has_arrived_since",
+    "report.md console": "project/test_pages.py::test_the_readme_and_the_pages_of_tables_and_reports",
+    "semantics.md console": "cli/test_cli.py::test_conformance_closes_with_the_counts_and_fails_when_a_case_fails",
+    "tables.md python": "project/test_pages.py::test_the_readme_and_the_pages_of_tables_and_reports",
+    "tables.md sql": "project/test_pages.py::test_the_readme_and_the_pages_of_tables_and_reports",
+    "tutorial.md console": "project/test_tutorial.py::test_the_commands_of_the_page",
+    "tutorial.md python": "project/test_tutorial.py::test_the_commands_of_the_page",
+}
+"""The test (below `tests/`) that runs or reads the code blocks of a page in a language."""
+
+
+def test_every_code_block_of_a_page_is_tried_by_a_test() -> None:
+    found = {
+        f"{page.name} {language}"
+        for page in PAGES
+        for language in re.findall(r"^ *```(\w+)$", page.read_text(), re.MULTILINE)
+        if language not in ("text", "yaml")
+    }
+    assert found == TRIED.keys() - {"yaml"}
+    for test in TRIED.values():
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text()
+
+
+def test_the_figures_of_the_readme_and_of_the_page_on_scale_are_those_that_were_measured() -> None:
+    """Each duration, ratio and count of a measurement is on the page of benchmarks, as it stands there."""
+    measured = (ROOT / "docs/benchmarks.md").read_text()
+    (readme,) = re.findall(r"^20M records take (\S+) s on 2 cores, (\S+) times", (ROOT / "README.md").read_text(), re.M)
+    assert f"| {readme[0]}.0 s |" in measured and f"| {readme[1]} |" in measured
+    table = (ROOT / "docs/scale.md").read_text().partition("## Chunks")[0].replace("1,000,000", "")
+    figures = re.findall(r"\b\d[\d.]* s\b|\b\d+\.\d+\b(?! s)|\d[\d.]*M\b|\d[\d.]* [GM]iB|\d+,\d{3}", table)
+    assert len(figures) > 15
+    assert [one for one in figures if one.removesuffix(" s") not in measured] == []
+    for page in (ROOT / "README.md", ROOT / "docs/semantics.md"):
+        assert str(len(list((ROOT / "tests/golden/flink").glob("[ds]*.json")))) in page.read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=id_of)
@@ -99,7 +159,7 @@ def test_version_and_changelog_agree_and_the_tried_versions_are_documented() -> 
     assert sections[1].split()[0] == __version__
     versions = (ROOT / "docs/airflow.md").read_text().partition("### Versions")[2].partition("\n### ")[0]
     for one in matrix.COMBINATIONS:
-        for version in (one.airflow, one.spark, one.great_expectations):
+        for version in (one.python, one.airflow, one.spark, one.great_expectations):
             assert version in versions
 
 
@@ -123,20 +183,24 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=id_of)
 def test_commands_that_a_page_shows_exist(page: Path) -> None:
-    """Each line of a console block that begins with `rewindow` names a command and options of the command line."""
+    """The command, its options, the target: in blocks and in backticks, behind `rewindow` or `make`."""
     known = dict(commands_page.commands())
-    for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = line.partition(" #")[0].split()
-            while words and re.fullmatch(r"\$|\w+=\S*", words[0]):
-                words = words[1:]
-            if not words or not words[0].endswith("rewindow"):
-                continue
-            name = next((name for name in (" ".join(words[1:3]), " ".join(words[1:2])) if name in known), None)
-            assert name, line
-            names = {option for parameter in known[name].params for option in parameter.opts + parameter.secondary_opts}
-            given = {word.partition("=")[0] for word in words if word.startswith("--")}
-            assert given <= names | {"--debug", "--help"}, line
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    text = page.read_text().replace("\\\n", " ")
+    lines = re.findall(r"^ {4}(rewindow .*)$|`((?:rewindow|make)\s[^`]+)`", text, re.MULTILINE)
+    for line in [*"".join(blocks(page, "console")).replace("\\\n", " ").splitlines(), *map("".join, lines)]:
+        words = line.partition(" #")[0].split()
+        while words and re.fullmatch(r"\$|\w+=\S*", words[0]):
+            words = words[1:]
+        if words and words[0] == "make":
+            assert {word for word in words[1:] if "=" not in word} <= set(targets), line
+        if not words or not words[0].endswith("rewindow") or not words[1][0].islower():
+            continue
+        name = next((name for name in (" ".join(words[1:3]), " ".join(words[1:2])) if name in known), None)
+        assert name, line
+        names = {option for parameter in known[name].params for option in parameter.opts + parameter.secondary_opts}
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert given <= names | {"--debug", "--help"}, line
 
 
 def test_the_page_of_commands_is_the_one_that_the_command_line_generates() -> None:

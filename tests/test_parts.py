@@ -56,7 +56,7 @@ CLI = "from spark_jobs import cli; cli.main()"
 
 def test_every_part_is_an_extra_and_all_holds_them() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert {*Part, "kafka", "all", "dev"} == set(extras)
+    assert {*Part, "kafka", "openlineage", "all", "dev"} == set(extras)
     assert all(part in extras["all"][0] for part in Part)
     modules = {Requirement(text).name.replace("-", "_") for part in Part for text in extras[part]}
     assert {name for names in MODULES.values() for name in names} <= {

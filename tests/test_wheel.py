@@ -1,7 +1,8 @@
-"""The wheel holds everything that the installed package needs beside its modules."""
+"""The wheel holds everything that the installed package needs beside its modules, and an image copies enough for it."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -21,11 +22,13 @@ NO_MODULES = sorted(
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the tracked files, built as `pip wheel` does, without the network."""
+    """A wheel of the tracked files that `deploy/Dockerfile` copies, built as `pip wheel` does, without the network."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")[:-1]
-    for name in (name for name in tracked if (ROOT / name).exists()):
+    copies = re.findall(r"^COPY (.*)$", (ROOT / "deploy/Dockerfile").read_text(), re.MULTILINE)
+    copied = [name for line in copies for name in line.split() if (ROOT / name).exists()]
+    listed = subprocess.check_output(["git", "ls-files", "-z", *copied], cwd=ROOT, text=True)
+    for name in (name for name in listed.split("\0")[:-1] if (ROOT / name).exists()):
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_symlink():

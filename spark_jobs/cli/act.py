@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
     from spark_jobs.runs.backfill import EndPolicy
     from spark_jobs.runs.job import RunResult
+    from spark_jobs.runs.store import RunFolder
 
 
 @app.command()
@@ -189,7 +190,7 @@ def _end(
             print_verdicts(verdicts)
         print_corrections(corrections)
         if folder.read_bytes(PAGE) is not None:
-            console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
+            _say_report(folder)
     if result.decision is not None and result.decision.action is not Action.PUBLISH and not end_policy.ends_as:
         hint = outcome.hint if outcome else ""
         errors.print(f"[bold yellow]not published[/]: {escape(result.decision.why)}. {escape(hint)}")
@@ -218,6 +219,7 @@ def publish_run(
     folder = RunStore.configured().folder(run_id)
     corrections = corrections_of(sessions[0], pipeline_of(folder), folder, RunStatus.PUBLISHED)
     print_corrections(corrections)
+    _rebuild_report(folder)
     end_of_corrections(corrections)
 
 
@@ -226,9 +228,27 @@ def discard_run(run_id: RunArgument, reason: ReasonOption = "") -> None:
     """Drop what a run has staged. The published windows stay as they are."""
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.reopening import discard_staged
+    from spark_jobs.runs.store import RunStore
 
     discard_staged(_spark_of, run_id, progress_for(errors), reason or "discarded by hand")
     console.print(f"Run {escape(run_id)} is discarded; the published windows are as they were.")
+    _rebuild_report(RunStore.configured().folder(run_id))
+
+
+def _rebuild_report(folder: RunFolder) -> None:
+    """Let the report, where there is one, say how the run has ended now."""
+    from spark_jobs.report.build import build_report
+    from spark_jobs.runs.store import PAGE
+
+    if folder.read_bytes(PAGE) is not None:
+        build_report(folder)
+        _say_report(folder)
+
+
+def _say_report(folder: RunFolder) -> None:
+    from spark_jobs.runs.store import PAGE
+
+    console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
 
 
 def _spark_of(pipeline: Pipeline) -> SparkSession:
@@ -251,7 +271,8 @@ def maintain_tables(
     from dataclasses import asdict
     from datetime import UTC, datetime
 
-    from spark_jobs.operations.maintain import maintain, retention, retention_or_forever
+    from spark_jobs.operations.maintain import maintain
+    from spark_jobs.operations.periods import retention, retention_or_forever
     from spark_jobs.runs.progress import progress_for
 
     loaded = load(pipeline)
@@ -273,8 +294,8 @@ def maintain_tables(
     console.print(
         f"{len(done.abandoned)} killed runs cleared, {sum(done.snapshots_expired.values())} snapshots expired, "
         f"{sum(done.files_compacted.values())} files compacted, {sum(done.orphans_removed.values())} orphans removed, "
-        f"{done.revisions_deleted} revisions, {done.states_deleted} states, {done.runs_forgotten} rows of the ledger "
-        f"and {done.folders_deleted} folders of runs deleted",
+        f"{done.revisions_deleted} revisions, {done.states_deleted} states, {done.runs_forgotten} rows of the ledger, "
+        f"{done.folders_deleted} folders of runs and {done.replaced_deleted} of corrected partitions deleted",
         soft_wrap=True,
     )
 
@@ -321,21 +342,27 @@ def kafka_up(
         Path | None, typer.Option(help="Where it keeps its log. Default: $REWINDOW_HOME/kafka.")
     ] = None,
     port: Annotated[int, typer.Option(help="On 127.0.0.1; 0 takes a free one.")] = 9092,
-    sample: Annotated[bool, typer.Option(help="Load the flights sample into topic `flights`.")] = True,
+    sample: Annotated[
+        bool,
+        typer.Option(
+            help="Load the flights sample into topic `flights`, and what Flink emitted into `flights_hourly`."
+        ),
+    ] = True,
 ) -> None:
     """Start a real broker (KRaft) on this machine, with the flights sample in a topic, until Ctrl-C."""
     import signal
 
     from spark_jobs.devtools.services.kafka_broker import KafkaBroker
-    from spark_jobs.devtools.services.kafka_sample import TOPIC, load_flights
+    from spark_jobs.devtools.services.kafka_sample import LIVE_TOPIC, TOPIC, load_sample
     from spark_jobs.spark.session import rewindow_home
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with KafkaBroker(directory or rewindow_home() / "kafka", port=port) as broker:
         print(f"Kafka at {broker.servers}, its log under {broker.directory}. Ctrl-C stops it.", flush=True)
         if sample:
-            count = load_flights(broker)
+            count = load_sample(broker)
             print(f"Topic {TOPIC}: {count:,} records, with the append times of a broker of 2013.", flush=True)
+            print(f"Topic {LIVE_TOPIC}: the windows that Flink emitted for them.", flush=True)
             print(f"Try: REWINDOW_KAFKA={broker.servers} rewindow run departures_kafka", flush=True)
         try:
             signal.pause()

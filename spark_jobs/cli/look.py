@@ -232,11 +232,11 @@ def doctor(
     pipeline: Annotated[str | None, typer.Argument(help="Check its source, too.")] = None,
 ) -> None:
     """Check Java, Spark, the jars, the catalog and the source of a pipeline. Prints how to fix each problem."""
-    from spark_jobs.operations.doctor import run_doctor
+    from spark_jobs.operations.doctor import Status, run_doctor
 
     checks = run_doctor(load(pipeline) if pipeline else None)
-    marks = {"ok": "[green]ok[/]  ", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
+    marks = {Status.OK: "[green]ok[/]  ", Status.WARN: "[yellow]warn[/]", Status.FAIL: "[red]fail[/]"}
     for item in checks:
         hint = f" {item.hint}" if item.hint else ""
         console.print(f"{marks[item.status]} {item.name}: {escape(item.what)}{escape(hint)}", soft_wrap=True)
-    raise typer.Exit(8 if any(item.status == "fail" for item in checks) else 0)
+    raise typer.Exit(8 if any(item.status is Status.FAIL for item in checks) else 0)

@@ -44,6 +44,8 @@ def print_history(revisions: Sequence[Revision], keys: Sequence[str], console: C
         for name, change in changed.items():
             by = difference(change.before, change.after)
             line(f"    changed     {name} {shown(change.before)} -> {shown(change.after)}" + (f" ({by})" if by else ""))
+        if not changed:
+            line("    changed     no number: only when the window closed (closed_at)")
         same = [f"{name} {shown(value)}" for name, value in values.items() if name not in changed]
         if same:
             line(f"    the same    {', '.join(same)}", "dim")

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from spark_jobs.cli.options import errors
 from spark_jobs.formatting import plural
 
 if TYPE_CHECKING:
@@ -40,12 +41,22 @@ def print_csv(found: Rows) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(found.columns)
     writer.writerows(["" if value is None else shown(value) for value in row] for row in found.rows)
+    _say_more(found)
 
 
 def print_json(found: Rows) -> None:
     """One JSON object a line."""
     for row in found.rows:
         print(json.dumps(dict(zip(found.columns, row, strict=True)), default=str))
+    _say_more(found)
+
+
+def _say_more(found: Rows) -> None:
+    """Say on standard error that rows are missing: what reads the rows would not know."""
+    if found.has_more:
+        errors.print(
+            f"only the first {plural(len(found.rows), 'row')}, and there are more: see --limit", highlight=False
+        )
 
 
 def shown(value: Any) -> str:

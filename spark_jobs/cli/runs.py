@@ -55,8 +55,6 @@ def runs(
 @app.command("status")
 def show_status(pipeline: NamedPipeline = None, as_json: JsonOption = False) -> None:
     """Show where each pipeline stands: its last run, what is published, which runs wait and why. Needs no Spark."""
-    from spark_jobs.web.summary import RUNNING
-
     say_home()
     found = all_runs()
     names = {*known_pipelines(), *(run.pipeline for run in found)}
@@ -67,9 +65,9 @@ def show_status(pipeline: NamedPipeline = None, as_json: JsonOption = False) -> 
     records = []
     for name in sorted(names if pipeline is None else [pipeline]):
         own = [run for run in found if run.pipeline == name]
-        published = next((run for run in own if run.status in ("published", "unchanged")), None)
-        waiting = [run for run in own if run.status in ("awaiting_approval", "gate_failed", "staged")]
-        working = [run for run in own if run.status in (RUNNING.value, "publishing")]
+        published = next((run for run in own if run.is_published), None)
+        waiting = [run for run in own if run.known_status and run.known_status.waits]
+        working = [run for run in own if run.known_status and run.known_status.has_work]
         records.append((name, own[0] if own else None, published, waiting, working))
     if as_json:
         for name, last, published, waiting, working in records:
@@ -120,10 +118,10 @@ def _print_run(run: Run, indent: str = "") -> None:
     below = " " * (len(indent) + 2)
     console.print(Text(f"{below}{run.run_id}"), soft_wrap=True)
     would = "" if run.is_published else "would change: "
-    told = [f"{would}{changes_in_words(run.changed)}"] if run.changed and any(run.changed.values()) else []
-    told += [text for text in (run.message, run.reason and f"reason: {run.reason}") if text]
-    if told:
-        console.print(Text(below + "; ".join(told), style="dim"), soft_wrap=True)
+    remarks = [f"{would}{changes_in_words(run.changed)}"] if run.changed and any(run.changed.values()) else []
+    remarks += [text for text in (run.message, run.reason and f"reason: {run.reason}") if text]
+    if remarks:
+        console.print(Text(below + "; ".join(remarks), style="dim"), soft_wrap=True)
 
 
 def _minute(at: datetime | None) -> str:

@@ -36,7 +36,11 @@ def stop_spark() -> None:
 
 @app.command()
 def demo() -> None:
-    """Backfill and reconcile real flights in a real Airflow, and compare the result with what Flink emitted."""
+    """Backfill and reconcile real flights in a real Airflow beside what Flink emitted, and put that right.
+
+    The live job's windows are in a topic. Each run compares them with the log; the demo approves it as a person would,
+    the topic gets the corrections, and the comparison at the end finds that all windows match.
+    """
     require(Part.AIRFLOW, "`rewindow demo`")
     from spark_jobs.devtools.demo import run_demo
 
@@ -61,7 +65,7 @@ def up(
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.spark.session import rewindow_home
 
-    stop = _stop_on_signals()
+    stop = stop_on_signals()
     home = rewindow_home()
     is_new = not (home / "runs").exists()
     first: datetime | None = FIRST_NIGHT if sample and is_new else None
@@ -81,7 +85,7 @@ def up(
         console.print("stopped")
 
 
-def _stop_on_signals() -> threading.Event:
+def stop_on_signals() -> threading.Event:
     """Let SIGTERM interrupt this process as Ctrl-C does; the event says that one of them has come."""
     stop = threading.Event()
 
@@ -97,7 +101,7 @@ def _stop_on_signals() -> threading.Event:
 
 def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | None) -> None:
     from spark_jobs.devtools.demo import BROKERS_VARIABLE
-    from spark_jobs.devtools.services.kafka_sample import TOPIC
+    from spark_jobs.devtools.services.kafka_sample import LIVE_TOPIC, TOPIC
     from spark_jobs.settings import Variable
 
     console.print(
@@ -106,7 +110,8 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | No
         f"  user viewer, password {airflow.password('viewer')}    (may only read)\n"
         "  reports: menu Browse > Rewindow reports, and the tab Rewindow report of a DAG run\n"
         "  try: trigger backfill__departures_kafka and fill its form\n"
-        f"Kafka is at [bold]{broker.servers}[/], topic {TOPIC}; pipelines take the address from {BROKERS_VARIABLE}\n"
+        f"Kafka is at [bold]{broker.servers}[/], topics {TOPIC} and {LIVE_TOPIC}; "
+        f"pipelines take the address from {BROKERS_VARIABLE}\n"
         f"In another terminal: {Variable.HOME}={home} {BROKERS_VARIABLE}={broker.servers} .venv/bin/rewindow status\n"
         f"The documents are {f'at [bold]{site}[/]' if site else 'in docs/; `make docs` makes a site of them'}\n"
         f"Ctrl-C stops everything; the tables stay under {home}.\n",
@@ -116,14 +121,14 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | No
 
 
 def _load_samples(broker: KafkaBroker, airflow: Airflow) -> None:
-    """A backfill, a night with late arrivals, and a backfill that its gate stops."""
-    from spark_jobs.devtools.demo import night, trigger
-    from spark_jobs.devtools.services.kafka_sample import load_flights
+    """A backfill, a night with late arrivals, both judged and put right, and a backfill that its gate stops."""
+    from spark_jobs.devtools.demo import FIRST_NIGHT, PIPELINE, night, trigger
+    from spark_jobs.devtools.services.kafka_sample import load_sample
 
     console.print("Three runs follow as samples. The last one is meant to fail: its gate closes.")
-    trigger(console, airflow, "backfill__departures_kafka", {"reason": "all that had arrived by 25 March"})
-    load_flights(broker)
-    night(console, airflow, "reconcile__departures_kafka")
+    trigger(console, airflow, f"backfill__{PIPELINE.stem}", {"reason": "all that had arrived by 25 March"})
+    load_sample(broker, since=FIRST_NIGHT)
+    night(console, airflow, f"reconcile__{PIPELINE.stem}")
     form = {"reason": "a watermark that waits 1 minute: its gate closes"}
     trigger(console, airflow, "backfill__departures_hasty", form, ends_as="failed")
     console.print("\nAll three runs are in the UI, with their reports. The gate stopped the last one, as it should.")

@@ -69,7 +69,7 @@ def as_delivered(rows: DataFrame, pipeline: Pipeline, scope: ComparisonScope) ->
     wanted = F.when(equals_complete, Verdict.MATCH.value).otherwise(Verdict.LATE_ARRIVALS.value)
     verdict = F.when(corrected & by_truth, wanted).otherwise(F.col(VERDICT))
     is_right = corrected & (by_truth | F.col(VERDICT).isin(Verdict.MATCH.value, Verdict.LATE_ARRIVALS.value))
-    told = joined.withColumns(
+    marked = joined.withColumns(
         {
             VERDICT: verdict,
             LABEL: F.when(is_right, Label.CORRECTED.value).otherwise(F.col(LABEL)),
@@ -77,7 +77,7 @@ def as_delivered(rows: DataFrame, pipeline: Pipeline, scope: ComparisonScope) ->
             AT: F.when(~is_right, F.col(AT)),
         }
     )
-    return told.select(*(f"`{c}`" for c in rows.columns))
+    return marked.select(*(f"`{c}`" for c in rows.columns))
 
 
 def delivered_since(current: DataFrame, pipeline: Pipeline, keys: tuple[str, ...]) -> DataFrame | None:

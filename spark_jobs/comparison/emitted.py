@@ -83,7 +83,7 @@ class EmittedRows:
 
     Args:
         types: the types of the keys in the history.
-        cached: caches the rows of a topic.
+        cached: caches the rows of a topic, and those of chosen windows.
 
     Raises:
         DefinitionError: the section `live:` is missing or wrong.
@@ -98,10 +98,8 @@ class EmittedRows:
         self.opened = open_rows(spark, self.live.source, pipeline)
         self._types = types
         self._values = _value_columns(self.opened.frame, pipeline)
-        self._decoded = None
-        if self.opened.is_topic:
-            decoded = self._canonical(self.opened.frame)
-            self._decoded = decoded if cached is None else cached.keep(decoded)
+        self._cached = cached
+        self._decoded = self._kept(self._canonical(self.opened.frame)) if self.opened.is_topic else None
 
     def sample(self, count: int, deployed: Deployed | None = None) -> DataFrame:
         """Up to `count` rows about windows, the first that Spark finds, of the time of a deployment.
@@ -132,14 +130,15 @@ class EmittedRows:
     def chosen(self, spans: Sequence[TimeRange], older: Sequence[TimeRange], pairs: DataFrame | None) -> Emitted:
         """The windows with a start in `spans`, and those of `pairs`, which start in `older`. Reads no other rows.
 
-        Rows that cannot be read are left out and not counted.
+        Rows that cannot be read are left out and not counted. The windows are cached: they are few.
         """
         if self._decoded is None:
             everywhere = (*older, *spans)
             canonical = self._canonical(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), everywhere))
         else:
             canonical = self._decoded
-        return self._emitted(of_windows(canonical, tuple(self.pipeline.keys), spans, pairs), 0, 0, ())
+        emitted = self._emitted(of_windows(canonical, tuple(self.pipeline.keys), spans, pairs), 0, 0, ())
+        return replace(emitted, rows=self._kept(emitted.rows))
 
     def changed(self, within: TimeRange, since: int | None, offsets: Mapping[int, int] | None) -> DataFrame | None:
         """The windows that start in `within` and have rows that came since a comparison; None: nothing shows it.
@@ -193,6 +192,9 @@ class EmittedRows:
             F.col(_DELETED).alias("deleted"),
         )
         return shown, tuple(self._values)
+
+    def _kept(self, frame: DataFrame) -> DataFrame:
+        return frame if self._cached is None else self._cached.keep(frame)
 
     def _whole(self) -> DataFrame:
         """Every row about a window, canonical."""

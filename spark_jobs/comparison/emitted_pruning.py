@@ -19,6 +19,7 @@ from spark_jobs.replay.assign import START
 
 MAX_RANGES = 4
 """The most ranges; nearer ones are joined. The replay of each is planned on its own, which takes a second."""
+_WANTED = "rw_wanted"
 _PER_UNIT = {"s": 1 / 1000, "ms": 1, "us": 1000}
 
 
@@ -45,12 +46,12 @@ def emitted_since(frame: DataFrame, live: Live, since: int) -> DataFrame:
     return frame if bound is None else frame.where(bound)
 
 
-def ranges_of(starts: Sequence[int], step: int) -> tuple[TimeRange, ...]:
-    """At most `MAX_RANGES` ranges that hold all `starts` (ascending, epoch ms); `step` is the least gap that counts."""
+def ranges_of(starts: Sequence[int], step: int, most: int = MAX_RANGES) -> tuple[TimeRange, ...]:
+    """At most `most` ranges that hold all `starts` (ascending, epoch ms); `step` is the least gap that counts."""
     if not starts:
         return ()
     gaps = sorted((b - a for a, b in pairwise(starts)), reverse=True)
-    least = max(gaps[MAX_RANGES - 1] + 1 if len(gaps) >= MAX_RANGES else 0, step + 1)
+    least = max(gaps[most - 1] + 1 if len(gaps) >= most else 0, step + 1)
     found = [[starts[0], starts[0]]]
     for before, start in pairwise(starts):
         if start - before >= least:
@@ -64,9 +65,10 @@ def of_windows(rows: DataFrame, keys: Sequence[str], spans: Sequence[TimeRange],
     inside = reduce(or_, (_starts_within(span) for span in spans), F.lit(False))
     if pairs is None:
         return rows.where(inside)
-    wanted = with_join_keys(pairs, keys).select(*join_columns(keys)).distinct()
-    placed = with_join_keys(rows.where(~inside), keys).join(F.broadcast(wanted), join_columns(keys), "left_semi")
-    return rows.where(inside).unionByName(placed.select(*rows.columns))
+    # One scan: rows of both kinds come from the same files.
+    wanted = with_join_keys(pairs, keys).select(*join_columns(keys)).distinct().withColumn(_WANTED, F.lit(True))
+    placed = with_join_keys(rows, keys).join(F.broadcast(wanted), join_columns(keys), "left")
+    return placed.where(inside | F.col(_WANTED)).select(*(f"`{name}`" for name in rows.columns))
 
 
 def _starts_within(span: TimeRange) -> Column:

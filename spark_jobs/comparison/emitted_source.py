@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.comparison.emitted_topic import offsets_shown, pin_rows, read_rows
@@ -14,6 +12,7 @@ from spark_jobs.definition.live import EmittedSource, Live, TableEmitted, TopicE
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import SourceError
 from spark_jobs.spark.failures import plain_path, reading, short
+from spark_jobs.spark.gateway import JAVA_ERRORS
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def open_rows(
             if source.ddl is not None:
                 reader = reader.schema(source.ddl)
             return OpenRows(reader.format(source.format).load(list(source.path)), _name(source))
-    except (AnalysisException, Py4JJavaError, PySparkException) as error:
+    except JAVA_ERRORS as error:
         what = f"the emitted windows cannot be read: {short(str(error))}"
         raise SourceError(what, where, f"Correct {dotted(path)}.") from error
 

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_jobs.comparison.emitted import OFFSETS
+from spark_jobs.comparison.emitted_pruning import ranges_of
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.timing_band import closes_of
-from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import Scope
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.aggregates import conditional
-from spark_jobs.replay.assign import END, START, assign_windows, in_span
+from spark_jobs.replay.assign import END, START, assign_windows, in_spans
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns
 from spark_jobs.replay.engine import Replay
@@ -29,6 +29,8 @@ CLOSE = "rw_close"
 TAKEN = "rw_taken"
 KEPT, CERTAIN, CONTRADICTED = "rw_kept", "rw_certain", "rw_contradicted"
 
+_MAX_SPANS = 32
+"""Ranges of starts that records are read for: a source skips what lies between them."""
 _MAX_FIRSTS = 2_000_000
 _ENDS = (
     f"{END} BIGINT, {LOW} BIGINT, {HIGH} BIGINT, {CLOSE}_arrival BIGINT, {CLOSE}_major BIGINT, {CLOSE}_minor BIGINT, "
@@ -130,12 +132,12 @@ def records_in(
     replay, keys = context.replay, context.keys
     windows = replay.spec.aligned_windows
     if starts is None:
-        starts = [start for start in doubt.agg(F.min(START), F.max(START)).collect()[0] if start is not None]
-    first, last = min(starts, default=0), max(starts, default=0)
+        starts = [row[0] for row in doubt.select(START).where(F.col(START).isNotNull()).distinct().collect()]
+    spans = ranges_of(sorted(set(starts)), windows.longest, _MAX_SPANS)
     records = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
     if replay.spec.after_watermark:
         records = records.where(replay.spec.after_watermark)
-    assigned = assign_windows(in_span(records, windows, TimeRange(first, last + 1)), windows)
+    assigned = assign_windows(in_spans(records, windows, spans), windows)
     wanted = doubt.join(ends, END).select(
         *join_columns(keys), LOW, HIGH, FLOORS, *(F.col(c).alias(f"rw_d_{c}") for c in more)
     )

@@ -34,6 +34,7 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.spec import complete_name
+from spark_jobs.spark.parallel import run_parallel
 
 GATE_CLOSED = 3
 """The exit code where some window is drift, missing or unexpected."""
@@ -96,8 +97,12 @@ def make_report(
     counts = counts or tally(rows)
     verdicts = dict(counts.verdicts)
     labels = {verdict: dict(found) for verdict, found in counts.labels.items()}
-    fits = _fits(rows) if comparison.has_fits else []
-    shown = _largest(rows, scope, limit) if any(verdicts.get(v) for v in _SHOWN_FIRST) else []
+    fits, shown, late = run_parallel(
+        rows.sparkSession,
+        lambda: _fits(rows) if comparison.has_fits else [],
+        lambda: _largest(rows, scope, limit) if any(verdicts.get(v) for v in _SHOWN_FIRST) else [],
+        lambda: _late_record_samples(rows, scope, context, limit) if verdicts.get(Verdict.LATE_ARRIVALS) else [],
+    )
     top = [_plain(row.asDict()) for row in shown]
     return Report(
         pipeline=pipeline,
@@ -114,9 +119,7 @@ def make_report(
         rows_unreadable=emitted.unreadable,
         rows_outside_range=emitted.outside,
         top=top,
-        late_record_samples=_late_record_samples(rows, scope, context, limit)
-        if verdicts.get(Verdict.LATE_ARRIVALS)
-        else [],
+        late_record_samples=late,
         next_step=_next_step(verdicts, labels, pipeline),
         exit_code=GATE_CLOSED if any(verdicts.get(v) for v in UNEXPLAINED) else 0,
         notes=_notes(comparison, verdicts, emitted),
@@ -259,7 +262,7 @@ def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]], pipe
     if verdicts.get(Verdict.UNDECIDED):
         return "Add evidence to `live:` (last_offsets): it decides the undecided windows."
     if verdicts.get(Verdict.LATE_ARRIVALS):
-        return f"`rewindow run {pipeline}` publishes the complete values beside the faithful ones."
+        return f"A run, as `rewindow run {pipeline}`, publishes the complete values beside the faithful ones."
     return "There is nothing to do."
 
 

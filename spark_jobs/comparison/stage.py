@@ -40,6 +40,7 @@ from spark_jobs.runs.comparing import ToCompare
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.parallel import run_parallel
 
 SHOWN = 20
 """Windows that `verdicts.json` lists."""
@@ -136,17 +137,20 @@ def _compare_one(
         with Comparer(own, deployed.pipeline, emitted, chosen.spans, chosen.older, chosen.pairs) as comparer:
             comparison = comparer.compare()
             counts = tally(comparison.rows, width)
-            report = make_report(comparison, comparer.context, job.pipeline.name, emitted, limit=SHOWN, counts=counts)
-            kept: dict[str, int] = {}
-            if windows.keeps:
+
+            def reported() -> Report:
+                name = job.pipeline.name
+                return make_report(comparison, comparer.context, name, emitted, limit=SHOWN, counts=counts)
+
+            def recorded() -> dict[str, int]:
+                if not windows.keeps:
+                    return {}
                 found = comparison.rows.where(~F.col(VERDICT).isin(*_NOT_KEPT))
                 found = _decided_before(found, table, chosen, keys, emitted.values)
-                kept = table.record(
-                    _kept_columns(found, keys, emitted.values, deployed.name),
-                    lambda earlier: _in_scope(earlier, keys, chosen),
-                    chosen.hull,
-                    run,
-                )
+                columns = _kept_columns(found, keys, emitted.values, deployed.name)
+                return table.record(columns, lambda earlier: _in_scope(earlier, keys, chosen), chosen.hull, run)
+
+            report, kept = run_parallel(job.spark, reported, recorded)
             return _Compared(one, counts, final, report, kept, emitted.values)
 
 

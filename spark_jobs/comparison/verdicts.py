@@ -30,6 +30,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
 from spark_jobs.comparison.emitted import AGAIN, AMBIGUOUS, AT, FIRST_AT, OFFSETS, PANE, ROWS, Emitted, emitted_name
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.definition.live import Tolerance
+from spark_jobs.lakehouse.verdicts import Verdict
 from spark_jobs.replay import windows as replayed
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import UNDECIDED
@@ -41,20 +42,6 @@ _EXACT = (IntegralType, DecimalType)
 
 ColumnName = Callable[[str], str]
 """From the name of an aggregate to the name of a column."""
-
-
-class Verdict(StrEnum):
-    """The result for one key and window; the module has the table."""
-
-    MATCH = "match"
-    LATE_ARRIVALS = "late_arrivals"
-    TIMING = "timing"
-    DRIFT = "drift"
-    MISSING = "missing"
-    UNEXPECTED = "unexpected"
-    ALL_LATE = "all_late"
-    UNDECIDED = "undecided"
-    NOT_CLOSED = "not_closed"
 
 
 class EvidenceKind(StrEnum):

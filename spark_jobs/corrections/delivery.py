@@ -8,8 +8,9 @@ arrives exactly once.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -98,10 +99,12 @@ class _Deliverer:
         make_ledger(scope)
         destination = open_destination(scope)
         resumed = self._resume(destination)
-        head = scope.ledger.head()
-        found = due(scope, head=head)
-        rows = None if found is None else found.rows
-        return self._deliver(destination, DeliveryKind.CORRECTION, rows, head, resumed)
+
+        def rows(head: int | None) -> DataFrame | None:
+            found = due(scope, head=head)
+            return None if found is None else found.rows
+
+        return self._deliver_all(destination, DeliveryKind.CORRECTION, rows, resumed)
 
     def again(self, kind: DeliveryKind, run_id: str | None) -> Delivered:
         scope = self.scope
@@ -109,46 +112,74 @@ class _Deliverer:
             raise DefinitionError("nothing was delivered yet", scope.destination, "Deliver first.")
         destination = open_destination(scope)
         resumed = self._resume(destination)
-        head = scope.ledger.head()
-        rows = scope.ledger.latest(scope.destination, head)
-        if run_id is not None:
-            rows = rows.where(F.col("run_id") == run_id)
-        if kind is DeliveryKind.REVERT:
-            rows = _reverted(rows.where(F.col("kind") != DeliveryKind.REVERT.value), scope.values)
-        if rows.isEmpty():
+        last = self._last_number()
+
+        def rows(head: int | None) -> DataFrame:
+            found = scope.ledger.latest(scope.destination, head).where(F.col(NUMBER) <= last)
+            if run_id is not None:
+                found = found.where(F.col("run_id") == run_id)
+            if kind is DeliveryKind.REVERT:
+                found = _reverted(found.where(F.col("kind") != DeliveryKind.REVERT.value), scope.values)
+            return found
+
+        if rows(scope.ledger.head()).isEmpty():
             of_run = f" of run {run_id}" if run_id else ""
             raise DefinitionError(
                 f"there are no corrections{of_run} to {kind.value}",
                 scope.destination,
                 "`rewindow corrections PIPELINE` lists them.",
             )
-        return self._deliver(destination, kind, rows, head, resumed)
+        return self._deliver_all(destination, kind, rows, resumed)
 
-    def _deliver(
+    def _last_number(self) -> int:
+        return max((d.number for d in self.scope.ledger.deliveries(self.scope.destination)), default=0)
+
+    def _deliver_all(
         self,
         destination: Destination,
         kind: DeliveryKind,
-        rows: DataFrame | None,
-        head: int | None,
+        rows: Callable[[int | None], DataFrame | None],
         resumed: tuple[str, ...],
     ) -> Delivered:
-        scope, value = self.scope, self.scope.corrections.value.value
+        """Deliver `rows`, in as many deliveries as the destination needs.
+
+        `rows` gives what is left to deliver, decided on a snapshot of the table of corrections.
+        """
+        counts, done, notes = Counter[str](), [], dict.fromkeys(destination.notes)
+        while True:
+            head = self.scope.ledger.head()
+            one = self._deliver(destination, kind, rows(head), head)
+            notes |= dict.fromkeys(one.notes)
+            done += one.deliveries
+            counts += Counter(one.rows)
+            if destination.most_rows is None or sum(one.rows.values()) < destination.most_rows:
+                value = self.scope.corrections.value.value
+                return Delivered(self.scope.destination, value, dict(counts), tuple(done), resumed, tuple(notes))
+
+    def _deliver(
+        self, destination: Destination, kind: DeliveryKind, rows: DataFrame | None, head: int | None
+    ) -> Delivered:
+        """One delivery, of as many of the rows as the destination takes at once, the first windows first."""
+        scope = self.scope
+        nothing = Delivered(scope.destination, scope.corrections.value.value)
+        if rows is None:
+            return nothing
         with CachedFrames() as cached:
-            if rows is not None:
-                names = [f"`{c}`" for c in (*scope.identity, *pair_names(scope.values), *_OF_ROWS)]
-                rows = cached.keep(rows.select(*names))
-            counts = {} if rows is None else _by_action(rows)
-            if rows is None or not counts:
-                return Delivered(scope.destination, value, {}, (), resumed, destination.notes)
+            names = [f"`{c}`" for c in (*scope.identity, *pair_names(scope.values), *_OF_ROWS)]
+            rows = cached.keep(rows.select(*names))
+            if rows.isEmpty():
+                return nothing
             rows, notes = destination.accepted(rows)
+            if destination.most_rows is not None:
+                windows = [F.asc_nulls_first(f"`{c}`") for c in ("window_start", *scope.identity)]
+                rows = cached.keep(rows.orderBy(*windows).limit(destination.most_rows))
             counts = _by_action(rows)
             if not counts:
-                return Delivered(scope.destination, value, {}, (), resumed, (*destination.notes, *notes))
-            before = [d.number for d in scope.ledger.deliveries(scope.destination)]
+                return replace(nothing, notes=notes)
             delivery = secrets.token_hex(8)
             facts: dict[str, Any] = {
                 DELIVERY: delivery,
-                NUMBER: max(before, default=0) + 1,
+                NUMBER: self._last_number() + 1,
                 "kind": kind.value,
                 "destination": scope.destination,
                 "since": destination.position(),
@@ -157,7 +188,7 @@ class _Deliverer:
             }
             scope.ledger.prepare(rows, facts, head)
         self._finish(destination, next(d for d in scope.ledger.deliveries() if d.id == delivery), is_resumed=False)
-        return Delivered(scope.destination, value, counts, (delivery,), resumed, (*destination.notes, *notes))
+        return replace(nothing, rows=counts, deliveries=(delivery,), notes=notes)
 
     def _resume(self, destination: Destination) -> tuple[str, ...]:
         """Go on with what a process before this one has prepared. Raises RunStateError where that process lives."""

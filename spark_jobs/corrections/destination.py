@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pyspark.sql import DataFrame
 
@@ -16,6 +16,9 @@ class Destination(Protocol):
     """Takes deliveries. `notes`: sentences for people about what it cannot take."""
 
     notes: tuple[str, ...]
+
+    most_rows: ClassVar[int | None]
+    """The most rows of one delivery; None: as many as there are."""
 
     def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
         """Of the rows of the table of corrections those that it can take, and notes about the others."""

@@ -130,7 +130,7 @@ def due(scope: Scope, published: DataFrame | None = None, head: int | None = Non
         return all_same(joined, scope.comparison, one, other)
 
     is_same = F.when(want & seen, same(_want, _seen)).otherwise(want == seen)
-    chosen = joined.where(F.col("window_end") <= F.timestamp_millis(F.lit(final))).where(
+    chosen = joined.where(F.col("window_end") < F.timestamp_millis(F.lit(final))).where(
         ~is_same & (F.col("revision") > F.col("rw_revision"))
     )
     if scope.corrections.value is CorrectedValue.FAITHFUL:

@@ -8,6 +8,7 @@ never lies there twice.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -26,6 +27,7 @@ class Files:
     scope: Scope
     destination: FilesDestination
     notes: tuple[str, ...] = ()
+    most_rows: ClassVar[int | None] = None
 
     def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
         return rows, ()
@@ -40,7 +42,7 @@ class Files:
         marker = hadoop_path(spark, f"{folder}/_SUCCESS")
         if is_resumed and marker.getFileSystem(hadoop_conf(spark)).exists(marker):
             return
-        told = rows.select(
+        chosen = rows.select(
             *(f"`{c}`" for c in self.scope.identity),
             "action",
             *(F.col(f"`{new_name(v)}`").alias(v) for v in values),
@@ -49,7 +51,7 @@ class Files:
             "cause",
             "run_id",
         ).coalesce(1)
-        writer = told.write.format(self.destination.format).mode("overwrite")
+        writer = chosen.write.format(self.destination.format).mode("overwrite")
         if self.destination.format == "csv":
             writer = writer.option("header", True)
         if self.destination.format == "json":

@@ -10,9 +10,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from typing import ClassVar
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.corrections.columns import Columns, bound_in_sql
@@ -24,9 +26,23 @@ from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import guarded
 from spark_jobs.lakehouse.verdicts import final_before
 from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.sources.hive import table_partitions
+from spark_jobs.spark.gateway import hadoop_conf, hadoop_path, jvm, session_state
 
+_FOLDER = ".rewindow"
+"""In the table's folder: the folders that corrected partitions lie in."""
 _FORMATS = ("parquet", "orc")
 _ATTEMPTS = 3
+
+
+def description_of(spark: SparkSession, table: str) -> dict[str, str]:
+    """What Spark says of a table, by name: its columns' types, `Provider`, `Location` and others."""
+    return {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
+
+
+def is_iceberg(described: Mapping[str, str]) -> bool:
+    """Whether the table of this description is one of Iceberg's."""
+    return described.get("Provider", "").lower() == "iceberg"
 
 
 def open_partitions(
@@ -35,7 +51,7 @@ def open_partitions(
     """The table, as a destination; `described`: what Spark says of it. Raises DefinitionError for one of no use."""
     text = " ".join(described.get(name, "") for name in ("Provider", "InputFormat", "Serde Library")).lower()
     formats = [name for name in _FORMATS if name in text]
-    partitions = [c.name for c in scope.spark.catalog.listColumns(table) if c.isPartition]
+    partitions = table_partitions(scope.spark, table)
     location = described.get("Location", "")
     if len(formats) != 1 or not location:
         raise DefinitionError(
@@ -49,7 +65,7 @@ def open_partitions(
             where,
             "Partition it by day, or deliver to an Iceberg table or files under corrections.to.",
         )
-    return PartitionedTable(scope, table, columns, kinds, formats[0], tuple(partitions), location)
+    return PartitionedTable(scope, table, columns, kinds, formats[0], partitions, location)
 
 
 @dataclass
@@ -64,6 +80,7 @@ class PartitionedTable:
     partitions: tuple[str, ...]
     location: str
     notes: tuple[str, ...] = ()
+    most_rows: ClassVar[int | None] = None
 
     def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
         """Those whose partition is known and closed; the others stay due."""
@@ -118,7 +135,7 @@ class PartitionedTable:
             final -= windows.longest
         limit = bound_in_sql(f"timestamp_millis({final})", name, self.columns.window, self.kinds[column])
         partition = F.struct(*(f"`{c}`" for c in self.partitions))
-        later = self._table().where(F.col(f"`{column}`") > F.expr(limit))
+        later = self._table().where(F.col(f"`{column}`") >= F.expr(limit))
         still = [row[0] for row in later.select(partition).distinct().collect()]
         closed: Column = F.lit(True)
         for one in still:
@@ -137,7 +154,7 @@ class PartitionedTable:
             chosen = chosen.where(F.col("rw_partition")[c].eqNullSafe(F.lit(partition[c])))
         for _ in range(_ATTEMPTS):
             # A name of its own each time: after a kill the partition may lie in the folder of an earlier attempt.
-            folder = f"{self.location.rstrip('/')}/.rewindow/{delivery.id}-{secrets.token_hex(4)}"
+            folder = f"{self.location.rstrip('/')}/{_FOLDER}/{delivery.id}-{secrets.token_hex(4)}"
             rows = self._of(partition)
             files = sorted(rows.inputFiles())
             self._corrected(rows, chosen).write.format(self.format).mode("errorifexists").save(folder)
@@ -191,6 +208,41 @@ class PartitionedTable:
     def _table(self) -> DataFrame:
         self.scope.spark.catalog.refreshTable(self.table)
         return self.scope.spark.table(self.table)
+
+
+def delete_replaced(spark: SparkSession, table: str, before: datetime) -> int:
+    """Delete folders of corrected partitions that were corrected again, or that a killed process has left behind.
+
+    Returns their number. A folder stays while a partition lies in it, and while it is not older than `before`: readers
+    may still read it, and a process may be about to name it. A table that is not there, or no Hive table, has none.
+    """
+    if not spark.catalog.tableExists(table):
+        return 0
+    described = description_of(spark, table)
+    location = described.get("Location", "")
+    if is_iceberg(described) or not location or not table_partitions(spark, table):
+        return 0
+    parent = hadoop_path(spark, f"{location.rstrip('/')}/{_FOLDER}")
+    files = parent.getFileSystem(hadoop_conf(spark))
+    if not files.exists(parent):
+        return 0
+    old = [s.getPath() for s in files.listStatus(parent) if s.getModificationTime() < before.timestamp() * 1000]
+    used = _locations(spark, table) if old else set()
+    unused = [path for path in old if path.toUri().getPath() not in used]
+    for path in unused:
+        files.delete(path, True)
+    return len(unused)
+
+
+def _locations(spark: SparkSession, table: str) -> set[str]:
+    """The paths that the metastore has for the partitions, without scheme and host."""
+    state = session_state(spark)
+    name = state.sqlParser().parseTableIdentifier(table)
+    found = state.catalog().listPartitions(name, jvm(spark).scala.Option.empty()).iterator()
+    paths: set[str] = set()
+    while found.hasNext():
+        paths.add(found.next().location().getPath().rstrip("/"))
+    return paths
 
 
 def _literal(value: object) -> str:

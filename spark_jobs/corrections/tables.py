@@ -8,23 +8,22 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from spark_jobs.corrections.columns import Columns, bound_in_sql, columns_of
 from spark_jobs.corrections.destination import Destination
 from spark_jobs.corrections.due import Scope
-from spark_jobs.corrections.partitions import open_partitions
+from spark_jobs.corrections.partitions import description_of, is_iceberg, open_partitions
 from spark_jobs.definition.live import TableEmitted
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.lakehouse.corrections import Delivery, new_name
-from spark_jobs.lakehouse.ledger import is_conflict
+from spark_jobs.lakehouse.ledger import again_on_conflict
 from spark_jobs.lakehouse.tables import guarded
 from spark_jobs.spark.failures import short
+from spark_jobs.spark.gateway import JAVA_ERRORS
 
 
 def open_table(scope: Scope, destination: TableEmitted) -> Destination:
@@ -34,8 +33,8 @@ def open_table(scope: Scope, destination: TableEmitted) -> Destination:
     try:
         spark.catalog.refreshTable(table)
         kinds = {f.name: f.dataType.simpleString() for f in spark.table(table).schema}
-        described = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
-    except (AnalysisException, Py4JJavaError, PySparkException) as error:
+        described = description_of(spark, table)
+    except JAVA_ERRORS as error:
         what = f"corrections cannot be delivered: {short(str(error))}"
         raise SourceError(what, where, "Correct corrections.to.") from error
     if scope.live.mode == "changelog" and scope.corrections.is_of(scope.live):
@@ -45,7 +44,7 @@ def open_table(scope: Scope, destination: TableEmitted) -> Destination:
             "Name the table that readers read, or a topic, under corrections.to.",
         )
     columns = _checked(columns_of(scope), kinds, table, where)
-    if described.get("Provider", "").lower() != "iceberg":
+    if not is_iceberg(described):
         return open_partitions(scope, table, columns, kinds, described, where)
     pane = scope.live.pane if scope.corrections.is_of(scope.live) else None
     return IcebergTable(scope, table, columns, kinds, pane if pane in kinds else None)
@@ -78,6 +77,7 @@ class IcebergTable:
     kinds: Mapping[str, str]
     pane: str | None = None
     notes: tuple[str, ...] = ()
+    most_rows: ClassVar[int | None] = None
 
     def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
         return rows, ()
@@ -87,15 +87,7 @@ class IcebergTable:
 
     def take(self, delivery: Delivery, rows: DataFrame, *, is_resumed: bool) -> None:
         """One `MERGE`. Rows that are as they should be are left alone, so a second one changes nothing."""
-        retrying = Retrying(
-            stop=stop_after_attempt(6),
-            wait=wait_random_exponential(0.05, max=1),
-            retry=retry_if_exception(
-                lambda problem: isinstance(problem, (PySparkException, Py4JJavaError)) and is_conflict(problem)
-            ),
-            reraise=True,
-        )
-        guarded("cannot correct", self.table, lambda: retrying(self._merge, rows))
+        guarded("cannot correct", self.table, lambda: again_on_conflict(lambda: self._merge(rows)))
 
     def _merge(self, rows: DataFrame) -> None:
         spark, columns = self.scope.spark, self.columns

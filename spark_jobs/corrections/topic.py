@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -74,6 +74,8 @@ class TopicDestination:
     mode: TopicMode
     operation: str | None
     notes: tuple[str, ...] = ()
+    most_rows: ClassVar[int | None] = 100_000
+    """The windows of one transaction: Kafka ends one that takes long, and readers wait for it."""
 
     @cached_property
     def _value_fields(self) -> list[str]:
@@ -113,14 +115,14 @@ class TopicDestination:
 
     def take(self, delivery: Delivery, rows: DataFrame, *, is_resumed: bool) -> None:
         """One transaction. One that an earlier process has committed is not repeated."""
-        found = self._with_originals(rows).collect()
+        found = self._with_originals(rows).localCheckpoint()  # before the transaction, which may not take long
         name = f"rewindow-{name_hash(self.scope.tables.windows, self.scope.destination)}"
         with transaction(self.scope.spark, self.topic, name) as opened:
             # Only from here on no earlier process can commit any more.
             if is_resumed and self._has(delivery):
                 opened.abort()
                 return
-            opened.send(record for row in found for record in self._records(row, delivery))
+            opened.send(record for row in found.toLocalIterator() for record in self._records(row, delivery))
             opened.commit()
 
     def _has(self, delivery: Delivery) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition.live import TopicEmitted
@@ -42,6 +43,7 @@ class Transaction:
         for name, value in {**config, **own}.items():
             settings.put(name, str(value))
         serializer = packages.common.serialization.ByteArraySerializer
+        self._made: dict[tuple[tuple[str, str], ...], JavaObject] = {}
         self._client: JavaObject = packages.clients.producer.KafkaProducer(settings, serializer(), serializer())
 
     def begin(self) -> None:
@@ -53,10 +55,17 @@ class Transaction:
         """Send records; readers of committed records do not see them yet."""
         of_record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
         for one in records:
-            record = of_record(self._topic, one.partition, None, one.key, one.value)
-            for name, text in one.headers.items():
-                record.headers().add(name, text.encode())
-            self._client.send(record)
+            headers = self._headers(tuple(one.headers.items()))
+            self._client.send(of_record(self._topic, one.partition, None, one.key, one.value, headers))
+
+    def _headers(self, named: tuple[tuple[str, str], ...]) -> JavaObject:
+        """Made once for all records that have the same: each call to the JVM takes as long as Kafka's own work."""
+        if named not in self._made:
+            made = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
+            for name, text in named:
+                made.add(name, text.encode())
+            self._made[named] = made
+        return self._made[named]
 
     def commit(self) -> None:
         """Let readers see all of them. Raises py4j's error with Kafka's reason where one was refused."""
@@ -77,9 +86,12 @@ def transaction(spark: SparkSession, topic: TopicEmitted, transactional_id: str)
         opened = Transaction(spark, topic, transactional_id)
         opened.begin()
         yield opened
-    except Py4JError as problem:
-        if opened is not None and isinstance(problem, Py4JJavaError):
-            _abort(opened)
+    except (Exception, KeyboardInterrupt) as problem:
+        if opened is not None:
+            with suppress(Py4JError, PySparkException):  # fenced, or never begun: the brokers abort it
+                opened.abort()
+        if not isinstance(problem, Py4JError):
+            raise
         raise SourceError(
             f"corrections cannot be written: {java_reason(problem)[:300]}",
             f"topic {topic.topic} at {topic.servers}",
@@ -88,10 +100,3 @@ def transaction(spark: SparkSession, topic: TopicEmitted, transactional_id: str)
     finally:
         if opened is not None:
             opened.close()
-
-
-def _abort(opened: Transaction) -> None:
-    try:
-        opened.abort()
-    except Py4JError:
-        return  # fenced, or never begun: the brokers abort it

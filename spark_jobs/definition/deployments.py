@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from spark_jobs.definition.about import Label
+from spark_jobs.definition.corrections import FilesDestination
 from spark_jobs.definition.fields import Instant, Lateness, Refusal, Section, shown
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.definition.live import Live
+from spark_jobs.definition.live import Live, TableEmitted, TopicEmitted
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import SessionWindow, Window
 from spark_jobs.eventtime.ranges import TimeRange
@@ -167,6 +168,12 @@ def current_deployment(pipeline: Pipeline) -> Pipeline:
     if pipeline.live is None or isinstance(pipeline.live, Live):
         return pipeline
     return pipeline.with_live(pipeline.live[-1], len(pipeline.live) - 1, {})
+
+
+def destination_of(pipeline: Pipeline) -> TableEmitted | TopicEmitted | FilesDestination | None:
+    """Where a pipeline's corrections go; None: it has none."""
+    live, corrections = current_deployment(pipeline).live, pipeline.corrections
+    return corrections.destination(live) if corrections is not None and isinstance(live, Live) else None
 
 
 def restarts_of(pipeline: Pipeline) -> tuple[int, ...]:

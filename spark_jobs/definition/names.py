@@ -52,6 +52,11 @@ _PIPELINE = re.compile(r"[a-z][a-z0-9_]*")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+def is_pipeline_name(text: str) -> bool:
+    """Whether a pipeline can have this name; such a text is safe as the name of a folder."""
+    return len(text) <= MAX_PIPELINE_NAME and _PIPELINE.fullmatch(text) is not None
+
+
 def _pipeline_name(name: str) -> str:
     if not _PIPELINE.fullmatch(name):
         hint = f"write lower-case letters, digits and _{_suggested(name.lower())}"

@@ -1,20 +1,23 @@
 """Try the built wheel with several versions of Airflow, Spark and Great Expectations: `make matrix`.
 
 Each combination gets an environment of its own with the wheel and its extras. There a new user's steps are taken
-(`init`, `check`, a real `run` with its gate and report), and Airflow imports DAG files and plugin. Needs uv and the
-network.
+(`init`, `check`, a real `run` with its gate and report), and Airflow imports DAG files and plugin. The same is done
+with the image of `deploy/Dockerfile`, built without containers: what it copies, and the steps that need no root, in an
+environment. Needs uv and the network.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from spark_jobs.settings import Variable
@@ -27,13 +30,14 @@ ROOT = Path(__file__).parents[2]
 class Combination:
     """Versions that are tried together."""
 
+    python: str
     airflow: str
     spark: str
     great_expectations: str
 
     @property
     def name(self) -> str:
-        return f"airflow-{self.airflow}-spark-{self.spark}-gx-{self.great_expectations}"
+        return f"python-{self.python}-airflow-{self.airflow}-spark-{self.spark}-gx-{self.great_expectations}"
 
     def constraints(self) -> str:
         """As pip's and uv's constraints have it."""
@@ -42,10 +46,11 @@ class Combination:
 
 
 COMBINATIONS = (
-    Combination("3.1.8", "4.0.0", "1.16.1"),
-    Combination("3.3.2", "4.0.5", "1.24.1"),
+    Combination("3.11", "3.1.8", "4.0.0", "1.16.1"),
+    Combination("3.12", "3.2.2", "4.0.3", "1.20.0"),
+    Combination("3.13", "3.3.2", "4.0.5", "1.24.1"),
 )
-"""The oldest versions that are supported, and those of `requirements.txt`. docs/airflow.md lists them."""
+"""The oldest versions that are supported, some between, and those of `requirements.txt`. docs/airflow.md lists them."""
 
 _IMPORTED = """
 import json, runpy, sys
@@ -53,7 +58,7 @@ from importlib.metadata import entry_points
 from airflow.sdk import DAG
 named = runpy.run_path("dags/rewindow_pipelines.py")
 (plugin,) = (entry.load() for entry in entry_points(group="airflow.plugins") if entry.name == "rewindow_reports")
-print(json.dumps(sorted(dag.dag_id for dag in named.values() if isinstance(dag, DAG))))
+print(json.dumps(sorted({dag.dag_id for dag in named.values() if isinstance(dag, DAG)})))
 """
 _DAGS = ["backfill__orders", "decide__orders", "maintain__orders", "reconcile__orders"]
 
@@ -90,24 +95,50 @@ def build_wheel(folder: Path) -> Path:
 
 
 def try_combination(one: Combination, wheel: Path, folder: Path) -> None:
-    """Install and use the wheel with these versions. Raises CalledProcessError at the first step that fails."""
+    """Install and use the wheel with these versions. Raises CalledProcessError or ValueError where a step fails."""
     home = folder / one.name
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     environment, constraints, overrides = home / "env", home / "constraints.txt", home / "overrides.txt"
     constraints.write_text(one.constraints())
     overrides.write_text("pyspark-client ; sys_platform == 'never'\n")  # it owns the same files as pyspark
-    called(["uv", "venv", "--quiet", "--python", sys.executable, str(environment)])
+    called(["uv", "venv", "--quiet", "--python", one.python, str(environment)])
     chosen = ["--constraint", str(constraints), "--override", str(overrides)]
     extras = f"rewindow[airflow,gate,report,s3] @ {wheel.as_uri()}"
     called(["uv", "pip", "install", "--quiet", "--python", str(environment / "bin/python"), *chosen, extras])
-    work = home / "work"
+    use(environment, home / "work")
+
+
+def try_image(folder: Path) -> None:
+    """Do what `deploy/Dockerfile` does after its packages of Debian, and use what came of it; raises as above."""
+    home = folder / "image"
+    shutil.rmtree(home, ignore_errors=True)
+    source, environment = home / "rewindow", home / "env"
+    source.mkdir(parents=True)
+    text = (ROOT / "deploy/Dockerfile").read_text().replace("\\\n", " ")
+    (python,) = re.findall(r"^FROM apache/airflow:\S+-python(\S+)$", text, re.MULTILINE)
+    for line in re.findall(r"^COPY --chown=\S+ (.*) /opt/rewindow\S*$", text, re.MULTILINE):
+        for name in line.split():
+            called(["cp", "--recursive", "--no-dereference", str(ROOT / name), str(source)])
+    called(["uv", "venv", "--quiet", "--seed", "--python", python, str(environment)])
+    (variables,) = re.findall(r"^ENV (.*)$", text, re.MULTILINE)
+    environ = os.environ | dict(re.findall(r"(\w+)=(\S+)", variables))
+    environ["PATH"] = f"{environment / 'bin'}:{os.environ['PATH']}"
+    for step in re.findall(r"^RUN (.*)$", text, re.MULTILINE):
+        if "apt-get" not in step:
+            called(["bash", "-o", "pipefail", "-c", step], source, environ)
+    use(environment, home / "work")
+
+
+def use(environment: Path, work: Path) -> None:
+    """A new user's steps with what is installed in an environment, in an empty folder, and the import by Airflow."""
     work.mkdir()
     orders(work / "orders.jsonl")
     environ = {
         "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
         "HOME": os.environ["HOME"],
         Variable.HOME: str(work / "home"),
+        Variable.SPARK_IDLE_MINUTES: "0",  # nothing stays behind in an environment that may be removed
         "AIRFLOW_HOME": str(work / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     }
@@ -122,7 +153,7 @@ def try_combination(one: Combination, wheel: Path, folder: Path) -> None:
         called(["rewindow", *command], work, environ)
     found = called(["python", "-c", _IMPORTED], work, environ).splitlines()[-1]
     if json.loads(found) != _DAGS:
-        raise SystemExit(f"Airflow found the DAGs {found}")
+        raise ValueError(f"Airflow found the DAGs {found}")
 
 
 def called(command: list[str], folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
@@ -135,19 +166,24 @@ def called(command: list[str], folder: Path | None = None, environ: Mapping[str,
 
 
 def main() -> None:
-    """Try all combinations, or the one whose number (from 1) is given; exit code 1 where one fails."""
+    """Try all combinations and the image, or those that are given (1, 2, ..., image); exit code 1 where one fails."""
     if shutil.which("uv") is None:
         raise SystemExit("make matrix needs uv: pip install uv")
     folder = FOLDER.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = [COMBINATIONS[int(number) - 1] for number in sys.argv[1:]] or COMBINATIONS
     wheel, failed = build_wheel(folder), []
-    for one in chosen:
+    ways: dict[str, Callable[[], None]] = {
+        str(number): partial(try_combination, one, wheel, folder) for number, one in enumerate(COMBINATIONS, 1)
+    }
+    ways["image"] = partial(try_image, folder)
+    for way in sys.argv[1:] or ways:
+        name = COMBINATIONS[int(way) - 1].name if way.isdecimal() else way
         try:
-            try_combination(one, wheel, folder)
-        except subprocess.CalledProcessError:
-            failed.append(one)
-        print("failed" if one in failed else "passed", one.name, flush=True)
+            ways[way]()
+        except (subprocess.CalledProcessError, ValueError) as problem:
+            print(problem, file=sys.stderr)
+            failed.append(name)
+        print("failed" if name in failed else "passed", name, flush=True)
     raise SystemExit(1 if failed else 0)
 
 

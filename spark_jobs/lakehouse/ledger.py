@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded, row_frame
-from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, T, Tables, guarded, row_frame
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 
 LedgerRow = Mapping[str, Any]
 """A row of the table `runs`, by column; times without a zone are local time, as Spark gives them."""
@@ -109,7 +107,7 @@ class Ledger:
         def overwrite() -> None:
             try:
                 rows.writeTo(table).overwrite(F.col("run_id") == run_id)
-            except (PySparkException, Py4JJavaError) as problem:
+            except JAVA_ERRORS as problem:
                 if not _shares_a_file(problem):
                     raise
                 row_level()
@@ -144,20 +142,30 @@ class Ledger:
         run that is not the latest one, see `PublishedRanges.latest`.
         """
         rows = self.published_runs()
-        when = F.struct("finished_at", "run_id")
-        [[latest_whole, latest]] = rows.agg(
-            F.max(F.when(F.col("whole"), F.col("finished_at"))), F.max(F.when(F.col("run_id") != but, when))
-        ).collect()
-        if latest_whole is not None:
-            rows = rows.where(F.col("finished_at") >= F.lit(latest_whole))
-        start, end = (F.unix_millis(name).alias(name) for name in ("range_start", "range_end"))
-        rows = rows.select(start, end, when.alias("ended"), finding.alias("finding"))
-        rows = rows.where((F.col("range_start") < F.lit(within.end)) & (F.col("range_end") > F.lit(within.start)))
-        last = (F.max("ended").alias("ended"), F.max_by("finding", "ended").alias("finding"))
-        distinct = rows.coalesce(1).groupBy("range_start", "range_end").agg(*last)  # one task: nothing is shuffled
-        found = distinct.orderBy(F.desc("ended")).drop("ended").toArrow().to_pydict()
-        ranges = zip(found["range_start"], found["range_end"], found["finding"], strict=True)
-        return PublishedRanges(latest and latest["run_id"], [(TimeRange(a, b), text) for a, b, text in ranges])
+        ended = F.struct("finished_at", "run_id")
+        of_range = rows.select(
+            *(F.unix_millis(name).alias(name) for name in ("range_start", "range_end")),
+            ended.alias("ended"),
+            finding.alias("finding"),
+            F.when(F.col("whole"), F.col("finished_at")).alias("whole"),
+            F.when(F.col("run_id") != but, ended).alias("other"),
+        )
+        last = [
+            F.max_by("finding", "ended").alias("finding"),
+            *(F.max(c).alias(c) for c in ("ended", "whole", "other")),
+        ]
+        # One job in one task: nothing is shuffled. Of the runs over one range only the latest one matters from here on.
+        of_range = of_range.coalesce(1).groupBy("range_start", "range_end").agg(*last)
+        everything = Window.partitionBy()
+        of_range = of_range.withColumns({c: F.max(c).over(everything) for c in ("whole", "other")})
+        overlaps = (F.col("range_start") < F.lit(within.end)) & (F.col("range_end") > F.lit(within.start))
+        is_seen = F.coalesce(F.col("ended.finished_at") >= F.col("whole"), F.lit(True))
+        of_range = of_range.withColumn("counts", overlaps & is_seen)
+        first = F.row_number().over(everything.orderBy("range_start")) == 1  # says `other`, also where nothing overlaps
+        found = of_range.withColumn("first", first).where("counts OR first").orderBy(F.desc("ended")).collect()
+        ranges = [(TimeRange(r["range_start"], r["range_end"]), r["finding"]) for r in found if r["counts"]]
+        latest = found[0]["other"] if found else None
+        return PublishedRanges(latest and latest["run_id"], ranges)
 
     def latest_published(self, where: Column) -> Row | None:
         """The latest published run for which `where` holds; where there is none, the latest one; None: none at all."""
@@ -211,7 +219,7 @@ class Ledger:
                 writer = writer.option("validate-from-snapshot-id", str(known.snapshot))
             try:
                 writer.overwrite(F.col("run_id") == run_id)
-            except (PySparkException, Py4JJavaError) as problem:
+            except JAVA_ERRORS as problem:
                 if _shares_a_file(problem):
                     self._merge(run_id, known, frame)
                 elif is_conflict(problem):
@@ -239,7 +247,7 @@ class Ledger:
         added = "" if known.row else "WHEN NOT MATCHED THEN INSERT *"
         try:
             self._spark.sql(f"MERGE INTO {runs} t USING {view} s ON t.run_id = '{_quoted(run_id)}' {matched} {added}")
-        except (PySparkException, Py4JJavaError) as problem:
+        except JAVA_ERRORS as problem:
             if is_conflict(problem):
                 raise _RowHasChanged(runs) from problem
             raise
@@ -271,15 +279,7 @@ class Ledger:
 
     def _write(self, action: Callable[[], Any], table: str) -> None:
         """Runs write to the same tables at the same time: whoever comes second tries again."""
-        retrying = Retrying(
-            stop=stop_after_attempt(6),
-            wait=wait_random_exponential(0.05, max=1),
-            retry=retry_if_exception(
-                lambda problem: isinstance(problem, (PySparkException, Py4JJavaError)) and is_conflict(problem)
-            ),
-            reraise=True,
-        )
-        guarded("cannot write", table, lambda: retrying(action))
+        guarded("cannot write", table, lambda: again_on_conflict(action))
 
 
 def _latest_first(published: DataFrame, *before: Column) -> DataFrame:
@@ -297,6 +297,17 @@ def _quoted(text: str) -> str:
 
 def _literal(value: str | None) -> str:
     return "NULL" if value is None else f"'{_quoted(value)}'"
+
+
+def again_on_conflict(action: Callable[[], T]) -> T:
+    """Call `action`; again, some times, where another process has written to the table meanwhile."""
+    retrying = Retrying(
+        stop=stop_after_attempt(6),
+        wait=wait_random_exponential(0.05, max=1),
+        retry=retry_if_exception(lambda problem: isinstance(problem, JAVA_ERRORS) and is_conflict(problem)),
+        reraise=True,
+    )
+    return retrying(action)
 
 
 def is_conflict(problem: Exception) -> bool:

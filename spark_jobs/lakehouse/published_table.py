@@ -16,7 +16,6 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property, partial
 
-from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -28,7 +27,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
 from spark_jobs.lakehouse.side_tables import Side, SideChange, SideTable, published_sides, retried
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, start_bounds, starts_within
-from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
 
 REVISIONS = "revisions"
@@ -48,6 +47,8 @@ FACTS = StructType(
 )
 """The columns that every revision has beside the window, its values and its counts."""
 _ATTEMPTS = 5
+LIVE = "rw_live"
+"""The column that says of a staged window whether the live job has emitted its value."""
 _KEPT_COLUMNS = frozenset(FACTS.names)
 _MAX_SENT = 100_000
 """Windows that go to every task as they are."""
@@ -56,6 +57,7 @@ _MAX_SENT = 100_000
 class Cause(StrEnum):
     """Why a window has the value that it has."""
 
+    LIVE = "live"
     BACKFILL = "backfill"
     LATE_ARRIVALS = "late_arrivals"
     LOGIC_CHANGE = "logic_change"
@@ -71,7 +73,8 @@ class Publication:
     retracted. `cause()` gives the cause of a change from the columns `old_run_id` (null: no window before) and
     `rw_start` (the window's start). `branch` names the branches that this process writes on. `rivals()` names the runs
     that the ledger says were published in the same range since this one began; it is called where the table's history
-    does not reach back so far. `sides` says what changes in the side tables with the same commit.
+    does not reach back so far. `sides` says what changes in the side tables with the same commit. `with_live` adds the
+    column `LIVE` to staged windows: whether the live job has emitted this value; None: nothing is known about that.
     """
 
     run_id: str
@@ -84,6 +87,7 @@ class Publication:
     branch: str
     rivals: Callable[[], Sequence[str]]
     sides: tuple[SideChange, ...] = ()
+    with_live: Callable[[DataFrame], DataFrame] | None = None
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ class PublishedTable:
 
     def compared_changes(self, publication: Publication, at: datetime) -> DataFrame:
         """The same changes, found without the short cut: every staged window is compared with what is published."""
-        return _told(self._compared(publication, publication.staged), publication, at)
+        return _with_run(self._compared(publication, publication.staged), publication, at)
 
     def _changes(self, publication: Publication, at: datetime) -> tuple[DataFrame, DataFrame | None]:
         """The changes, and the part of them that costs a join; None: no part does.
@@ -228,19 +232,24 @@ class PublishedTable:
             is_behind = F.col("window_start") > F.timestamp_millis(F.lit(last))
             compared = self._compared(publication, staged.where(~is_behind))
             changes = compared.unionByName(self._inserted(publication, staged.where(is_behind)))
-        return _told(changes, publication, at), compared
+        return _with_run(changes, publication, at), compared
 
     def _inserted(self, publication: Publication, staged: DataFrame) -> DataFrame:
         """The changes where there is nothing to compare with: every staged window."""
         identity, values = self._columns(publication)
-        staged = aligned(self._spark, self.table, staged)
+        staged = self._staged(publication, staged)
         placed = staged.withColumns({"rw_start": F.col("window_start"), "old_run_id": F.lit(None).cast("string")})
         return placed.select(
             F.lit("inserted").alias("rw_change"),
             *_quoted([*identity, *values]),
             F.lit(1).alias("revision"),
-            publication.cause().alias("cause"),
+            F.when(F.col(LIVE), Cause.LIVE.value).otherwise(publication.cause()).alias("cause"),
         )
+
+    def _staged(self, publication: Publication, staged: DataFrame) -> DataFrame:
+        """Staged windows in the table's columns, and `LIVE`."""
+        rows = aligned(self._spark, self.table, staged)
+        return rows.withColumn(LIVE, F.lit(False)) if publication.with_live is None else publication.with_live(rows)
 
     def _columns(self, publication: Publication) -> tuple[list[str], list[str]]:
         """The columns that tell one window from another, and those of its values."""
@@ -251,7 +260,7 @@ class PublishedTable:
     def _compared(self, publication: Publication, staged: DataFrame) -> DataFrame:
         """The changes against what is published."""
         identity, values = self._columns(publication)
-        new = aligned(self._spark, self.table, staged).select(*_quoted(identity), _packed(values, "rw_new"))
+        new = self._staged(publication, staged).select(*_quoted(identity), _packed(values, "rw_new"), LIVE)
         before = publication.in_scope(self.revisions().where("valid_to IS NULL"))
         old = before.select(
             *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity),
@@ -276,6 +285,7 @@ class PublishedTable:
         cause = (
             F.when(~there, F.lit(Cause.RETRACTION.value))
             .when(F.col("rw_change") == WindowChange.BOOKKEEPING.value, F.col("old_cause"))  # that of its value
+            .when(F.col("old_run_id").isNull() & F.col(LIVE), Cause.LIVE.value)
             .otherwise(publication.cause())
         )
         revision = F.coalesce("old_revision", F.lit(0)) + 1
@@ -503,7 +513,7 @@ class PublishedTable:
             try:
                 retried(move)
                 return True
-            except Py4JJavaError:
+            except JAVA_ERRORS:
                 # The commit may have come through although its answer was lost.
                 if any(snapshot == ours_at for snapshot, _ in self._snapshots_from(self.head())):
                     return True
@@ -540,7 +550,7 @@ def _branches(name: str) -> tuple[str, str, str]:
     return name, f"{name}_revisions", f"{name}_added"
 
 
-def _told(changes: DataFrame, publication: Publication, at: datetime) -> DataFrame:
+def _with_run(changes: DataFrame, publication: Publication, at: datetime) -> DataFrame:
     """The changes with what their run says of all of them; constants, which are not kept in memory."""
     as_of = json.dumps(dict(sorted(publication.as_of.items())), separators=(",", ":"))
     return changes.select(

@@ -12,14 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from spark_jobs.lakehouse.tables import aligned, ensure_table
-from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 
 PUBLISHED_TAG = "published"
 """A tag on the published snapshot of a side table: it does not expire while the windows name it."""
@@ -140,7 +138,7 @@ def retried(change: object) -> None:
 
 
 def _is_commit_conflict(error: BaseException) -> bool:
-    return isinstance(error, (Py4JJavaError, PySparkException)) and "CommitFailedException" in str(error)
+    return isinstance(error, JAVA_ERRORS) and "CommitFailedException" in str(error)
 
 
 def _is_in_past(table: JavaObject, head: int | None, snapshot: int) -> bool:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -34,7 +34,7 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.failures import read_error
-from spark_jobs.spark.gateway import iceberg_catalog, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, iceberg_catalog, jvm
 from spark_jobs.spark.java import java_reason
 
 T = TypeVar("T")
@@ -214,7 +214,7 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
         if _FULL.search(text):
             hint = "Free space and run again; nothing was published."
             raise CatalogError(f"{what}: the disk is full", where, hint) from problem
-        known = isinstance(problem, (PySparkException, Py4JJavaError))
+        known = isinstance(problem, JAVA_ERRORS)
         source_error = read_error(problem, where) if known and reads_history and not _FORBIDDEN.search(text) else None
         if source_error is not None:
             raise source_error from problem

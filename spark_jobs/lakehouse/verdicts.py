@@ -27,16 +27,13 @@ from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.ledger import Ledger, is_conflict
+from spark_jobs.lakehouse.ledger import Ledger, again_on_conflict
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.gateway import loaded_iceberg_table
@@ -69,6 +66,20 @@ COMPARISON_COLUMNS = t.StructType(
 _FLEETING = frozenset({"basis", "records_undecided"})
 """Columns that say how sure a verdict is: it is the same verdict where only they change."""
 _CHANGE, _SEEN_BEFORE = "rw_change", "rw_first_seen"
+
+
+class Verdict(StrEnum):
+    """The result of a comparison for one key and window; `spark_jobs.comparison.verdicts` has the table."""
+
+    MATCH = "match"
+    LATE_ARRIVALS = "late_arrivals"
+    TIMING = "timing"
+    DRIFT = "drift"
+    MISSING = "missing"
+    UNEXPECTED = "unexpected"
+    ALL_LATE = "all_late"
+    UNDECIDED = "undecided"
+    NOT_CLOSED = "not_closed"
 
 
 class VerdictChange(StrEnum):
@@ -118,6 +129,17 @@ class VerdictTable:
             return None
         return self._spark.table(self.table).where("valid_to IS NULL")
 
+    def emitted_otherwise(self, span: TimeRange) -> DataFrame | None:
+        """The windows of a range for which the live job has not emitted the faithful value: keys, start and end.
+
+        Windows that match, or will once late records count, are not among them. None where there is no table.
+        """
+        current = self.current()
+        if current is None:
+            return None
+        others = current.where(starts_within(span)).where(F.col("verdict") != Verdict.LATE_ARRIVALS.value)
+        return others.select(*(f"`{c}`" for c in self._identity))
+
     def record(
         self, found: DataFrame, in_scope: Callable[[DataFrame], DataFrame], span: TimeRange, run: ComparingRun
     ) -> dict[str, int]:
@@ -130,15 +152,11 @@ class VerdictTable:
         guarded("cannot make", self.table, lambda: self._prepare(found.schema))
         if loaded_iceberg_table(self._spark, self.table).currentSnapshot() is None:
             return guarded("cannot write", self.table, lambda: self._record_first(found, run))
-        retrying = Retrying(
-            stop=stop_after_attempt(6),
-            wait=wait_random_exponential(0.05, max=1),
-            retry=retry_if_exception(
-                lambda problem: isinstance(problem, (PySparkException, Py4JJavaError)) and is_conflict(problem)
-            ),
-            reraise=True,
+        return guarded(
+            "cannot write",
+            self.table,
+            lambda: again_on_conflict(lambda: self._record(found, in_scope, span, run)),
         )
-        return guarded("cannot write", self.table, lambda: retrying(self._record, found, in_scope, span, run))
 
     def _prepare(self, found: t.StructType) -> None:
         there = {}

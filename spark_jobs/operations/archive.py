@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
@@ -20,6 +18,7 @@ from spark_jobs.sources.history import stitched_history
 from spark_jobs.sources.kafka import pin_topic, read_log
 from spark_jobs.sources.kafka_offsets import OffsetRange
 from spark_jobs.spark.failures import read_error, short
+from spark_jobs.spark.gateway import JAVA_ERRORS
 from spark_jobs.spark.java import java_reason
 
 
@@ -68,7 +67,7 @@ def archive(
     try:
         rows.write.mode("error").parquet(location)
         records = spark.read.parquet(location).count()
-    except (PySparkException, Py4JJavaError) as error:
+    except JAVA_ERRORS as error:
         if "No space left on device" in str(error):
             hint = "Free space and run again: the table is as it was."
             raise CatalogError("cannot write: the disk is full", table.name, hint) from error

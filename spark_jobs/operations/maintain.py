@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.corrections.partitions import delete_replaced
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import destination_of
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.errors import DefinitionError, EmptyRangeError
-from spark_jobs.eventtime.durations import parse_duration
+from spark_jobs.definition.live import TableEmitted
+from spark_jobs.errors import EmptyRangeError
 from spark_jobs.lakehouse.corrections import is_delivering
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import REVISIONS
@@ -31,9 +34,6 @@ from spark_jobs.spark.catalog import CATALOG
 ORPHANS = timedelta(days=3)
 """Files without a snapshot are removed at this age. Newer ones may belong to a run that has not committed yet."""
 
-KEEP_RUNS = "400 d"
-"""How long the documents and the ledger rows of runs are kept, where nobody says otherwise."""
-
 
 @dataclass(slots=True)
 class Maintenance:
@@ -47,6 +47,7 @@ class Maintenance:
         staging_dropped: Staging tables that belonged to no run any more.
         runs_forgotten: Rows of the ledger that were deleted.
         folders_deleted: Folders with the documents of runs that were deleted.
+        replaced_deleted: Folders of corrected Hive partitions that no partition lies in any more.
     """
 
     abandoned: list[str] = field(default_factory=list)
@@ -58,19 +59,7 @@ class Maintenance:
     staging_dropped: int = 0
     runs_forgotten: int = 0
     folders_deleted: int = 0
-
-
-def retention(text: str, field: str) -> timedelta:
-    """A length of time as people write it: 7 d, 36 h, PT30M. Raises DefinitionError, with the field's name."""
-    try:
-        return timedelta(milliseconds=parse_duration(text))
-    except (ValueError, OverflowError) as problem:
-        raise DefinitionError(f"{field}: {problem}", hint="Write it like 7 d, 36 h or PT30M.") from None
-
-
-def retention_or_forever(text: str | None, field: str) -> timedelta | None:
-    """Like `retention`; None for `forever` and for nothing."""
-    return None if not text or text.strip() == "forever" else retention(text, field)
+    replaced_deleted: int = 0
 
 
 def maintain(
@@ -119,6 +108,11 @@ def maintain(
             done.runs_forgotten = delete_rows_of_runs(spark, tables, before)
             needed = open_runs(spark, tables)
             done.folders_deleted = delete_folders(store or RunStore.configured(), pipeline, before, needed)
+    destination = destination_of(pipeline)
+    if isinstance(destination, TableEmitted):
+        with progress.stage("corrected partitions", destination.table):
+            remove = partial(delete_replaced, spark, destination.table, now - ORPHANS)
+            done.replaced_deleted = guarded("cannot maintain", destination.table, remove)
     side_tables = [tables.late, tables.quarantine, tables.verdicts, tables.comparisons]
     if not is_delivering(spark, tables.corrections):
         side_tables.append(tables.corrections)

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from spark_jobs.errors import DefinitionError
 from spark_jobs.spark.failures import short
-from spark_jobs.spark.gateway import JavaObject, is_instance_of, parsed_plan
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, is_instance_of, parsed_plan
 from spark_jobs.spark.java import java_reason
 
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
@@ -50,7 +49,7 @@ def query(spark: SparkSession, text: str, limit: int) -> Rows:
         refuse_writes(spark, text)
         frame = spark.sql(text)
         found = frame.limit(limit + 1).collect()
-    except (PySparkException, Py4JJavaError) as problem:
+    except JAVA_ERRORS as problem:
         what = short(java_reason(problem) if isinstance(problem, Py4JJavaError) else str(problem))
         raise DefinitionError(what, "the query", "Tables are named rewindow.<namespace>.<table>.") from problem
     kinds = [field.dataType for field in frame.schema]

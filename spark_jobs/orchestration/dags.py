@@ -158,7 +158,11 @@ def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 
 
 def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
-    """The scheduled DAG: it takes what arrived before the end of its interval."""
+    """The scheduled DAG: it takes what arrived before the end of its interval.
+
+    Its description links to the page that says what the last run has seen. If it said that itself, Airflow would keep
+    another version of the DAG for each night.
+    """
     with DAG(
         dag_id,
         description=f"Bring the windows of {pipeline.name} to what has arrived.",

@@ -37,12 +37,11 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
     """The description of a DAG, as Markdown."""
     table = f"{CATALOG}.{pipeline.output.namespace}.{pipeline.output.table}"
     policy = pipeline.publish.policy
-    tolerance = f" (at most {pipeline.publish.share:.2%})" if policy is Policy.WITHIN_TOLERANCE else ""
     lines = [what, ""]
     if pipeline.description:
         lines += [escaped(pipeline.description), ""]
     lines += ["| | |", "| --- | --- |", f"| table | `{table}` |"]
-    lines.append(f"| publishing | `{policy.value}`: {POLICIES[policy]}{tolerance} |")
+    lines.append(f"| publishing | `{policy.value}`: {policy_in_words(policy, pipeline.publish.share)} |")
     if pipeline.owner:
         lines.append(f"| owner | {escaped(pipeline.owner)} |")
     lines.append(f"| definition | `{pipeline.file}`, `{pipeline.definition_hash[:12]}` |")
@@ -56,8 +55,20 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
             lines.append(f"| history | event times {moment(last.first)} to {moment(last.last)} UTC |")
     links = [f"[{escaped(title)}]({address})" for title, address in pipeline.links.items()]
     query = f"rewindow status {shlex.quote(pipeline.name)}"
-    lines += ["", " · ".join([*links, f"[all runs]({runs_path(pipeline.name)})", f"`{query}`"])]
+    own = {
+        "where it stands": standing_path(pipeline.name),
+        "last report": last_report_path(pipeline.name),
+        "all runs": runs_path(pipeline.name),
+    }
+    links += [f"[{title}]({address})" for title, address in own.items()]
+    lines += ["", " · ".join([*links, f"`{query}`"])]
     return "\n".join(lines)
+
+
+def policy_in_words(policy: Policy, share: float | None) -> str:
+    """What a policy means; `share`: the share of published windows that may change without approval."""
+    tolerance = f" (at most {share:.2%})" if policy is Policy.WITHIN_TOLERANCE else ""
+    return POLICIES[policy] + tolerance
 
 
 def as_of_text(last: LastRun) -> str:
@@ -67,7 +78,21 @@ def as_of_text(last: LastRun) -> str:
 
 def runs_path(pipeline: str) -> str:
     """Where the Airflow server lists a pipeline's runs."""
-    return f"{report_path('').removesuffix('runs/')}?pipeline={pipeline}"
+    return f"{_home()}?pipeline={pipeline}"
+
+
+def standing_path(pipeline: str) -> str:
+    """Where the Airflow server shows where a pipeline stands."""
+    return f"{_home()}pipelines/{pipeline}"
+
+
+def last_report_path(pipeline: str) -> str:
+    """An address that leads to a pipeline's last report."""
+    return f"{_home()}last/{pipeline}"
+
+
+def _home() -> str:
+    return report_path("").removesuffix("runs/")
 
 
 def history_range(last: LastRun | None) -> str:

@@ -10,7 +10,8 @@ from airflow.sdk import BaseOperator, Context, Param
 
 from spark_jobs.orchestration.airflow_names import AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.links import LINKS, report_path
-from spark_jobs.orchestration.operators import folder_of
+from spark_jobs.orchestration.notify import say_before_traceback
+from spark_jobs.orchestration.operators import folder_of, what_became
 from spark_jobs.orchestration.summary import approval_body
 from spark_jobs.runs.documents import Answer, Approval, Outcome, StagedRange
 from spark_jobs.runs.last_run import remember
@@ -86,13 +87,8 @@ class Report(BaseOperator):
         self.log.info("report: %s (%s)", report_path(folder.run_id), folder.address(PAGE))
         outcome = Outcome.read(folder)
         if outcome is None or not outcome.status.is_success:
-            raise AirflowFailException(f"{_what_became(outcome)}; the report is written")
-        self.log.info("%s", _what_became(outcome))
+            failed = AirflowFailException(f"{what_became(outcome)}; the report is written")
+            say_before_traceback(self.log, failed)
+            raise failed
+        self.log.info("%s", what_became(outcome))
         return folder.run_id
-
-
-def _what_became(outcome: Outcome | None) -> str:
-    if outcome is None:
-        return "the run has no outcome"
-    said = outcome.sentence() if outcome.message else outcome.note
-    return f"the run is {outcome.status.value.replace('_', ' ')}" + (f": {said.rstrip('.')}" if said else "")

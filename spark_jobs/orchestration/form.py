@@ -16,6 +16,7 @@ from spark_jobs.definition.instants import InstantError, format_instant, parse_i
 from spark_jobs.definition.policy import Policy
 from spark_jobs.definition.position import end_offsets
 from spark_jobs.errors import DefinitionError, RunStateError
+from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.orchestration.describe import POLICIES, as_of_text, history_range
 from spark_jobs.runs.last_run import LastRun
 from spark_jobs.runs.status import RunStatus
@@ -115,6 +116,10 @@ def nightly_params(pipeline: Pipeline) -> dict[str, Param]:
 
 
 def _instant_param(title: str, description: str) -> Param:
+    """Empty at first. Airflow sends what a form opens with also for runs that are triggered without a form.
+
+    So a range that was known at the last run would cut off what has arrived outside of it since.
+    """
     return Param(None, type=["null", "string"], format="date-time", title=title, description_md=description)
 
 
@@ -193,7 +198,7 @@ def maintain_params() -> dict[str, Param]:
             description_md="Values that were superseded longer ago are deleted, as `365 d`. Empty: none.",
         ),
         "keep_runs": Param(
-            "400 d",
+            KEEP_RUNS,
             type="string",
             title="Keep runs",
             description_md="Documents and ledger rows of runs that ended longer ago are deleted. `forever`: none.",
@@ -234,6 +239,28 @@ def read_nightly_form(params: Mapping[str, Any]) -> dict[str, Any]:
         "dry_run": _one_of(params.get("dry_run", "none"), ("none", "diff"), "Dry run"),
         "publish": _policy(params.get("publish")),
     }
+
+
+def read_maintain_form(params: Mapping[str, Any]) -> list[str]:
+    """The checked fields as options of the application. Raises DefinitionError that names the field."""
+    fields = maintain_params()
+    refuse_unknown(params, fields)
+    options: list[str] = []
+    for name, option in _KEEP_OPTIONS.items():
+        text, title = str(params.get(name) or "").strip(), fields[name].schema["title"]
+        if name == "keep_snapshots":
+            retention(text, title)
+        else:
+            retention_or_forever(text, title)
+        options += [option, text] if text else []
+    return options
+
+
+_KEEP_OPTIONS = {
+    "keep_snapshots": "--keep-snapshots",
+    "keep_revisions": "--keep-revisions",
+    "keep_runs": "--keep-runs",
+}
 
 
 def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:

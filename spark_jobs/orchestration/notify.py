@@ -20,7 +20,8 @@ from typing import Any, cast
 from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.context import Context
 
-from spark_jobs.errors import EnvironmentSetupError
+from spark_jobs.errors import EnvironmentSetupError, first_line
+from spark_jobs.orchestration.airflow_names import AirflowSkipException
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.runs.documents import Outcome
@@ -86,6 +87,12 @@ def say_why(context: Context) -> None:
     lines = str(problem or "").splitlines()
     if lines:
         log.error("%s", lines[0])
+
+
+def say_before_traceback(to: Any, problem: Exception) -> None:
+    """Log why a task fails in one plain line. What comes after Airflow's traceback is in a closed group of its page."""
+    if not isinstance(problem, AirflowSkipException):
+        to.error("%s", first_line(problem))
 
 
 def notify(event: str, context: Context) -> None:

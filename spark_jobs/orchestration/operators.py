@@ -6,7 +6,6 @@ map over and a few lines for the approval.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,9 +22,9 @@ from spark_jobs.orchestration.airflow_names import AirflowException, AirflowFail
 from spark_jobs.orchestration.form import (
     DISCARD,
     decide_params,
-    maintain_params,
     read_form,
     read_instant,
+    read_maintain_form,
     read_nightly_form,
     read_reason,
     refuse_late_decision,
@@ -33,9 +32,9 @@ from spark_jobs.orchestration.form import (
     require_reason,
 )
 from spark_jobs.orchestration.links import LINKS, report_path
-from spark_jobs.orchestration.notify import notify
+from spark_jobs.orchestration.notify import notify, say_before_traceback
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.orchestration.spark_log import quiet
+from spark_jobs.orchestration.spark_log import end_of, quiet
 from spark_jobs.orchestration.spark_submit import spark_submit_settings
 from spark_jobs.replay.spec import Mode
 from spark_jobs.runs.corrected import Corrections
@@ -50,10 +49,12 @@ from spark_jobs.runs.documents import (
     Requested,
     status_of,
 )
+from spark_jobs.runs.figures import changes_in_words
 from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
+from spark_jobs.runs.unfinished import BEGIN_AGAIN, ended_by_force
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.submit.package import ENTRY
 
@@ -85,28 +86,68 @@ def folder_of(context: Context) -> RunFolder:
     return RunStore.configured().folder(run_id_of(run.dag_id, run.run_id))
 
 
-class SparkStage(SparkSubmitOperator):
-    """One stage of a run, as a Spark application. `pipeline_file` is the YAML; `chunk` is mapped over."""
+class SparkTask(SparkSubmitOperator):
+    """Work on a pipeline as a Spark application. A task that fails says why in one line before Airflow's traceback.
+
+    `work` names the application; `pipeline_file` is the YAML.
+    """
 
     template_fields: Sequence[str] = ()
-    operator_extra_links = LINKS
 
-    def __init__(
-        self, *, stage: Stage, pipeline: str, pipeline_file: str, chunk: dict[str, Any] | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, work: str, pipeline: str, pipeline_file: str, **kwargs: Any) -> None:
         super().__init__(
-            application=str(ENTRY), name=f"rewindow-{stage.value}-{pipeline}", **spark_submit_settings(), **kwargs
+            application=str(ENTRY), name=f"rewindow-{work}-{pipeline}", **spark_submit_settings(), **kwargs
         )
-        self.stage = stage
         self.pipeline = pipeline
         self.pipeline_file = pipeline_file
-        self.chunk = chunk
 
     def _get_hook(self) -> SparkSubmitHook:
         return quiet(super()._get_hook())
 
     def execute(self, context: Context) -> Any:
+        try:
+            return self._carry_out(context)
+        except AirflowException as problem:
+            say_before_traceback(self.log, problem)
+            raise
+
+    def _carry_out(self, context: Context) -> Any:
+        """What the task does and passes on."""
+        raise NotImplementedError
+
+    def _run_application(self, context: Context, arguments: list[str]) -> None:
+        """Run the application to its end. Raises AirflowException where it fails."""
+        self.application_args = arguments
+        super().execute(context)
+
+
+def _failure(sentence: str, is_final: bool) -> AirflowException:
+    """The error with which a task ends. `is_final`: another try would end in the same way, so there is none."""
+    return (AirflowFailException if is_final else AirflowException)(sentence)
+
+
+class SparkStage(SparkTask):
+    """One stage of a run, as a Spark application. `pipeline_file` is the YAML; `chunk` is mapped over."""
+
+    operator_extra_links = LINKS
+
+    def __init__(
+        self, *, stage: Stage, pipeline: str, pipeline_file: str, chunk: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(work=stage.value, pipeline=pipeline, pipeline_file=pipeline_file, **kwargs)
+        self.stage = stage
+        self.chunk = chunk
+        self.worked_on = ""
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """The task's lineage, for OpenLineage's provider, which calls this also for a task that has failed."""
+        from spark_jobs.orchestration.lineage import lineage_of
+
+        return lineage_of(RunStore.configured().folder(self.worked_on), self.stage) if self.worked_on else None
+
+    def _carry_out(self, context: Context) -> Any:
         folder, task_instance = self._folder(context), cast(Any, context.get("ti"))
+        self.worked_on = folder.run_id
         self.log.info(
             "%s of %s: run %s, its report at %s",
             self.stage.value,
@@ -131,7 +172,9 @@ class SparkStage(SparkSubmitOperator):
                 raise AirflowFailException(outcome.sentence() if outcome else "the gate is closed")
         else:
             self._submit(folder, context, self.stage)
-        return self._result(folder, context)
+        result = self._result(folder, context)
+        self.log.info("%s has ended: %s", self.stage.value, what_became(Outcome.read(folder)))
+        return result
 
     def _folder(self, context: Context) -> RunFolder:
         """The run that the task works on."""
@@ -179,30 +222,26 @@ class SparkStage(SparkSubmitOperator):
         arguments = ["--run", folder.run_id, "--stage", stage.value, *more]
         if self.chunk is not None:
             arguments += ["--chunk", str(self.chunk["number"])]
-        self.application_args = arguments
         self._hook = None
         try:
-            super().execute(context)
+            self._run_application(context, arguments)
         except AirflowException as problem:
             outcome = Outcome.read(folder)
-            is_explained = outcome is not None and bool(outcome.message) and outcome.status in _EXPLAINED
-            if outcome is None or not is_explained:
+            sentence = why_it_ended(outcome)
+            if outcome is None or not sentence:
                 raise AirflowException(self._silent_end(folder, outcome, problem)) from None
             is_final = outcome.status is not RunStatus.FAILED or outcome.exit_code in NON_RETRYABLE_EXIT_CODES
-            raise (AirflowFailException if is_final else AirflowException)(outcome.sentence()) from None
+            raise _failure(sentence, is_final) from None
 
     def _silent_end(self, folder: RunFolder, outcome: Outcome | None, problem: AirflowException) -> str:
         """What is said where the application left no message: it was killed, or did not start."""
-        first = str(problem).splitlines()[0]
-        found = re.search(r"Error code is: (-?\d+)", first)
-        if first.startswith("Cannot execute"):
-            first = f"the Spark application ended with code {found[1] if found else 'unknown'} and left no message"
+        end = end_of(self._hook, problem)
         said = Outcome(
             run_id=folder.run_id,
             status=RunStatus.FAILED,
             stage=self.stage,
-            message=first[:500],
-            hint="Read this task's log: the end of Spark's output says more",
+            message=ended_by_force(self.stage) if end.is_killed else end.sentence.rstrip("."),
+            hint=BEGIN_AGAIN if end.is_killed else "Read this task's log: the end of Spark's output says more",
             finished_at=datetime.now(UTC).isoformat(),
         )
         if outcome is None:
@@ -343,12 +382,11 @@ class Correct(SparkStage):
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         try:
             super()._submit(folder, context, stage, *more)
-        except AirflowException as problem:
+        except AirflowException:
             found = Corrections.read(folder)
             if found is None or not found.problem:
                 raise
-            is_final = found.exit_code in NON_RETRYABLE_EXIT_CODES
-            raise (AirflowFailException if is_final else AirflowException)(found.sentence()) from problem
+            raise _failure(found.sentence(), found.exit_code in NON_RETRYABLE_EXIT_CODES) from None
 
     def _result(self, folder: RunFolder, context: Context) -> dict[str, Any]:
         found = Corrections.read(folder)
@@ -397,34 +435,45 @@ class Decide(SparkStage):
         return folder.run_id
 
 
-class Maintain(SparkSubmitOperator):
+class Maintain(SparkTask):
     """Clean up a pipeline's tables, as `rewindow maintain` does."""
 
-    template_fields: Sequence[str] = ()
-
     def __init__(self, *, pipeline: str, pipeline_file: str, **kwargs: Any) -> None:
-        super().__init__(
-            application=str(ENTRY), name=f"rewindow-maintain-{pipeline}", **spark_submit_settings(), **kwargs
-        )
-        self.pipeline = pipeline
-        self.pipeline_file = pipeline_file
+        super().__init__(work="maintain", pipeline=pipeline, pipeline_file=pipeline_file, **kwargs)
 
-    def _get_hook(self) -> SparkSubmitHook:
-        return quiet(super()._get_hook())
-
-    def execute(self, context: Context) -> Any:
-        params = params_of(context)
+    def _carry_out(self, context: Context) -> None:
         try:
-            refuse_unknown(params, maintain_params())
+            kept = read_maintain_form(params_of(context))
         except DefinitionError as problem:
             raise AirflowFailException(str(problem)) from None
-        arguments = ["--maintain", self.pipeline_file, "--keep-snapshots", str(params["keep_snapshots"])]
-        if params.get("keep_revisions"):
-            arguments += ["--keep-revisions", str(params["keep_revisions"])]
-        if params.get("keep_runs"):
-            arguments += ["--keep-runs", str(params["keep_runs"])]
-        self.application_args = arguments
-        return super().execute(context)
+        try:
+            self._run_application(context, ["--maintain", self.pipeline_file, *kept])
+        except AirflowException as problem:
+            end = end_of(self._hook, problem)
+            raise _failure(end.sentence, end.code in NON_RETRYABLE_EXIT_CODES) from None
+
+
+def why_it_ended(outcome: Outcome | None) -> str:
+    """Why an application ended with an error, by what it has written; empty where it left no message.
+
+    A run that waits and that could not be published, or discarded, stays as it was: then the refusal counts, not why it
+    waits.
+    """
+    if outcome is None:
+        return ""
+    if outcome.status.waits and outcome.refusal:
+        return outcome.refusal
+    return outcome.sentence() if outcome.message and outcome.status in _EXPLAINED else ""
+
+
+def what_became(outcome: Outcome | None) -> str:
+    """Where a run stands, in a sentence for its log."""
+    if outcome is None:
+        return "the run goes on"
+    said = outcome.sentence() if outcome.message else outcome.note
+    if outcome.status.is_published:
+        said = "; ".join(filter(None, (changes_in_words(outcome.changes), said)))
+    return f"the run is {outcome.status.value.replace('_', ' ')}" + (f": {said.rstrip('.')}" if said else "")
 
 
 def instant_of(text: str | None) -> int | None:

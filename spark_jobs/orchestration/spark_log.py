@@ -1,14 +1,20 @@
-"""How a Spark task starts its application, and its log as people read it: without what Ivy says about its jars."""
+"""How a Spark task starts its application, what it says of its end, and the log without Ivy's lines."""
 
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
+from spark_jobs.errors import first_line
+from spark_jobs.submit.package import ERROR
+
+_LONGEST = 1000
 _IVY = re.compile(
     r"^(:: (?:loading settings|resolving dependencies|resolution report|retrieving|problems summary)\b"
     r"|:: USE VERBOSE|Ivy Default Cache set to|The jars for the packages stored in"
@@ -28,12 +34,39 @@ def without_ivy(lines: Iterator[Any]) -> Iterator[Any]:
 _LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?")
 
 
+_KILLED = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
+"""How a shell, such as that of `spark-submit`, passes on that a signal has ended its program."""
+_CODE = re.compile(r"Error code is: (-?\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an application ended that failed: its exit code, where it is known, and why, in a sentence."""
+
+    code: int | None
+    sentence: str
+    is_killed: bool = False
+    """A signal ended it, and it had said nothing before: somebody has marked its task, or there was no memory."""
+
+
 class QuietSparkSubmitHook(SparkSubmitHook):
-    """Airflow's hook, with a log without Ivy's lines.
+    """Airflow's hook, with a log without Ivy's lines. It keeps the line in which the application says why it ends.
 
     On a local master, the application starts without `spark-submit`: it finds its jars as files, and it can join the
     JVM that an earlier task has left warm.
     """
+
+    said = ""
+
+    def end_of(self, problem: Exception) -> End:
+        """What is to be said of an application that this hook has seen fail: not its whole command line."""
+        first = first_line(problem)
+        found = _CODE.search(first)
+        if first.startswith("Cannot execute"):
+            first = f"the Spark application ended with code {found[1] if found else 'unknown'} and left no message"
+        code = int(found[1]) if found else None
+        is_killed = code is not None and (code < 0 or code in _KILLED) and not self.said
+        return End(code, (self.said or first)[:_LONGEST], is_killed)
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         connection = self._connection
@@ -45,10 +78,22 @@ class QuietSparkSubmitHook(SparkSubmitHook):
         return [sys.executable, application, *arguments, "--master", connection["master"]]
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(without_ivy(itr))
+        super()._process_spark_submit_log(without_ivy(self.listening(itr)))
+
+    def listening(self, lines: Iterator[Any]) -> Iterator[Any]:
+        """The same lines. The last one in which the application says why it ends is kept."""
+        for line in lines:
+            if str(line).startswith(ERROR):
+                self.said = str(line).removeprefix(ERROR).strip()
+            yield line
 
 
-def quiet(hook: SparkSubmitHook) -> SparkSubmitHook:
+def quiet(hook: SparkSubmitHook) -> QuietSparkSubmitHook:
     """The hook that Airflow has made, as `QuietSparkSubmitHook`."""
     hook.__class__ = QuietSparkSubmitHook
-    return hook
+    return cast(QuietSparkSubmitHook, hook)
+
+
+def end_of(hook: object, problem: Exception) -> End:
+    """`QuietSparkSubmitHook.end_of`, where the task got as far as to have a hook."""
+    return hook.end_of(problem) if isinstance(hook, QuietSparkSubmitHook) else End(None, str(problem)[:_LONGEST])

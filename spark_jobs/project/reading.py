@@ -53,7 +53,7 @@ def _files(path: str) -> tuple[Any, str, list[str]]:
     try:
         system, place = fsspec.core.url_to_fs(path)
         if _GLOB & set(place):
-            found = system.glob(place)
+            found = [file for one in system.glob(place) for file in (system.find(one) if system.isdir(one) else [one])]
         elif system.isdir(place):
             found = system.find(place)
         else:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.errors import DefinitionError, Problem, first_line
 from spark_jobs.parts import Part, require
 from spark_jobs.quality.resolve import Fitted
 
@@ -143,7 +143,7 @@ def _refusals(refusal: Exception) -> list[tuple[tuple[Any, ...], str]]:
     """What is wrong, by place: pydantic's findings, or the first line of another error."""
     errors = getattr(refusal, "errors", None)
     if errors is None:
-        return [((), str(refusal).splitlines()[0][:200] if str(refusal) else type(refusal).__name__)]
+        return [((), first_line(refusal)[:200])]
     found: dict[Any, str] = {}
     for error in errors():
         place = tuple(step for step in error["loc"][:1] if step != "__root__")

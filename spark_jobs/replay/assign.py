@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -88,5 +92,11 @@ def assign_windows(records: DataFrame, windows: AlignedWindows) -> DataFrame:
 
 def in_span(records: DataFrame, windows: AlignedWindows, span: TimeRange) -> DataFrame:
     """The records that can be in a window with a start in `span`."""
+    return in_spans(records, windows, [span])
+
+
+def in_spans(records: DataFrame, windows: AlignedWindows, spans: Iterable[TimeRange]) -> DataFrame:
+    """The records that can be in a window with a start in one of `spans`."""
     ts = F.col(EVENT_TIME)
-    return records.where((ts >= F.lit(span.start)) & (ts < F.lit(span.end + windows.longest)))
+    inside = ((ts >= F.lit(span.start)) & (ts < F.lit(span.end + windows.longest)) for span in spans)
+    return records.where(reduce(or_, inside, F.lit(False)))

@@ -73,7 +73,7 @@ class ClassifiedRecords:
 def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange | None) -> ClassifiedRecords:
     """Scan the records of the probe once. `zoom`: arrivals (epoch ms) from which more points are sampled."""
     times = probe.event_times
-    total = estimated_records(evidence, times)
+    total = estimated_records(evidence.plan, evidence.kind, times)
     one_in = max(1, total // (3 * MAX_POINTS))
     share = (zoom.end - zoom.start) / max(1, times.end - times.start) if zoom else 1.0
     # Keeps the sample small even if very many records arrive together.

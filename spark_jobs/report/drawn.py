@@ -116,7 +116,7 @@ def _add_live(live: Mapping[str, Any] | None, add: Callable[..., None]) -> None:
             f"{last} UTC. The table has the counts.",
             lambda width: verdict_strip(stretches, live["width"], kinds, width),
         )
-    if any((one.get("lag") or {}).get("largest") is not None for one in stretches):
+    if any(((one.get("lag") or {}).get("largest") or 0) > 0 for one in stretches):
         add(
             "live_lag",
             "Delay of the live job over time",

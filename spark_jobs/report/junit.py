@@ -51,7 +51,7 @@ def _outcome(report: Mapping[str, Any]) -> TestSuite:
 
 
 def _live(live: Mapping[str, Any]) -> TestSuite:
-    """A case for each verdict on the live job's windows."""
+    """A case for each verdict on the live job's windows, and one for each of several deployments."""
     suite = TestSuite("live job")
     if live["problem"]:
         case = TestCase("compared", classname="rewindow.live")
@@ -62,6 +62,16 @@ def _live(live: Mapping[str, Any]) -> TestSuite:
         message = f"{one['windows']} windows. {one['sentence']}"
         if one["verdict"] in UNEXPLAINED:
             case.result = [Skipped(message, plain(one["verdict"]))]
+        else:
+            case.system_out = message
+        suite.add_testcase(case)
+    for one in live.get("deployments", []):
+        case = TestCase(plain(one["name"]), classname="rewindow.live.deployments")
+        most_first = sorted(one["verdicts"].items(), key=lambda item: (-item[1], item[0]))
+        counts = ", ".join(f"{count} {plain(verdict)}" for verdict, count in most_first if count)
+        message = f"{one['windows']} windows: {counts or 'none compared'}"
+        if one["different"]:
+            case.result = [Skipped(message, "different")]
         else:
             case.system_out = message
         suite.add_testcase(case)

@@ -30,6 +30,7 @@ from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
 from spark_jobs.replay.inversion import invert
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
+from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.status import RunKind
 from spark_jobs.spark.cached import CachedFrames
@@ -111,14 +112,14 @@ class LatenessProbe:
 def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
     """The probe of a run. It takes one scan of the history, or none where the watermark was simulated."""
     strategy, spec = evidence.spec.strategy, evidence.spec
-    times = _counted_times(evidence)
+    times = counted_times(evidence.plan, evidence.kind)
     configured = strategy.generator.tolerance
     lateness = spec.allowed_lateness
     reach = max(times.end, evidence.plan.processing_time_end) - times.start
     windows = spec.windows
     step = windows.end_step if isinstance(windows, AlignedWindows) else None
     most = _MAX_POINTS
-    if estimated_records(evidence, times) > _MAX_GROUPS:  # limits the memory of the aggregation
+    if estimated_records(evidence.plan, evidence.kind, times) > _MAX_GROUPS:  # limits the memory of the aggregation
         most = min(most, _MAX_GROUPS // max(1, len(strategy.partitions)))
     resolution = _resolution(reach, max(most, 1), step)
     offset = windows.end_phase if isinstance(windows, RegularWindows) else 0
@@ -152,28 +153,31 @@ def end_grid_or_none(windows: AnyWindows) -> EndGrid | None:
     return end_grid(windows) if isinstance(windows, AlignedWindows) else None
 
 
-def estimated_records(evidence: StagedRun, times: TimeRange) -> int:
+def estimated_records(plan: Plan, kind: RunKind, times: TimeRange) -> int:
     """About how many records have these event times, if they are spread evenly over those of the history.
 
-    Of a reconciliation that goes on from a run of an earlier version nobody knows how many records the history has:
-    then the offsets count, with their holes.
+    A plan that an earlier version has made of a night does not say how many records the history has: then the offsets
+    count, with their holes.
     """
-    plan = evidence.plan
-    known = plan.history_records if evidence.kind == RunKind.RECONCILE else plan.records
+    known = plan.history_records if kind == RunKind.RECONCILE else plan.records
     most = max(plan.records, sum(p.end_offset for p in plan.partitions)) if known is None else known
     whole = max(1, plan.event_times.end - plan.event_times.start)
     return int(most * min(1.0, (times.end - times.start) / whole))
 
 
-def _counted_times(evidence: StagedRun) -> TimeRange:
-    span, times = evidence.plan.span, evidence.plan.event_times
-    start, end = max(span.start, times.start), min(span.end, times.end)
-    if evidence.kind == RunKind.RECONCILE:
-        start = max(start, end - RECONCILED_DAYS * _DAY)
-    times = TimeRange(start, max(end, start + 1))
-    estimated = estimated_records(evidence, times)
+def counted_times(plan: Plan, kind: RunKind) -> TimeRange:
+    """The event times (epoch ms) of the records that are counted: the latest ones, where all would be too many.
+
+    A record that is ahead of the clock, by mistake, is not taken for the latest: one of the year 2100 would be the only
+    one that is counted.
+    """
+    start, end = max(plan.span.start, plan.event_times.start), min(plan.span.end, plan.event_times.end)
+    latest = min(end, plan.processing_time_end + 1) if plan.processing_time_end > start else end
+    if kind == RunKind.RECONCILE and latest - start > RECONCILED_DAYS * _DAY:
+        start, end = latest - RECONCILED_DAYS * _DAY, latest
+    estimated = estimated_records(plan, kind, TimeRange(start, max(end, start + 1)))
     if estimated > MAX_COUNTED:  # the latest records are the best guide to those to come
-        start = end - int((end - start) * MAX_COUNTED / estimated)
+        start, end = latest - int((latest - start) * MAX_COUNTED / estimated), latest
     return TimeRange(start, max(end, start + 1))
 
 

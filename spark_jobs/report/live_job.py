@@ -123,7 +123,9 @@ def _certainty(verdicts: Mapping[str, Any], counts: Mapping[str, int], windows: 
     if counts.get("undecided"):
         said.append(f"{plural(counts['undecided'], 'window')} stay undecided: `last_offsets` on each row decides them.")
     lag = verdicts.get("lag") or {}
-    if lag.get("windows"):
+    if lag.get("windows") and lag["largest"] <= 0:
+        said.append("Each window came out at its close: the job was never behind.")
+    elif lag.get("windows"):
         said.append(
             f"On average a window came out {length(round(lag['mean']))} after its close, the last one "
             f"{length(lag['largest'])} after it."

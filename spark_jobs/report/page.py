@@ -22,6 +22,7 @@ from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.unmet import allowed_in_words, observed_in_words
 
 _CAUSES = {
+    "live": "no run had published this window before, and the live job has emitted this value",
     "backfill": "no run had published this range before",
     "late_arrivals": "more records have arrived since the last run",
     "logic_change": "the definition has changed",
@@ -77,6 +78,30 @@ def looked_at(report: Mapping[str, Any]) -> str:
     return f"{those}, the latest, because to count all would cost more than the replay"
 
 
+_COLUMNS_AT_MOST = 6
+_CHARACTERS_AT_MOST = 100
+"""How wide the table of the largest changes may be. A4 paper has room for about so many characters."""
+
+
+def is_too_wide(changes: Mapping[str, Any]) -> bool:
+    """Whether the largest changes are shown one below the other: as a table they would lose columns on paper."""
+    names = [*changes["keys"], *changes["aggregates"]]
+    if len(names) > _COLUMNS_AT_MOST:
+        return True
+
+    def longest(name: str) -> int:
+        """Of a column's words that are not broken: its name, and numbers."""
+        cells = [window[side].get(name) for window in changes["top"] for side in ("before", "after") if window[side]]
+        return max(len(formatting.plain(word)) for word in (name, *cells) if word is name or not isinstance(word, str))
+
+    return sum(longest(name) + _PADDING for name in names) > _CHARACTERS_AT_MOST - _OTHERS
+
+
+_PADDING = 3
+_OTHERS = 35
+"""Characters beside a column's text, and those of the columns that every such table has: window, change, dropped."""
+
+
 def _ticked(text: str) -> Markup:
     """A text with what stands between two backticks as code."""
     pieces = text.split("`")
@@ -120,6 +145,7 @@ def _environment() -> Environment:
         allowed_in_words=allowed_in_words,
         cause_meanings=_CAUSE_MEANINGS,
         looked_at=looked_at,
+        is_too_wide=is_too_wide,
         signed=formatting.signed,
         points=points,
         shown=shown,

@@ -208,7 +208,9 @@ def _sentence(
 def _messages(status: str | None, outcome: Mapping[str, Any]) -> list[str]:
     """What the run says of itself, unless the verdict's sentence says it."""
     is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED)
-    messages = [None if is_said else outcome.get("message"), outcome.get("note")]
+    refused = outcome.get("refusal")
+    refusal = refused and f"The last attempt to publish or to discard it was refused: {refused}"
+    messages = [None if is_said else outcome.get("message"), refusal, outcome.get("note")]
     return [_as_sentence(plain(text, 500)) for text in messages if text]
 
 

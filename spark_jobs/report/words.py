@@ -11,11 +11,17 @@ WORDS: dict[str, str] = {
     "window had closed, too",
     "bookkeeping": "only the window's closed_at differs from what was published: values, counts and state stay",
     "bound": "the out-of-orderness bound: how far the watermark stays behind the latest event time",
-    "cause": "why a window has its value: backfill, late_arrivals, logic_change, source_repair, retraction",
+    "cause": "why a window has its value: live, backfill, late_arrivals, logic_change, source_repair, retraction",
     "chunk": "a part of the range, along the grid of the windows. One task replays it",
     "close": "the watermark passes a window's last millisecond, and the window fires. With an allowed lateness it "
     "accepts records until the watermark has passed that, too",
     "complete value": "the value of a window over all records that have arrived, late ones too",
+    "correction": "a changed window that was delivered to the readers of the live job's output",
+    "decision": "why the run was published, or waits: by the policy of its definition, by the gate, or by a person",
+    "definition": "the pipeline's YAML file; the hash stands for its content",
+    "deployment": "a time in which the live job ran with the same rules and the same output",
+    "drift": "the live job emitted another value than its own rules give, and the log has no reason for it",
+    "emitted value": "the value of a window that the live job wrote to its output",
     "event time, processing time": "when something happened, according to the record; the clock of the machine that "
     "processes it, here the time at which the record was appended to the log (its arrival)",
     "expectation": "a rule about the input, the windows or the changes, from the files in the folder expectations",
@@ -30,19 +36,23 @@ WORDS: dict[str, str] = {
     "window fires again; after that it is dropped",
     "late share": "the share of (record, window) pairs in which the record came after the window's close, counted or "
     "dropped, of all pairs of the windows that the run computed",
+    "live job": "the streaming job whose event-time rules the run replays over the history",
     "log_order": "the fidelity at which lateness follows from partition, offset and append time of each record",
+    "mode": "which values the run computed: faithful, complete, or both",
     "night": "a run of the reconciliation: it reads what arrived since the run before, and recomputes what it touches",
     "pair": "one record in one window: a record of overlapping windows is in several pairs",
     "pane": "the value of one firing of a window: 0 is the first, later ones come with late records",
     "partition, offset": "a part of the log; the number of a record in it",
     "quarantine": "the table of records that cannot be used, with the reason, their bytes and their position",
     "revision": "one version of one window in the published table; earlier ones stay on its branch revisions",
+    "severity": "of an expectation: a critical one that fails closes the gate; warning and info are only shown",
     "size of a change": "the average, over the numeric columns, of a window's change relative to the largest change of "
     "that column in this run",
     "state": "closed: the window fired; open: not yet, where the run stopped reading; all_late: all its records were "
     "dropped; not_emitted: a session that the live job emitted in other pieces",
     "timeline": "the watermark as a function of the position in the log. By inversion: for each window end the first "
     "position at which the watermark has passed it, found without sorting; simulated: record by record",
+    "undecided record": "it came so close to its window's close that the log alone does not say whether it was in time",
     "watermark": "the job's statement that no record with an event time at or below it is expected any more",
     "window": "a stretch of event time [start, end) whose records are aggregated together, for one key",
 }

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, reduce
+from operator import and_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import Publication
+from spark_jobs.lakehouse.published_table import LIVE, Publication
 from spark_jobs.lakehouse.side_tables import Side, SideChange
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import branch_of, starts_within
+from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.windows import PANE
 from spark_jobs.runs.affected import AffectedWindows
 from spark_jobs.runs.causes import cause_of_change, cause_of_run
+from spark_jobs.runs.comparing import verdicts_of
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import Job
 
@@ -49,7 +53,46 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
         branch=branch_of(job.result.run_id, job.life.claim),
         rivals=lambda: _rivals(job, staged.reach),
         sides=_side_changes(job, staged),
+        with_live=_with_live(job, staged.reach),
     )
+
+
+def _with_live(job: Job, reach: TimeRange) -> Callable[[DataFrame], DataFrame] | None:
+    """Adds the column `LIVE` to staged windows; None where this run has not compared them with the live job's.
+
+    The live job has emitted the value of a window that its watermark has closed, unless the comparison found otherwise.
+    A deployment with rules of its own is compared with these, not with what is published.
+    """
+    spec, tables, verdicts = job.spec, job.result.tables, verdicts_of(job)
+    if verdicts is None or verdicts.problem is not None or spec.panes is Panes.ALL:
+        return None
+    names = (*spec.keys, "window_start", "window_end")
+
+    @cache  # only where the difference is computed: a publication that has it already looks nothing up
+    def found() -> tuple[DataFrame, Column] | None:
+        """The windows that were emitted otherwise, and whether the live job's watermark has closed a window."""
+        otherwise = VerdictTable(job.spark, tables.verdicts, spec.keys).emitted_otherwise(reach)
+        if otherwise is None:
+            return None
+        is_closed = F.lit(False)
+        for deployed in deployments_of(job.pipeline):
+            span, final = deployed.clipped(reach), final_before(job.spark, tables.comparisons, deployed.name)
+            if span is not None and final is not None and not deployed.has_own_rules:
+                before = F.timestamp_millis(F.lit(final + spec.allowed_lateness))
+                is_closed = is_closed | (starts_within(span) & (F.col("window_end") < before))
+        others = otherwise.select(*(F.col(f"`{c}`").alias(f"rw_other_{i}") for i, c in enumerate(names)))
+        return others.withColumn("rw_is_other", F.lit(True)), is_closed
+
+    def with_live(rows: DataFrame) -> DataFrame:
+        if (known := found()) is None:
+            return rows.withColumn(LIVE, F.lit(False))
+        others, is_closed = known
+        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_other_{i}")) for i, c in enumerate(names)]
+        is_live = is_closed & F.col(PANE).isNotNull() & F.col("rw_is_other").isNull()
+        joined = rows.join(others, reduce(and_, same), "left")
+        return joined.select(*(f"`{c}`" for c in rows.columns), is_live.alias(LIVE))
+
+    return with_live
 
 
 def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.policy import Policy
-from spark_jobs.errors import DefinitionError, DocumentError, RewindowError
+from spark_jobs.errors import DefinitionError, DocumentError, RewindowError, first_line
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import WindowChange, visible
 from spark_jobs.runs.git_version import git_version
@@ -55,7 +55,7 @@ class Document(Part):
         try:
             return cls.model_validate(json.loads(data))
         except (ValueError, RecursionError, ValidationError) as problem:
-            first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+            first = first_line(problem)
             raise DocumentError(
                 f"the document is damaged: {first[:200]}",
                 folder.address(file),
@@ -395,7 +395,10 @@ class Application(Document):
 
 
 class Outcome(Document):
-    """`outcome.json`: where a run stands, and why. It follows the ledger, which is right where the two differ."""
+    """`outcome.json`: where a run stands, and why. It follows the ledger, which is right where the two differ.
+
+    `refusal`: of a run that waits, why a stage of its own could not publish or discard it when that was last tried.
+    """
 
     FILE: ClassVar[str] = "outcome.json"
 
@@ -417,6 +420,7 @@ class Outcome(Document):
     exit_code: int | None = None
     stage: Stage | None = None
     decision: dict[str, str] | None = None
+    refusal: str = ""
 
     def sentence(self) -> str:
         """The message, where it happened and what to do."""

@@ -85,6 +85,11 @@ class RunFigures:
         return self.pairs_on_time + self.pairs_late + self.pairs_dropped
 
     @property
+    def is_judged(self) -> bool | None:
+        """Whether the run said what was late: one that computes complete values only does not."""
+        return None if self.pairs is None else self.pairs > 0 or not self.windows
+
+    @property
     def late_share(self) -> float | None:
         """The share (0 to 1) of pairs in which the record came after the window's close, counted or dropped."""
         return None if not self.pairs else ((self.pairs_late or 0) + (self.pairs_dropped or 0)) / self.pairs
@@ -97,6 +102,8 @@ class RunFigures:
     def in_words(self) -> dict[str, str]:
         """The lines for on time, late and late records, by their names; without those that are not known."""
         found: dict[str, str] = {}
+        if self.is_judged is False:
+            return {"Late": "not counted: the run computed complete values only, which include every record"}
         if self.pairs is not None:
             found["On time"] = f"{pairs_in_words(self.pairs_on_time)} of the windows that the run computed"
             found["Late, counted"] = f"{pairs_in_words(self.pairs_late)}, within the allowed lateness"

@@ -1,4 +1,4 @@
-"""What the last run of a pipeline has seen, in one small document, for the form and the description of its DAG."""
+"""What the last run of a pipeline has seen, in one small document: for the form, the description and the page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from spark_jobs.errors import DocumentError
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.policy import Policy
+from spark_jobs.errors import DefinitionError, DocumentError
 from spark_jobs.runs.documents import Document, Outcome, PlanDocument, Request
+from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.store import RunFolder, RunStore
 
 
@@ -15,7 +18,8 @@ class LastRun(Document):
     """`.pipelines/<pipeline>/last-run.json`. Times are epoch ms.
 
     `start` and `end`: the range of windows that the run replayed. `first` and `last`: the range of event times that
-    all runs together have seen.
+    all runs together have seen. `policy` to `links`: what the run's definition says of them; empty where it could not
+    be read.
     """
 
     FILE: ClassVar[str] = "last-run.json"
@@ -28,6 +32,14 @@ class LastRun(Document):
     first: int | None = None
     last: int | None = None
     as_of: dict[int, int] = Field(default_factory=dict)
+    table: str = ""
+    file: str = ""
+    definition_hash: str = ""
+    description: str = ""
+    policy: Policy | None = None
+    tolerance: float | None = None
+    owner: str = ""
+    links: dict[str, str] = Field(default_factory=dict)
 
 
 def last_run(pipeline: str) -> LastRun | None:
@@ -59,4 +71,27 @@ def remember(folder: RunFolder) -> None:
         first=min(firsts, default=None),
         last=max(lasts, default=None),
         as_of={p["partition"]: p["end_offset"] for p in partitions},
+        table=request.output_table,
+        file=request.file or "",
+        definition_hash=request.definition_hash,
+        **_said_by(_definition_of(folder, request)),
     ).write(place)
+
+
+def _definition_of(folder: RunFolder, request: Request) -> Pipeline | None:
+    try:
+        return recorded_definition(folder, request)
+    except DefinitionError:  # a variable that it names may be set only where the run was
+        return None
+
+
+def _said_by(pipeline: Pipeline | None) -> dict[str, Any]:
+    if pipeline is None:
+        return {}
+    return {
+        "description": pipeline.description or "",
+        "policy": pipeline.publish.policy,
+        "tolerance": pipeline.publish.share,
+        "owner": pipeline.owner or "",
+        "links": dict(pipeline.links),
+    }

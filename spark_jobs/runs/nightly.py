@@ -132,8 +132,12 @@ def reconcile(
             min(published.start, seen.event_times.start if seen.event_times else published.start),
             max(published.end, seen.event_times.end if seen.event_times else published.end),
         )
-        in_history = None if before.records is None else before.records + seen.records
-        known = replace(seen, partitions=merged(before, seen), event_times=times, history_records=in_history)
+        partitions = merged(before, seen)
+        if before.records is not None:
+            in_history = before.records + seen.records
+        else:  # the run before is of a version that did not keep the number
+            in_history = cut_at(everything, {p.partition: p.end_offset for p in partitions}).count()
+        known = replace(seen, partitions=partitions, event_times=times, history_records=in_history)
         plan = make_plan(spark, pipeline, opened=opened, seen=known)
         if not _state_fits(before, spec, new):
             ahead = "the saved watermark state is ahead of new records"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.tables import create_tables
 from spark_jobs.replay.spec import Panes
@@ -16,6 +16,7 @@ from spark_jobs.runs.job import Job, RunResult, job_of
 from spark_jobs.runs.plan import Plan, plan_from_json
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.publication import drop, publish
+from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import DEFINITION, PLAN, RunFolder, RunStore
 
@@ -24,10 +25,10 @@ SessionOf = Callable[[Pipeline], SparkSession]
 
 def pipeline_of(folder: RunFolder) -> Pipeline:
     """The definition as it was when the run began. Raises DefinitionError where there is no such run."""
-    request, text = Request.required(folder), folder.read_text(DEFINITION)
-    if text is None:
+    pipeline = recorded_definition(folder, Request.required(folder))
+    if pipeline is None:
         raise DefinitionError("the run's definition is missing", folder.address(DEFINITION), "Start the run again.")
-    return load_pipeline(request.file or DEFINITION, text=text)
+    return pipeline
 
 
 def job_in_stages(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from spark_jobs.runs.documents import Application, Outcome
+from spark_jobs.runs.documents import Application, Approval, Outcome
 from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.store import RunFolder
 
@@ -17,6 +17,16 @@ def stage_at_work(applications: Sequence[Mapping[str, Any]]) -> Stage | None:
     return next((stage for stage in reversed(Stage) if stage.value in begun), None)
 
 
+BEGIN_AGAIN = "Clear the task, or start the run again: what it had staged is then dropped."
+"""What to do about a run that was ended by force."""
+
+
+def ended_by_force(stage: Stage | None) -> str:
+    """That nobody knows more of a run's end than where it came. `stage`: the one at work; None: there was none."""
+    how = f"ended by hand, or killed in `{stage.value}`" if stage else "ended by hand, killed, or could not start"
+    return f"the run was {how}"
+
+
 def record_end(folder: RunFolder, now: datetime) -> None:
     """Write down that nothing works on the run any more, where its documents still say that something does.
 
@@ -24,20 +34,21 @@ def record_end(folder: RunFolder, now: datetime) -> None:
     """
     outcome = Outcome.read(folder)
     stage = stage_at_work([a.to_dict() for a in Application.all_of(folder)])
-    how = f"ended by hand, or killed in `{stage.value}`" if stage else "ended by hand, killed, or could not start"
     if outcome is None or outcome.status.has_work:
         said = {} if outcome is None else outcome.to_dict()
         ended = {
             "run_id": folder.run_id,
             "status": RunStatus.FAILED,
             "stage": stage,
-            "message": f"the run was {how}",
-            "hint": "Clear the task, or start the run again: what it had staged is then dropped.",
+            "message": ended_by_force(stage),
+            "hint": BEGIN_AGAIN,
             "finished_at": now.isoformat(),
         }
         Outcome.model_validate({**said, **ended}).write(folder)
-    elif outcome.status in _WAITS_FOR_NOBODY:
-        outcome.model_copy(update={"note": _WAITS_FOR_NOBODY[outcome.status]}).write(folder)
+    elif outcome.status in _WAITS_FOR_NOBODY and not outcome.refusal:
+        has_answer = Approval.read(folder) is not None  # then `publish` was ended, not `approve`
+        status = RunStatus.STAGED if has_answer else outcome.status
+        outcome.model_copy(update={"note": _WAITS_FOR_NOBODY[status]}).write(folder)
 
 
 _WAITS_FOR_NOBODY = {

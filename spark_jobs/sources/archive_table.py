@@ -12,13 +12,11 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import CatalogError, SourceError
 from spark_jobs.spark.failures import reading, short
-from spark_jobs.spark.gateway import JavaObject, hadoop_conf, hadoop_path, jvm, session_state
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, hadoop_conf, hadoop_path, jvm, session_state
 from spark_jobs.spark.java import java_reason
 
 COLUMNS = (
@@ -70,7 +68,7 @@ class ArchiveTable:
                 if not metadata.properties().contains(_MARK):
                     return None
                 return cls(spark, name)
-        except (Py4JJavaError, PySparkException):
+        except JAVA_ERRORS:
             return None
 
     @classmethod
@@ -88,7 +86,7 @@ class ArchiveTable:
                     f"CREATE TABLE IF NOT EXISTS {name} ({COLUMNS}) PARTITIONED BY (batch STRING) STORED AS PARQUET "
                     f"TBLPROPERTIES ('{_MARK}' = '1')"
                 )
-        except (Py4JJavaError, PySparkException) as error:
+        except JAVA_ERRORS as error:
             what = f"cannot create the archive table: {short(java_reason(error))}"
             hint = "Check history.past.table, and that the session may create tables in its database."
             raise CatalogError(what, name, hint) from error
@@ -155,7 +153,7 @@ class ArchiveTable:
         many = packages.PythonUtils.toSeq(packages.java.util.List.of(partition))
         try:
             self._catalog.createPartitions(self._identifier, many, False)
-        except (Py4JJavaError, PySparkException) as error:
+        except JAVA_ERRORS as error:
             raise CatalogError(
                 f"the batch cannot be added: {short(java_reason(error))}",
                 self.name,

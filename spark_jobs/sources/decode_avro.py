@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StructType
 
 from spark_jobs.sources.decode import NO_VALUE, REASON
-from spark_jobs.spark.gateway import jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, jvm
 from spark_jobs.spark.java import java_reason
 
 NOT_AVRO = "not valid Avro for this schema"
@@ -30,7 +29,7 @@ def avro_fields(spark: SparkSession, schema: str) -> StructType:
     try:
         parsed = packages.org.apache.avro.Schema.Parser().parse(schema)
         kind = packages.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed).dataType()
-    except Py4JJavaError as error:
+    except JAVA_ERRORS as error:
         raise ValueError(java_reason(error).partition(": ")[2] or java_reason(error)) from error
     return StructType.fromJson(json.loads(kind.json()))
 

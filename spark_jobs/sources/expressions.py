@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,7 +15,7 @@ from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import DefinitionError, Problem, RewindowError, SourceError
 from spark_jobs.spark.failures import short
-from spark_jobs.spark.gateway import JavaObject, analyzed_plan, session_state
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, analyzed_plan, session_state
 
 _CLOCK = ("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentTimestampLike")
 _SHOWN_COLUMNS = 30
@@ -114,7 +113,7 @@ def conjuncts(frame: DataFrame, text: str) -> list[str]:
             if not parser.parseExpression(part).equals(node):
                 return [text]
             found.append(part)
-    except (Py4JJavaError, ParseException):
+    except JAVA_ERRORS:
         return [text]
     return found
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -19,7 +18,15 @@ from spark_jobs.definition.history import FilesHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.decode import RAW, decode
 from spark_jobs.spark.failures import plain_path, reading, short
-from spark_jobs.spark.gateway import JavaObject, analyzed_plan, hadoop_conf, hadoop_path, jvm, session_state
+from spark_jobs.spark.gateway import (
+    JAVA_ERRORS,
+    JavaObject,
+    analyzed_plan,
+    hadoop_conf,
+    hadoop_path,
+    jvm,
+    session_state,
+)
 from spark_jobs.spark.java import java_reason
 
 _LISTING_OPTIONS = ("basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter")
@@ -39,15 +46,11 @@ class PinnedFile:
     size: int
 
 
-def find_files(spark: SparkSession, history: FilesHistory, place: str = "") -> tuple[PinnedFile, ...]:
-    """The files that match the definition's paths, sorted by path. Raises SourceError where there is none.
-
-    `place`: the file and line of the definition that names the paths, for errors.
-    """
-    patterns = ", ".join(plain_path(path) for path in history.path)
-    where = f"{patterns}, {place}" if place else patterns
+def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, ...]:
+    """The files that match the definition's paths, sorted by path. Raises SourceError where there is none."""
+    where = ", ".join(plain_path(path) for path in history.path)
     try:
-        with reading(patterns):
+        with reading(where):
             found = _pinned(_relation(spark, history))
     except AnalysisException as error:
         raise SourceError(f"the files cannot be listed: {short(str(error))}", where, "Correct history.path.") from error
@@ -67,7 +70,7 @@ def check_pinned(spark: SparkSession, pinned: Sequence[PinnedFile]) -> None:
         path = hadoop_path(spark, file.path)
         try:
             size = path.getFileSystem(conf).getFileStatus(path).getLen()
-        except Py4JJavaError as error:
+        except JAVA_ERRORS as error:
             if "FileNotFound" in java_reason(error):
                 hint = "Put it back, or plan again."
                 raise SourceError("a file of the plan is gone", plain_path(file.path), hint) from error
@@ -175,7 +178,7 @@ class _Footers:
                 message = reader.getFileMetaData().getSchema()
             finally:
                 reader.close()
-        except Py4JJavaError as error:
+        except JAVA_ERRORS as error:
             raise SourceError(
                 f"truncated, or not a Parquet file: {short(java_reason(error))}",
                 plain_path(path),
@@ -295,7 +298,7 @@ def _literal_folder(spark: SparkSession, path: str) -> str:
         system = location.getFileSystem(hadoop_conf(spark))
         if system.getFileStatus(location).isDirectory():
             return path.rstrip("/") or "/"
-    except Py4JJavaError:
+    except JAVA_ERRORS:
         pass  # listing it says what is wrong
     return path.rpartition("/")[0] or "/"
 

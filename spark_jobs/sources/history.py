@@ -1,11 +1,13 @@
 """The histories that a pipeline can replay, one class for each kind, behind one protocol: `Source`.
 
-This is the only module outside the definition that distinguishes the kinds. `open_history` is where most callers begin.
+Beside the definition, only this module distinguishes the kinds, and `orchestration.lineage`, which names a history
+without opening it. `open_history` is where most callers begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -188,7 +190,8 @@ class FilesSource:
         return files
 
     def _found(self) -> tuple[PinnedFile, ...]:
-        return find_files(self.spark, self.history, self.pipeline.source_of(("history", "path")))
+        with _named_by(self.pipeline, "path"):
+            return find_files(self.spark, self.history)
 
     def _line_schema(self) -> StructType | None:
         """The schema of JSON or CSV lines, if the definition gives it: `value.schema`, for the format `columns`."""
@@ -230,7 +233,8 @@ class HiveSource:
         return _without_old_records(opened.frame, self.history.position, as_of)
 
     def _table(self) -> DataFrame:
-        return read_table(self.spark, self.history.table, self.history.metastore)
+        with _named_by(self.pipeline, "table"):
+            return read_table(self.spark, self.history.table, self.history.metastore)
 
 
 @dataclass(frozen=True)
@@ -249,7 +253,8 @@ class KafkaSource:
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
         registered = self.pipeline.watermark.partitions
-        chosen = pin_topic(self.spark, self.history, pinned=topic, registered=registered, as_of=as_of)
+        with _named_by(self.pipeline, "topic"):
+            chosen = pin_topic(self.spark, self.history, pinned=topic, registered=registered, as_of=as_of)
         frame = read_topic(self.spark, self.history, chosen, headers=_uses_headers(self.pipeline))
         return OpenHistory(frame, (), _describe_topic(self.history), chosen, has_unique_offsets=True)
 
@@ -286,14 +291,16 @@ class StitchedSource:
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
         headers = _uses_headers(self.pipeline)
-        frame, chosen = open_stitched(
-            self.spark, self.history, self.pipeline, headers=headers, pinned=topic, as_of=as_of
-        )
+        with _named_by(self.pipeline):
+            frame, chosen = open_stitched(
+                self.spark, self.history, self.pipeline, headers=headers, pinned=topic, as_of=as_of
+            )
         parts = f"Hive table {self.history.past.table}, then {_describe_topic(self.history.recent)}"
         return OpenHistory(frame, (), parts, chosen)
 
     def empty(self) -> DataFrame:
-        return empty_stitched(self.spark, self.history, self.pipeline)
+        with _named_by(self.pipeline):
+            return empty_stitched(self.spark, self.history, self.pipeline)
 
     def partition_columns(self) -> tuple[str, ...]:
         return table_partitions(self.spark, self.history.past.table)
@@ -301,6 +308,17 @@ class StitchedSource:
     def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
         """All records: the topic's part cannot be read anew without moving the cut between the parts."""
         return opened.frame
+
+
+@contextmanager
+def _named_by(pipeline: Pipeline, *field: str) -> Iterator[None]:
+    """Add to a SourceError the file and line of the definition that names the source."""
+    try:
+        yield
+    except SourceError as error:
+        place = pipeline.source_of(("history", *field))
+        where = ", ".join(part for part in (error.where, place) if part)
+        raise SourceError(error.what, where, error.hint) from error
 
 
 def _without_old_records(frame: DataFrame, position: Position, as_of: Mapping[int, int]) -> DataFrame:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import SourceError
 from spark_jobs.spark.failures import reading, short
+from spark_jobs.spark.gateway import JAVA_ERRORS
 from spark_jobs.spark.session import check_metastore
 
 _URIS = "spark.hadoop.hive.metastore.uris"
@@ -32,7 +31,7 @@ def read_table(spark: SparkSession, table: str, metastore: str | None) -> DataFr
             # Another application may have added partitions or files since this session read the table's metadata.
             spark.catalog.refreshTable(table)
             return spark.table(table)
-    except (AnalysisException, Py4JJavaError, PySparkException) as error:
+    except JAVA_ERRORS as error:
         raise _read_failure(spark, table, error, uri) from error
 
 
@@ -58,7 +57,7 @@ def _session_metastore(spark: SparkSession, table: str, metastore: str | None) -
 def _read_failure(spark: SparkSession, table: str, error: Exception, uri: str | None) -> SourceError:
     condition = getattr(error, "getCondition", lambda: "")() or ""
     where = uri or "no metastore is set"
-    hint = "" if uri else " Set `metastore` in the pipeline's history, or REWINDOW_METASTORE."
+    hint = "" if uri else " Set `metastore` in the pipeline's history (`init`: --metastore), or REWINDOW_METASTORE."
     if "TABLE_OR_VIEW_NOT_FOUND" in condition:
         database, _, name = table.rpartition(".")
         return SourceError(f"there is no table `{table}`", where, _similar_tables(spark, database, name) + hint)
@@ -73,7 +72,7 @@ def _similar_tables(spark: SparkSession, database: str, name: str) -> str:
     query = "SHOW TABLES IN IDENTIFIER(:database)" if database else "SHOW TABLES"
     try:
         listed = spark.sql(query, {"database": database} if database else None).collect()
-    except (PySparkException, Py4JJavaError) as error:
+    except JAVA_ERRORS as error:
         if "SCHEMA_NOT_FOUND" in str(error):
             return f"Correct history.table; there is no database `{database}` either."
         return f"Correct history.table; its database's tables cannot be listed: {short(str(error))}."

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition.kafka import TopicAccess
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.kafka_config import client_config
-from spark_jobs.spark.gateway import JavaObject, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, jvm
 from spark_jobs.spark.java import java_reason
 
 _SECONDS = 20
@@ -140,7 +140,7 @@ def topic_admin(spark: SparkSession, topic: TopicAccess) -> Iterator[TopicAdmin]
 def _requests_to(topic: TopicAccess) -> Iterator[None]:
     try:
         yield
-    except Py4JJavaError as error:
+    except JAVA_ERRORS as error:
         raise kafka_problem(java_reason(error), topic.topic, topic.servers) from error
     except Py4JError as error:
         hint = "Run the command again."

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import CatalogError, EnvironmentSetupError
-from spark_jobs.settings import Variable, settings
+from spark_jobs.settings import Variable, pairs, settings
 from spark_jobs.spark.java import java_reason
 
 if TYPE_CHECKING:
@@ -62,18 +62,13 @@ _TABLES = (
 def parse_catalog_conf(text: str) -> dict[str, str]:
     """Iceberg catalog properties from `name=value,name=value`. A value may contain `=`, but no comma.
 
-    Raises EnvironmentSetupError for a part without `=`, and when neither `type` nor `catalog-impl` is given.
+    Raises EnvironmentSetupError for a part without `=` or name, and when neither `type` nor `catalog-impl` is given.
     """
-    properties: dict[str, str] = {}
-    for piece in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = piece.partition("=")
-        if not equals or not name.strip():
-            raise EnvironmentSetupError(
-                f"`{piece}` is not a catalog property",
-                Variable.CATALOG_CONF,
-                "Write name=value pairs separated by commas, such as type=hive,uri=thrift://host:9083.",
-            )
-        properties[name.strip()] = value.strip()
+    properties = pairs(text, Variable.CATALOG_CONF, "a catalog property")
+    if "" in properties:
+        raise EnvironmentSetupError(
+            "a property has no name", Variable.CATALOG_CONF, "Write its name before the =, as in type=hive."
+        )
     if properties.keys().isdisjoint({"type", "catalog-impl"}):
         raise EnvironmentSetupError(
             "the catalog's type is missing",
@@ -160,6 +155,8 @@ def check_catalog(spark: SparkSession) -> None:
         properties = {
             key.removeprefix(f"{_PREFIX}."): value for key, value in current.items() if key.startswith(_PREFIX)
         }
+        if properties.get("type") == "hadoop" and "NoSuchNamespaceException" in java_reason(error):
+            return  # its warehouse is a folder, which the first table makes
         raise CatalogError(
             f"the catalog does not answer: {java_reason(error)}",
             describe_catalog(properties),

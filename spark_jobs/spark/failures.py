@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, QueryContextType
 
 from spark_jobs.errors import HistoryError, RewindowError, SourceError
-from spark_jobs.spark.gateway import java_throwable
+from spark_jobs.spark.gateway import JAVA_ERRORS, java_throwable
 from spark_jobs.spark.java import java_reason
 
 _FILE = re.compile(r"(?:file|hdfs|s3a?|gs|abfss?|wasbs?|viewfs):/[^\s,;)}\]]+")
@@ -52,7 +51,7 @@ def reading(where: str) -> Iterator[None]:
         yield
     except RewindowError:
         raise
-    except (PySparkException, Py4JJavaError) as error:
+    except JAVA_ERRORS as error:
         translated = read_error(error, where)
         if translated is None:
             raise
@@ -67,7 +66,7 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
     place = plain_path(found[0].rstrip(".'\"")) if found else where
     if _EXPRESSION.search(_first_line(str(error))):
         return HistoryError(
-            f"an expression fails on a record: {short(str(error))}",
+            f"{_failed_expression(error)} fails on a record: {short(str(error))}",
             where,
             "Write the tolerant form, as try_cast(...) or try_divide(...), or filter such records out.",
         )
@@ -88,6 +87,13 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
     if re.search(r"AccessControlException|Permission denied", text):
         return SourceError(f"no permission to read: {short(reason)}", place, "Ask for read access to it.")
     return None
+
+
+def _failed_expression(error: BaseException) -> str:
+    """The part of an expression in which an error arose, as Spark knows it."""
+    contexts = error.getQueryContext() if isinstance(error, PySparkException) else []
+    fragments = [context.fragment() for context in contexts if context.contextType() is QueryContextType.SQL]
+    return f"the expression `{short(fragments[0])}`" if fragments else "an expression"
 
 
 def _kafka_error(text: str, reason: str, where: str) -> RewindowError | None:

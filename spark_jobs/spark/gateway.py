@@ -12,11 +12,16 @@ from subprocess import Popen
 from typing import Any, TypeAlias
 
 from py4j import java_gateway
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 JavaObject: TypeAlias = Any
 """An object, class or package in the JVM. py4j looks its members up when they are called, so no type describes them."""
+
+JAVA_ERRORS = (Py4JJavaError, PySparkException)
+"""What a call into Java raises: PySpark turns some of Java's exceptions (as IllegalArgumentException) into its own."""
 
 _LOOKED_UP_OFTEN = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils", "py4j")
 

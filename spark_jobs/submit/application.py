@@ -24,7 +24,8 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
-from spark_jobs.operations.maintain import KEEP_RUNS, maintain, retention, retention_or_forever
+from spark_jobs.operations.maintain import maintain
+from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.quality.gx import imported_ahead
 from spark_jobs.replay.engine import History
@@ -59,6 +60,7 @@ from spark_jobs.runs.timeline import make_timeline, opened_replay, saved_timelin
 from spark_jobs.sources import good
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.conf import more_conf
+from spark_jobs.submit.package import ERROR
 
 
 def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
@@ -137,7 +139,7 @@ def correct_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) ->
     with recorded(folder, Stage.CORRECT, None, spark):
         done = correct_run(spark, pipeline, folder)
     if done.problem:
-        print(done.problem, file=sys.stderr, flush=True)
+        _say(done.problem)
     return done.exit_code
 
 
@@ -300,7 +302,7 @@ def run_stage(
         return 0
     except RewindowError as problem:
         _record_failure(folder, stage, in_form_words(problem))
-        print(str(problem), file=sys.stderr, flush=True)
+        _say(str(problem))
         return problem.exit_code
     except Exception as problem:
         _record_failure(folder, stage, problem)
@@ -328,7 +330,7 @@ def maintain_tables(
         print(str(nothing), flush=True)
         return 0
     except RewindowError as problem:
-        print(str(problem), file=sys.stderr, flush=True)
+        _say(str(problem))
         return problem.exit_code
 
 
@@ -338,13 +340,22 @@ def _record_failure(folder: RunFolder, stage: Stage, problem: Exception) -> None
         before = Outcome.read(folder)
     except RewindowError:
         before = None
-    if before is not None and (before.status.waits or before.status.is_final):
+    if before is not None and before.status.waits:
+        refusal = str(problem) if isinstance(problem, RewindowError) else str(failure_fields(problem)["message"])
+        before.model_copy(update={"refusal": refusal}).write(folder)
+        return
+    if before is not None and before.status.is_final:
         return
     if before is not None and before.stage is not None and before.message == failure_fields(problem)["message"]:
         return  # the stage that failed has recorded it
     content = {} if before is None else before.to_dict()
     record = {"run_id": folder.run_id, "status": RunStatus.FAILED, **failure_fields(problem), "stage": stage}
     Outcome.model_validate({**content, **record}).write(folder)
+
+
+def _say(problem: str) -> None:
+    """Print why the application ends with an error; the task that started it looks for this line."""
+    print(f"{ERROR}{problem}", file=sys.stderr, flush=True)
 
 
 @contextmanager

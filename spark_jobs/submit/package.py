@@ -22,6 +22,9 @@ from spark_jobs.settings import cache_folder
 ENTRY = Path(__file__).parent / "main.py"
 """The entry script, for spark-submit."""
 
+ERROR = "error: "
+"""How the line begins in which the script says why it ends with an error."""
+
 _EPOCH = (2020, 1, 1, 0, 0, 0)
 
 

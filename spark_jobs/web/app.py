@@ -1,4 +1,4 @@
-"""The web app under /rewindow in Airflow's API server: the list of runs and their reports, as pages and as JSON.
+"""The web app under /rewindow in Airflow's API server: runs, their reports, and where each pipeline stands.
 
 Every route needs an authenticated user of Airflow, and shows only the runs of DAGs that this user may read.
 """
@@ -15,20 +15,22 @@ from urllib.parse import quote, urlencode
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spark_jobs import __version__
+from spark_jobs.definition.names import is_pipeline_name
 from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 from spark_jobs.orchestration.run_ids import pipeline_of, run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
 from spark_jobs.web.kept import kept_summaries
 from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
-from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_link_home, with_run_links
+from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_links, with_run_links
 from spark_jobs.web.reports import report_bytes, report_page
 from spark_jobs.web.runs import Runs
+from spark_jobs.web.standing import Standing, last_reported, standing_of
 from spark_jobs.web.summary import DAMAGED, Run, read_run
 from spark_jobs.web.trend import LONGEST, trends_of
 
@@ -160,6 +162,11 @@ def _home(request: Request) -> str:
     return f"{request.scope['root_path']}/"
 
 
+def _airflow(request: Request) -> str:
+    """The path of Airflow's own pages, without a slash at its end."""
+    return request.scope["root_path"].removesuffix("/rewindow")
+
+
 @app.get("/", response_class=HTMLResponse, include_in_schema=False)
 def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: PageNumber = 1) -> HTMLResponse:
     """The list of the runs that the reader may see, the last requested first."""
@@ -190,9 +197,40 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
 @app.get("/runs/{run_id}", response_class=HTMLResponse, include_in_schema=False)
 def show_report(request: Request, run_id: str, reader: ReaderDep) -> HTMLResponse:
     """The report of a run."""
-    folder, _ = _folder(run_id, reader)
-    home = _home(request)
-    return HTMLResponse(with_link_home(with_run_links(report_page(folder), home), home), headers=REPORT_HEADERS)
+    folder, run = _folder(run_id, reader)
+    home, airflow = _home(request), _airflow(request)
+    page = with_links(with_run_links(report_page(folder), home), home, airflow, run)
+    return HTMLResponse(page, headers=REPORT_HEADERS)
+
+
+_NO_PIPELINE = "There is no such pipeline, or you may not read the runs of its DAGs."
+
+
+def _standing(pipeline: str, reader: Reader) -> tuple[Standing, list[Run]]:
+    """Where a pipeline stands, and the runs that `reader` may read; 404 where the reader may not know of it."""
+    if is_pipeline_name(pipeline):
+        _, visible = _visible(reader)
+        standing = standing_of(pipeline, visible, _store(), reader)
+        if standing is not None:
+            return standing, visible
+    raise HTTPException(404, _NO_PIPELINE)
+
+
+@app.get("/pipelines/{pipeline}", response_class=HTMLResponse, include_in_schema=False)
+def show_pipeline(request: Request, pipeline: str, reader: ReaderDep) -> HTMLResponse:
+    """Where a pipeline stands: the history's range, the as-of of the last run, the last runs, policy, owner, links."""
+    standing, _ = _standing(pipeline, reader)
+    return _html(request, "pipeline.html.j2", standing=standing, airflow=_airflow(request))
+
+
+@app.get("/last/{pipeline}", include_in_schema=False)
+def show_last_report(request: Request, pipeline: str, reader: ReaderDep) -> Response:
+    """On to the last report of a pipeline: an address that stays."""
+    _, visible = _standing(pipeline, reader)
+    run = last_reported(pipeline, visible)
+    if run is None:
+        return _html(request, "message.html.j2", title="No run yet", text=f"{pipeline} has no run yet.")
+    return RedirectResponse(f"{_home(request)}runs/{quote(run.run_id, safe='')}", 302)
 
 
 @app.get("/tab", response_class=HTMLResponse, include_in_schema=False)
@@ -289,8 +327,7 @@ def _refused(request: Request, status: int, text: str, more: MutableMapping[str,
         return JSONResponse({"detail": text}, status, headers={**headers(), **(more or {})})
     login = ""
     if status == 401:
-        airflow = request.scope["root_path"].removesuffix("/rewindow")
-        login = f"{airflow}/api/v2/auth/login?{urlencode({'next': request.url.path})}"
+        login = f"{_airflow(request)}/api/v2/auth/login?{urlencode({'next': request.url.path})}"
     response = _html(request, "message.html.j2", status, title=_TITLES.get(status, "Refused"), text=text, login=login)
     response.headers.update(more or {})
     return response

@@ -8,12 +8,15 @@ import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from spark_jobs import formatting
 from spark_jobs.runs.figures import changes_in_words
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.web.summary import Run
 
 _POLICY = (
     "default-src 'none'; style-src {styles}; img-src data:; frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
@@ -43,10 +46,22 @@ def rendered(template: str, **values: Any) -> tuple[str, dict[str, str]]:
     return _environment().get_template(template).render(css=Markup(css), **values), headers(f"'sha256-{digest}'")
 
 
-def with_link_home(report: str, home: str) -> str:
-    """A report with a link to the list of runs at its top."""
-    bar = Markup('<nav class="parts" aria-label="Rewindow"><ul><li><a href="{}">All runs</a></li></ul></nav>\n')
-    return report.replace(_PARTS, f"{bar.format(home)}{_PARTS}", 1)
+def with_links(report: str, home: str, airflow: str, run: Run) -> str:
+    """A report with links at its top: the list of runs, the run in Airflow, and the approval that it waits for.
+
+    `airflow`: the path of Airflow's own pages, without a slash at its end.
+    """
+    links = {"All runs": home}
+    if run.dag_id and run.dag_run_id:
+        place = f"{airflow}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.dag_run_id, safe='')}"
+        links["This run in Airflow"] = place
+        if run.status == RunStatus.AWAITING_APPROVAL:
+            links["Answer the approval"] = f"{place}/tasks/approve/required_actions"
+    item = Markup('<li><a href="{}"{}>{}</a></li>')
+    outside = Markup(' target="_top"')  # the page may stand in a frame of Airflow's
+    items = Markup("").join(item.format(to, "" if to == home else outside, name) for name, to in links.items())
+    bar = Markup('<nav class="parts" aria-label="Rewindow"><ul>{}</ul></nav>\n').format(items)
+    return report.replace(_PARTS, f"{bar}{_PARTS}", 1)
 
 
 def with_run_links(report: str, home: str) -> str:

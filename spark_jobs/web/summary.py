@@ -66,6 +66,11 @@ class Run:
     drift_share: float | None = None
 
     @property
+    def known_status(self) -> RunStatus | None:
+        """The status; None for `DAMAGED` and for words that this version does not know."""
+        return next((status for status in RunStatus if status == self.status), None)
+
+    @property
     def has_ended(self) -> bool:
         return self.status in _ENDED
 
@@ -95,7 +100,7 @@ def run_of(
         level=verdict.level,
         title=verdict.title,
         status_title=verdict_of(ended, {}, []).title,
-        message=_text(said.get("message")),
+        message=_text(said.get("refusal") or said.get("message")),
         reason=_text(request.get("reason")),
         requested_by=_text(request.get("requested_by")),
         requested_at=_instant(request.get("requested_at")),

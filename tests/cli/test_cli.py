@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import cli
+from spark_jobs.runs.store import PAGE, REPORT, RunStore
 from tests.runs.small_runs import definition_text, record, write
 
 pytestmark = pytest.mark.long
@@ -80,6 +81,19 @@ def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_
     assert json.loads(out)["n"] > 0
 
 
+def test_the_report_says_how_a_run_ended_by_hand(rewindow, definition) -> None:
+    definition.write_text(definition.read_text().replace("by_hand", "ended_by_hand"))
+    for command, status in (("discard", "discarded"), ("publish", "published")):
+        code, out, err = rewindow("run", str(definition), "--publish", "on_approval", "--json")
+        assert code == 3, err
+        folder = RunStore.configured().folder(json.loads(out)["run_id"])
+        assert folder.read(REPORT)["verdict"]["status"] == "awaiting_approval"
+        code, out, err = rewindow(command, folder.run_id, "--reason", "a test")
+        assert code == 0, err
+        assert folder.address(PAGE) in out
+        assert folder.read(REPORT)["verdict"]["status"] == status
+
+
 def test_a_dry_run_writes_nothing(rewindow, definition, spark) -> None:
     definition.write_text(definition.read_text().replace("name: by_hand", "name: dry"))
     code, out, _ = rewindow("run", str(definition), "--dry-run")
@@ -116,7 +130,8 @@ def test_missing_files_are_a_source_error(rewindow, definition) -> None:
     definition.write_text(definition.read_text().replace("/data/*.json", "/nowhere/*.json"))
     code, _, err = rewindow("run", str(definition))
     assert code == 4
-    assert "nowhere" in err
+    line = next(i for i, text in enumerate(definition.read_text().splitlines(), 1) if "/nowhere/" in text)
+    assert f"/nowhere/*.json, {definition}:{line})" in err
 
 
 def test_conformance_closes_with_the_counts_and_fails_when_a_case_fails(rewindow, tmp_path) -> None:

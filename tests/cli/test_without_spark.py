@@ -10,6 +10,7 @@ import pytest
 
 from spark_jobs import __version__, cli
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.errors import DefinitionError
 from spark_jobs.runs.documents import Changes, Outcome, Request
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
@@ -59,6 +60,16 @@ def test_the_version_and_short_help(rewindow) -> None:
     assert rewindow("--version")[1].strip() == f"rewindow {__version__}"
     assert "--debug" in rewindow("-h")[1]
     assert "--from" in rewindow("plan", "-h")[1]
+    assert "--install-completion" in rewindow("-h")[1]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+def test_debug_may_stand_anywhere(rewindow, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    command = ["runs", "departures_hourly", "--status", "great"]
+    assert rewindow(*command)[0] == 2
+    monkeypatch.setattr("sys.argv", ["rewindow", *command[:place], "--debug", *command[place:]])
+    with pytest.raises(DefinitionError, match="--status: 'great'"):  # the error itself, with all that led to it
+        cli.main()
 
 
 def test_runs_are_listed_the_last_one_first_with_whole_ids(rewindow, store) -> None:
@@ -130,6 +141,22 @@ def test_a_definition_is_checked_for_machines(rewindow, tmp_path: Path) -> None:
 def test_a_definition_is_checked_without_spark(rewindow) -> None:
     code, out, err = rewindow("check", SAMPLE)
     assert (code, out.split()[:2]) == (0, ["ok", "departures_hourly"])
+    assert "home " not in err
+
+
+def test_check_names_what_a_history_without_an_order_can_do(rewindow, tmp_path: Path) -> None:
+    file = tmp_path / "unordered.yaml"
+    of_position = ("position:", "partition:", "offset:", "arrival:")
+    lines = Path(SAMPLE).read_text().splitlines()
+    file.write_text("\n".join(line for line in lines if not line.strip().startswith(of_position)))
+    code, out, err = rewindow("check", str(file))
+    assert code == 0, err
+    assert "an integer that grows with each record serves as `offset`" in out and "--mode complete" in out
+    (note,) = json.loads(rewindow("check", str(file), "--json")[1])["notes"]
+    assert note["field"] == "history.position" and note["line"] > 1
+    assert "`plan` refuses faithful values" in note["what"]
+    code, _, err = rewindow("plan", str(file))  # and so it does, in the same words
+    assert code == 5 and note["hint"].removeprefix("name ") in err
     assert "home " not in err
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a record stands on one line)
-"""Emitted rows in topics of a real broker: panes, upserts with tombstones, changelogs; what cannot be read is told."""
+"""Emitted rows in topics of a real broker: panes, upserts with tombstones, changelogs; what cannot be read is said."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.comparison import chosen, stage
 from spark_jobs.comparison.news import has_live_news
@@ -115,6 +116,12 @@ def test_a_run_that_is_repeated_writes_its_verdicts_once_and_a_dry_run_none(spar
         assert len(current_verdicts(spark, defined)) == spark.table(tables.verdicts).count()
     assert spark.table(tables.verdicts).where("last_seen > first_seen AND verdict = 'drift'").count() == 1
     assert document.top[0]["n__emitted"] == document.top[0]["n"] + 100
+    # What the live job has emitted is published with the cause `live`; what it has not, as a backfill.
+    fired = spark.table(tables.windows).where("pane IS NOT NULL").select("k", F.unix_millis("window_start"), "cause")
+    causes = {(key, start): cause for key, start, cause in fired.collect()}
+    otherwise = {verdict[:2] for verdict in current_verdicts(spark, defined) if verdict[2] in ("drift", "missing")}
+    assert {window for window, cause in causes.items() if cause != "live"} == otherwise
+    assert set(causes.values()) == {"live", "backfill"}
     # What cannot be read is said, and the run goes on.
     for file in (tmp_path / "emitted").iterdir():
         file.unlink()

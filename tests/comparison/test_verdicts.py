@@ -136,13 +136,13 @@ def test_each_window_has_its_verdict_and_what_is_not_compared_is_told_apart(spar
         "match": 1, "late_arrivals": 1, "drift": 3, "missing": 1, "unexpected": 1, "all_late": 1, "not_closed": 2,
     }  # fmt: skip
     assert report.labels["drift"]["several_rows"] == 1 and report.labels["unexpected"] == {"no_records": 1}
-    told = {(row["k"], row["window_start"]): (row["verdict"], row["differs"]) for row in report.top}
+    by_window = {(row["k"], row["window_start"]): (row["verdict"], row["differs"]) for row in report.top}
     minutes = ("2020-09-13T12:27:00Z", "2020-09-13T12:28:00Z")
-    assert told[("c", minutes[0])] == ("drift", ["total"])
-    assert told[("d", minutes[0])] == ("drift", ["n"])
-    assert told[("g", minutes[0])] == ("missing", None)
-    assert told[("f", minutes[0])][0] == "unexpected"
-    assert told[("a", minutes[1])][0] == "drift"
+    assert by_window[("c", minutes[0])] == ("drift", ["total"])
+    assert by_window[("d", minutes[0])] == ("drift", ["n"])
+    assert by_window[("g", minutes[0])] == ("missing", None)
+    assert by_window[("f", minutes[0])][0] == "unexpected"
+    assert by_window[("a", minutes[1])][0] == "drift"
     assert (report.windows, report.rows_outside_range, report.rows_unreadable) == (8, 3, 1)
     assert "2 windows were still open at the as-of vector and were not counted" in report.notes
     assert "3 emitted rows lie outside of the compared range and were left out" in report.notes

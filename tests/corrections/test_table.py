@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_jobs.corrections.delivery import deliver, repeat, revert
+from spark_jobs.corrections.due import due, scope_of
+from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.corrections import CorrectionTable
 from spark_jobs.lakehouse.delivery import DeliveryStatus
@@ -41,6 +46,7 @@ def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_night_finds_i
     write_table(spark, table, with_faults(emitted_rows(spark, job)))
     before = counts_of(published(spark, job))
     assert before["drift"] == 1 and before["missing"] == 1 and before["late_arrivals"] > 3, before
+    assert_windows_wait_that_end_where_the_open_ones_begin(spark, job)
     rows = spark.table(table).count()
     with ended_at(TABLE, "after _merge"), pytest.raises(Stopped):
         deliver(spark, job)
@@ -70,3 +76,23 @@ def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_night_finds_i
     with pytest.raises(RunStateError, match="another process"):
         facts = {"delivery": "late", "number": 9, "destination": f"table {table}", "kind": "repeat"}
         ledger.prepare(ledger.of(first.id).drop(*facts), facts, head)
+
+
+def assert_windows_wait_that_end_where_the_open_ones_begin(spark: SparkSession, job: Pipeline) -> None:
+    """`final_before` is an instant before which windows must end; one that ends at it may still be open."""
+    comparisons = Tables.of(job).comparisons
+    (known,) = {row["final_before"] for row in spark.table(comparisons).collect()}
+
+    def ends() -> list[datetime]:
+        found = due(scope_of(spark, job))
+        return [] if found is None else sorted(row["window_end"] for row in found.rows.collect())
+
+    def compared_up_to(instant: datetime) -> None:
+        spark.sql(f"UPDATE {comparisons} SET final_before = :at", args={"at": instant})
+
+    everything = ends()
+    last = everything[-1]
+    compared_up_to(last)
+    assert ends() == [end for end in everything if end < last]
+    compared_up_to(known)
+    assert ends() == everything

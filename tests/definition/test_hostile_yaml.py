@@ -8,10 +8,7 @@ import time
 
 import pytest
 
-BOMB = "name: p\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 8)
-)
-"""3 kB at most that stand for 100 million values."""
+from tests.definition.alias_bomb import BOMB
 
 LOAD = """
 import resource, sys, time
@@ -28,14 +25,14 @@ print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 def test_a_number_of_five_thousand_digits_is_refused_at_its_line(refusals, definition) -> None:
     for number in ("9" * 5_000, "0x" + "f" * 5_000, "-" + "1" * 5_000):
-        (told,) = refusals(definition(("bound: 30 min", f"bound: {number}")))
-        assert told.startswith("p.yaml:11: watermark.bound: a number of ")
-        assert told.endswith(" characters; write a number of at most 100 characters, or text in quotes")
+        (message,) = refusals(definition(("bound: 30 min", f"bound: {number}")))
+        assert message.startswith("p.yaml:11: watermark.bound: a number of ")
+        assert message.endswith(" characters; write a number of at most 100 characters, or text in quotes")
 
 
 def test_a_variable_that_holds_such_a_number_is_refused_too(refusals, definition) -> None:
-    (told,) = refusals(definition(("bound: 30 min", "bound: ${BOUND}")), {"BOUND": "7" * 5_000})
-    assert told.startswith("p.yaml:11: watermark.bound: a number of 5000 characters")
+    (message,) = refusals(definition(("bound: 30 min", "bound: ${BOUND}")), {"BOUND": "7" * 5_000})
+    assert message.startswith("p.yaml:11: watermark.bound: a number of 5000 characters")
 
 
 @pytest.mark.parametrize("nested", ["[" * 1_000 + "]" * 1_000, "{a: " * 1_000 + "1" + "}" * 1_000, "[" * 100_000])
@@ -50,9 +47,9 @@ def test_an_alias_bomb_is_refused_quickly_and_with_little_memory(tmp_path) -> No
     file = tmp_path / "p.yaml"
     file.write_text(BOMB)
     done = subprocess.run([sys.executable, "-c", LOAD, str(file)], capture_output=True, text=True, check=True)
-    told, cost = done.stdout.splitlines()
-    assert told.startswith(f"{file}:")
-    assert told.endswith("stands for more than 10000 values; leave out what no definition needs, aliases first")
+    message, cost = done.stdout.splitlines()
+    assert message.startswith(f"{file}:")
+    assert message.endswith("stands for more than 10000 values; leave out what no definition needs, aliases first")
     seconds, kilobytes = map(float, cost.split())
     assert seconds < 2
     assert kilobytes < 50_000
@@ -65,16 +62,16 @@ def test_aliases_that_stand_for_little_are_read(load, definition) -> None:
 
 def test_of_thousands_of_problems_the_first_are_told_and_the_others_counted(refusals, definition) -> None:
     began = time.process_time()
-    told = refusals(definition() + "".join(f"unknown_{n}: 1\n" for n in range(5_000)))
+    message = refusals(definition() + "".join(f"unknown_{n}: 1\n" for n in range(5_000)))
     assert time.process_time() - began < 5
-    assert len(told) == 21
-    assert told[-1] == "p.yaml:36: 4980 more problems; correct these first"
+    assert len(message) == 21
+    assert message[-1] == "p.yaml:36: 4980 more problems; correct these first"
 
 
 def test_a_file_of_many_problems_of_yaml_itself_is_told_in_short_too(refusals, definition) -> None:
-    told = refusals(definition() + "name: again\n" * 5_000)
-    assert len(told) == 21
-    assert told[-1].endswith(": 4980 more problems; correct these first")
+    message = refusals(definition() + "name: again\n" * 5_000)
+    assert len(message) == 21
+    assert message[-1].endswith(": 4980 more problems; correct these first")
 
 
 def test_a_name_that_airflow_has_no_room_for_is_refused(refusals, load, definition) -> None:

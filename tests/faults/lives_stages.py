@@ -54,6 +54,8 @@ class Lives(RuleBasedStateMachine):
     folder: ClassVar[Path]
     plan: ClassVar[Plan]
     count: ClassVar[Any]
+    taken: ClassVar[int]
+    """The steps of all pipelines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,6 +185,7 @@ class Lives(RuleBasedStateMachine):
     def _follow(self) -> None:
         """Let the model make the commits that the table's history shows since the last look."""
         self.rested += 1
+        Lives.taken += 1
         self.reader.look()
         for run_id, row in self.reader.runs.items():
             run = self.runs.get(run_id)

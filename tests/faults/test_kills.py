@@ -1,7 +1,7 @@
 """Killed anywhere, and run again: the tables are those of a run that nobody disturbed.
 
 A SIGKILL of driver and JVM costs the start of a JVM, so `make test` has few of them; the driver's Python alone is
-killed at every fifth boundary, and at any moment. `make test-long` kills 120 JVMs, and Python at
+killed at every twelfth boundary, and at a random moment. `make test-long` kills 120 JVMs, and Python at
 every boundary.
 """
 
@@ -37,9 +37,9 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 KILLS = sample(2, 120)
 """Kills of a driver with its JVM."""
-STEP = sample(5, 1)
+STEP = sample(12, 1)
 """The driver's Python is killed at the first boundary and at each that is a multiple of it further."""
-MOMENTS = sample(3, 40)
+MOMENTS = sample(1, 40)
 """Kills of the driver's Python at any moment."""
 CASE = "tumbling, per event"
 

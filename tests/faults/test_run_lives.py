@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     initialize,
@@ -45,10 +46,10 @@ from tests.sampling import IN_FULL, sample
 
 pytestmark = pytest.mark.long
 
-EXAMPLES = int(os.environ.get("REWINDOW_LIVES", sample(3, 500)))
-"""How many pipelines live; `REWINDOW_LIVES=20 pytest tests/faults/test_run_lives.py` chooses another number."""
-STEPS = 100
-"""Of each pipeline."""
+STEPS = int(os.environ.get("REWINDOW_LIVES", sample(300, 50_000)))
+"""Steps taken in all, at least; `REWINDOW_LIVES=2000 pytest tests/faults/test_run_lives.py` chooses another number."""
+STEPS_OF_ONE = 100
+"""Steps of one pipeline, at most: Hypothesis draws the number."""
 MAX_BOUNDARY = 30
 """A stage has fewer boundaries; a number beyond its last one stops nothing."""
 REST = 60
@@ -286,6 +287,7 @@ def lives(spark: SparkSession, tmp_path: Path) -> type[RunLives]:
     for name, value in SMALL_QUERIES.items():
         session.conf.set(name, value)
     RunLives.spark, RunLives.folder, RunLives.count = session, tmp_path, itertools.count()
+    Lives.taken = 0
     write(tmp_path / "data", [record(i) for i in range(0, 60 * WINDOWS, 30)])
     text = definition_text("lives", tmp_path / "data")
     RunLives.plan = make_plan(session, load_pipeline(tmp_path / "lives.yaml", text=text))
@@ -294,17 +296,18 @@ def lives(spark: SparkSession, tmp_path: Path) -> type[RunLives]:
 
 @pytest.mark.timeout(sample(1800, 8 * 3600))
 def test_whatever_people_processes_and_time_do_the_tables_follow_the_model(lives: type[RunLives]) -> None:
-    run_state_machine_as_test(
-        lives,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
+    for number in itertools.count(random.randrange(2**32) if IN_FULL else 0):
+        print(f"seed {number}, after {lives.taken} steps")
+        chosen = settings(
+            max_examples=2,  # Hypothesis makes the first one as short as it can be
+            stateful_step_count=min(STEPS_OF_ONE, STEPS - lives.taken),
             deadline=None,
-            derandomize=not IN_FULL,
             database=None,
             phases=(Phase.generate,),
             print_blob=False,
             report_multiple_bugs=False,
             suppress_health_check=[*HealthCheck],  # pyright: ignore[reportArgumentType]
-        ),
-    )
+        )
+        run_state_machine_as_test(seed(number)(lives), settings=chosen)
+        if lives.taken >= STEPS:
+            break

@@ -18,6 +18,7 @@ from spark_jobs.devtools.services.ports import free_port
 from spark_jobs.spark.session import spark_session
 from tests.lakehouse.catalog_runs import check_catalog_runs
 from tests.processes import ROOT
+from tests.sampling import IN_FULL
 
 pytestmark = pytest.mark.long
 
@@ -80,6 +81,11 @@ def test_runs_on_a_jdbc_catalog_in_postgresql(postgres: str, tmp_path: Path) -> 
         timeout=600,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.skipif(not IN_FULL, reason="in make test-long; all other tests have this catalog")
+def test_runs_on_the_catalog_in_sqlite(spark: SparkSession, tmp_path: Path) -> None:
+    check_catalog_runs(spark, tmp_path)
 
 
 def test_runs_on_a_hive_metastore(spark: SparkSession, hive_metastore: HiveMetastore, tmp_path: Path) -> None:

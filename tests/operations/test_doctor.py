@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.operations.doctor import Check, Status, run_doctor
+from tests.lakehouse.rest_catalog import TwoBranches, rest_catalog
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
@@ -63,7 +64,7 @@ def test_a_catalog_that_is_configured_wrongly_fails(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("REWINDOW_CATALOG_CONF", "hive")
     catalog = by_name(run_doctor())["catalog"]
     assert catalog.status is Status.FAIL
-    assert "`hive` is not a catalog property" in catalog.what
+    assert "part 1 is not a catalog property" in catalog.what
 
 
 def test_a_catalog_that_does_not_answer_fails(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +73,40 @@ def test_a_catalog_that_does_not_answer_fails(spark: SparkSession, monkeypatch: 
     assert checks["Spark"].status is Status.OK
     assert checks["catalog answers"].status is Status.FAIL
     assert "http://127.0.0.1:1" in checks["catalog answers"].what
+
+
+@pytest.mark.parametrize("two_branches", TwoBranches)
+def test_a_catalog_that_cannot_commit_two_branches_at_once_is_refused_with_the_reason(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, two_branches: TwoBranches
+) -> None:
+    with rest_catalog(tmp_path, two_branches) as address:
+        monkeypatch.setenv("REWINDOW_CATALOG_CONF", f"type=rest,uri={address}")
+        checks = by_name(run_doctor())
+    assert checks["catalog answers"].status is Status.OK
+    publishes = checks["catalog publishes"]
+    if two_branches is TwoBranches.MOVES:
+        assert publishes.status is Status.OK
+        return
+    assert publishes.status is Status.FAIL
+    reason = {
+        TwoBranches.REFUSES: "cannot move two branches of a table in one commit: ",
+        TwoBranches.MOVES_ONE: "does not move two branches of a table in one commit",
+    }[two_branches]
+    assert f"the catalog {reason}" in publishes.what
+    if two_branches is TwoBranches.REFUSES:
+        assert "a commit moves one branch of a table here" in publishes.what
+    assert publishes.hint.startswith("Readers could see a part of a run. Use another catalog")
+
+
+def test_a_catalog_that_commits_by_renaming_files_is_a_warning_that_says_why(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REWINDOW_CATALOG_CONF", f"type=hadoop,warehouse={tmp_path}/warehouse")
+    checks = by_name(run_doctor())
+    assert checks["catalog"].status is Status.WARN
+    assert "commits by renaming a file. On an object store that is not atomic" in checks["catalog"].what
+    assert checks["catalog"].hint.startswith("Use it on HDFS or on a local disk only")
+    assert checks["catalog publishes"].status is Status.OK
 
 
 def pipeline_on(folder: Path, history: str) -> Pipeline:

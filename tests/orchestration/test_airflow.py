@@ -5,6 +5,7 @@ All runs start side by side in one Airflow, so that its slots are never empty; e
 
 from __future__ import annotations
 
+import html
 import json
 import time
 from collections.abc import Iterator
@@ -20,11 +21,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools.services.airflow import Airflow, DagRun
+from spark_jobs.devtools.services.airflow import Airflow, DagRun, waits_for_approval
+from spark_jobs.devtools.services.waiting import becomes_true
 from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.documents import Application
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import APPROVAL, GATE, OUTCOME, PAGE, PLAN
+from spark_jobs.runs.status import Stage
+from spark_jobs.runs.store import APPROVAL, GATE, OUTCOME, PAGE, PLAN, REPORT
+from spark_jobs.web.summary import read_run
 from tests.orchestration.project import SPACING, START, day, definition, folder_of, make_project, rows
 
 CLOSED = {
@@ -82,6 +87,8 @@ def airflow(project: Path, rewindow_home: Path, tmp_path_factory: pytest.TempPat
         "REWINDOW_SPARK_IDLE_MINUTES": "5", "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("run")),
         "REWINDOW_NOTIFIERS": json.dumps([notifier | {"on": ["refused", "gate_failed", "approval"]}]),
     }  # fmt: skip
+    transport = {"type": "file", "log_file_path": str(project / "lineage")}
+    environ["AIRFLOW__OPENLINEAGE__TRANSPORT"] = json.dumps(transport)
     spark = {"conn_type": "spark", "host": "local[1]"}
     folder = tmp_path_factory.mktemp("airflow")
     with Airflow(folder, project=project, slots=2, spark=spark, environ=environ) as service:
@@ -101,6 +108,8 @@ class Runs:
     """Of `plain` too: both publish into one table."""
     refused: DagRun
     closed: DagRun
+    unwanted: DagRun
+    """Its gate is closed too."""
     approved: DagRun
     rejected: DagRun
     nights: list[DagRun]
@@ -113,6 +122,7 @@ def runs(airflow: Airflow) -> Runs:
     first_half = airflow.trigger("backfill__plain", {"to": day(2), "chunks": 4, "reason": "a test"})
     second_half = airflow.trigger("backfill__plain", {"from": day(2), "reason": "a test"})
     closed = airflow.trigger("backfill__closed", {"to": day(1), "reason": "a test"})
+    unwanted = airflow.trigger("backfill__closed", {"from": day(3), "reason": "a test"})
     approved = airflow.trigger("backfill__reviewed", {"to": day(1), "reason": "a test"})
     rejected = airflow.trigger("backfill__reviewed", {"from": day(3), "reason": "a test"})
     backfill_nights(airflow, day(1), day(3), run_backwards=False, reprocess_behavior="none")
@@ -121,7 +131,7 @@ def runs(airflow: Airflow) -> Runs:
     found = airflow.get(f"/dags/{NIGHTS}/dagRuns?limit=50")["dag_runs"]
     nights = [DagRun(NIGHTS, run_id) for run_id in sorted(run["dag_run_id"] for run in found)]
     kill_one_replay(first_half)
-    return Runs(first_half, second_half, refused, closed, approved, rejected, nights)
+    return Runs(first_half, second_half, refused, closed, unwanted, approved, rejected, nights)
 
 
 def backfill_nights(airflow: Airflow, start: str, end: str, **options: Any) -> int:
@@ -147,10 +157,6 @@ def states(airflow: Airflow, run: DagRun) -> dict[str, set[str]]:
     return found
 
 
-def waits(tasks: list[dict[str, Any]]) -> bool:
-    return any(task["task_id"] == "approve" and task["state"] in ("awaiting_input", "deferred") for task in tasks)
-
-
 def notes(project: Path, run: DagRun) -> list[list[str]]:
     """What the notifiers wrote about a run: event, message, path of its report."""
     lines = (project / "notes.txt").read_text().splitlines()
@@ -158,12 +164,15 @@ def notes(project: Path, run: DagRun) -> list[list[str]]:
     return [[event, message, report] for event, run_id, message, report in written if run_id == folder_of(run).run_id]
 
 
-def executor_is_done(airflow: Airflow, run: DagRun, task: str) -> bool:
-    """Whether the scheduler has read that the process of the task has ended."""
-    return any(
-        "Received executor event" in line and f"task_id='{task}'" in line and run.run_id in line
-        for line in airflow.log.read_text(errors="replace").splitlines()
-    )
+def lineage(project: Path, run: DagRun, task: str) -> dict[str, Any]:
+    """The event with which OpenLineage says that a task has completed."""
+    events = [json.loads(file.read_text()) for file in project.glob("lineage-*.json")]
+    (event,) = (
+        event for event in events
+        if event["job"]["name"] == f"{run.dag_id}.{task}" and event["eventType"] == "COMPLETE"
+        and event["run"]["facets"].get("rewindow", {}).get("runId") == folder_of(run).run_id
+    )  # fmt: skip
+    return event
 
 
 def kill_one_replay(run: DagRun) -> None:
@@ -186,7 +195,16 @@ def test_a_form_that_makes_no_sense_is_refused_in_its_first_try(airflow: Airflow
     plan = next(task for task in airflow.tasks(run) if task["task_id"] == "plan")
     assert plan["state"] == "failed"
     assert plan["try_number"] == 1  # a second try would be refused as well
-    assert "From: " in airflow.task_log(run, "plan")
+    log = airflow.task_log(run, "plan").splitlines()
+    outcome = folder_of(run).read(OUTCOME)
+    assert outcome["message"].startswith("From: ")
+    sentence = f"{outcome['message']} ({outcome['where']}). {outcome['hint']}"
+    places = [number for number, line in enumerate(log) if line == sentence]
+    # Before the traceback, which the page shows open, and behind it, where only OpenLineage says something too.
+    assert places[0] < log.index("Task failed with exception") < log.index("::group::Post Execute") < places[1]
+    listed = read_run(folder_of(run))
+    assert listed is not None and (listed.status, listed.message) == ("failed", outcome["message"])
+    assert outcome["message"] in html.unescape(folder_of(run).read_text(PAGE) or "")
     assert states(airflow, run)["report"] == {"failed"}  # the report is written, and the DAG run is as red as it
     assert {task["pool"] for task in airflow.tasks(run)} == {"replays", "default_pool"}  # Spark's, and the others
     [[event, message, report]] = notes(project, run)
@@ -195,7 +213,7 @@ def test_a_form_that_makes_no_sense_is_refused_in_its_first_try(airflow: Airflow
 
 
 def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_tables(
-    airflow: Airflow, spark: SparkSession, runs: Runs, undisturbed
+    airflow: Airflow, project: Path, spark: SparkSession, runs: Runs, undisturbed
 ) -> None:
     run = runs.first_half
     for half in (run, runs.second_half):
@@ -212,6 +230,7 @@ def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_t
     assert [label[0] for label in labels] == ["1", "2", "3", "4"]
     log = airflow.task_log(run, "replay", attempt=chunks[2]["try_number"], map_index=2)
     assert '"stage": "windows"' in log
+    assert "publish has ended: the run is published: " in airflow.task_log(run, "publish")
     assert rows(spark, "plain") == undisturbed
 
     folder = folder_of(run)
@@ -228,6 +247,16 @@ def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_t
     extra = next(event["extra"] for event in events if event["source_run_id"] == run.run_id)
     assert extra["run_id"] == folder.run_id
     assert extra["changes"] == {"inserted": ledger["windows"]}
+
+    event = lineage(project, run, "publish")
+    assert [(one["namespace"], one["name"]) for one in event["inputs"]] == [("file", str(project / "data"))]
+    tables = [one["facets"]["symlinks"]["identifiers"][0]["name"] for one in event["outputs"]]
+    assert tables == ["airflow.plain", "airflow.plain__late", "airflow.plain__quarantine"]
+    assert Path(event["outputs"][0]["name"], "metadata").is_dir()  # the table's folder
+    plan, facet = folder.read(PLAN), event["run"]["facets"]["rewindow"]
+    assert facet["asOf"] == {str(p["partition"]): p["end_offset"] for p in plan["partitions"]}
+    assert (facet["end"], facet["definitionHash"]) == (day(2), plan["definition_hash"])
+    assert facet["changes"] == {"inserted": ledger["windows"]}
 
     # Cleared, it publishes nothing a second time.
     before = spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0]
@@ -262,8 +291,21 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
     too_late = airflow.trigger("decide__closed", {"run": folder.run_id, "action": "discard", "reason": "a test"})
     assert airflow.wait(too_late, PATIENCE) == "failed"
     assert "the run is published: `discard` is not possible any more" in airflow.task_log(too_late, "decide")
-    airflow.unpause("maintain__closed")  # its schedule starts it: that of the last Sunday
-    maintained = airflow.scheduled("maintain__closed")
+    # Another one is discarded by the same form: nothing of it stays but its report.
+    unwanted = folder_of(runs.unwanted)
+    assert airflow.wait(runs.unwanted, PATIENCE) == "failed"
+    staged = unwanted.read(OUTCOME)["tables"]["staging"]
+    assert spark.catalog.tableExists(staged)
+    form = {"run": unwanted.run_id, "action": "discard", "reason": "it was a mistake"}
+    discarded = airflow.trigger("decide__closed", form)
+    assert airflow.wait(discarded, PATIENCE) == "success", airflow.failures(discarded)
+    assert unwanted.read(OUTCOME)["status"] == "rejected" and unwanted.read_bytes(PAGE)
+    assert not spark.catalog.tableExists(staged)
+    airflow.unpause("maintain__closed")
+    odd = airflow.trigger("maintain__closed", {"keep_snapshots": "a while"})
+    assert airflow.wait(odd, PATIENCE) == "failed"
+    assert "Keep snapshots: " in airflow.task_log(odd, "maintain")
+    maintained = airflow.scheduled("maintain__closed")  # its schedule starts it: that of the last Sunday
     assert airflow.wait(maintained, PATIENCE) == "success", airflow.failures(maintained)
     assert len(rows(spark, "closed")) == ledger["windows"]
 
@@ -273,19 +315,13 @@ def test_a_person_approves_one_restatement_and_refuses_another(
 ) -> None:
     yes, no = runs.approved, runs.rejected
     for run in (yes, no):
-        airflow.wait(run, PATIENCE, until=waits)
+        airflow.wait(run, PATIENCE, until=waits_for_approval)
         assert states(airflow, run)["approve"] <= {"awaiting_input", "deferred"}
         assert [event for event, *_ in notes(project, run)] == ["approval"]
     assert rows(spark, "reviewed") == [] if spark.catalog.tableExists("rewindow.airflow.reviewed") else True
-    detail = airflow.get(f"/dags/{yes.dag_id}/dagRuns/{yes.run_id}/taskInstances/approve/-1/hitlDetails")
-    assert "| inserted |" in detail["body"]
-    assert "/rewindow/runs/" in detail["body"]
-    # A busy scheduler may not have read yet that the executor is done with the pausing task; one that goes on before
-    # then, it takes for failed ("finished with state success, but the task instance's state attribute is running").
-    deadline = time.monotonic() + 120
-    while not all(executor_is_done(airflow, run, "approve") for run in (yes, no)):
-        assert time.monotonic() < deadline, airflow.log.read_text(errors="replace")[-3000:]
-        time.sleep(0.5)
+    question = airflow.question(yes, "approve")
+    assert "| inserted |" in question
+    assert "/rewindow/runs/" in question
     airflow.answer(yes, "approve", "Approve")
     airflow.answer(no, "approve", "Reject", comment="not before the audit")
     assert airflow.wait(yes, PATIENCE) == "success"
@@ -300,6 +336,17 @@ def test_a_person_approves_one_restatement_and_refuses_another(
     published = {row[1] for row in rows(spark, "reviewed")}
     assert published
     assert max(published).replace(tzinfo=UTC) < START + timedelta(days=1)
+
+
+def test_a_run_whose_task_a_person_marks_as_failed_is_failed_and_its_report_says_so(airflow: Airflow) -> None:
+    run = airflow.trigger("backfill__plain", {"from": day(3), "reason": "a test"})
+    folder, begun = folder_of(run), Application.file_of(Stage.PLAN)
+    assert becomes_true(lambda: folder.read(begun) is not None, within=PATIENCE, every=0.2)
+    airflow.patch(f"/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/plan", {"new_state": "failed"})
+    assert airflow.wait(run, PATIENCE) == "failed"
+    assert states(airflow, run)["report"] == {"failed"}
+    assert "ended by hand, or killed in `plan`" in (folder.read(REPORT) or {})["verdict"]["sentence"]
+    assert (listed := read_run(folder)) is not None and listed.status == "failed"
 
 
 def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(

@@ -11,20 +11,25 @@ from spark_jobs.orchestration.form import (
     BACKFILL_FIELDS,
     BY_DEFINITION,
     backfill_params,
+    maintain_params,
     read_form,
+    read_maintain_form,
     read_nightly_form,
     read_reason,
     refuse_late_decision,
     require_reason,
 )
+from spark_jobs.orchestration.operators import what_became, why_it_ended
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.orchestration.spark_log import without_ivy
+from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, without_ivy
 from spark_jobs.orchestration.summary import escaped
+from spark_jobs.report.verdict import verdict_of
 from spark_jobs.runs.documents import Outcome, Request
 from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.last_run import last_run, remember
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore, checked_run_id
+from spark_jobs.web.summary import run_of
 
 SAMPLE = "dags/pipelines/departures_hourly.yaml"
 
@@ -44,7 +49,7 @@ def test_the_form_begins_with_range_and_reason_and_names_the_range_of_the_histor
     monkeypatch.setenv("REWINDOW_RUNS", str(tmp_path / "runs"))
     pipeline, store = load_pipeline(SAMPLE), RunStore.configured()
     assert last_run(pipeline.name) is None
-    for number, (first, last) in enumerate([(0, 7_200_000), (3_600_000, 10_800_000)]):
+    for number, (first, last) in enumerate([(60_000, 7_200_000), (3_600_000, 10_800_000)]):
         folder = store.folder(f"run-{number}")
         Request.of(folder.run_id, pipeline, RunKind.BACKFILL, "a fix", datetime.now(UTC)).write(folder)
         times = {"start": first, "end": last}
@@ -54,11 +59,13 @@ def test_the_form_begins_with_range_and_reason_and_names_the_range_of_the_histor
         remember(folder)
     known = last_run(pipeline.name)
     assert known is not None
-    assert (known.run_id, known.as_of, known.first, known.last) == ("run-1", {0: 6}, 0, 10_800_000)
+    assert (known.run_id, known.as_of, known.first, known.last) == ("run-1", {0: 6}, 60_000, 10_800_000)
     assert sorted(store.run_ids()) == ["run-0", "run-1"]  # what is known of a pipeline is no run
     params = backfill_params(pipeline, known)
     assert [name for name, param in params.items() if "section" not in param.schema] == ["from", "to", "reason"]
-    assert "from `1970-01-01T00:00:00Z` to `1970-01-01T03:00:00Z` (UTC)" in params["from"].schema["description_md"]
+    # Whoever leaves the range as it is gets the whole history, also what has arrived before its known beginning.
+    assert (params["from"].value, params["to"].value) == (None, None)
+    assert "from `1970-01-01T00:01:00Z` to `1970-01-01T03:00:00Z` (UTC)" in params["from"].schema["description_md"]
     assert "`0=6`" in params["as_of"].schema["description_md"]
     text = described(
         pipeline.model_copy(update={"owner": "team-[x]", "links": {"Run|book": "https://w/x"}}), "It.", known
@@ -106,6 +113,33 @@ org.apache.spark#spark-avro_2.13 added as a dependency
 """
     ours = ["the gate is closed: 1 critical expectation failed\n", "\t\tmodule not found: a#b;1\n", "| a | b |\n"]
     assert list(without_ivy(iter([*ivy.splitlines(keepends=True), *ours]))) == ours
+
+
+def test_an_application_that_fails_is_quoted_and_its_command_line_is_not() -> None:
+    hook = QuietSparkSubmitHook.__new__(QuietSparkSubmitHook)  # without a connection
+    problem = RuntimeError("Cannot execute: spark-submit --conf a=b main.py. Error code is: 7.\n\nLast lines: x")
+    silent = end_of(hook, problem)
+    assert (silent.code, silent.sentence) == (7, "the Spark application ended with code 7 and left no message")
+    assert not silent.is_killed
+    for code in (-15, -9, 143):  # marked as failed by hand, say
+        assert end_of(hook, RuntimeError(f"Cannot execute: x. Error code is: {code}.")).is_killed
+    lines = ["WARN a\n", "error: the catalog does not answer (x). Start it.\n", "INFO stopped\n"]
+    assert list(hook.listening(iter(lines))) == lines
+    assert end_of(hook, problem).sentence == "the catalog does not answer (x). Start it."
+
+
+def test_the_form_of_maintenance_is_checked_before_spark_starts() -> None:
+    given = {name: param.value for name, param in maintain_params().items()}
+    assert read_maintain_form(given) == ["--keep-snapshots", "7 d", "--keep-runs", "400 d"]
+    assert read_maintain_form(given | {"keep_revisions": "365 d"})[2:4] == ["--keep-revisions", "365 d"]
+    for wrong, words in (
+        ({"keep_snapshots": "long"}, "Keep snapshots: "),
+        ({"keep_snapshots": ""}, "Keep snapshots: "),
+        ({"keep_runs": "7 moons"}, "Keep runs: "),
+        ({"keep": "7 d"}, "no field `keep`"),
+    ):
+        with pytest.raises(DefinitionError, match=words):
+            read_maintain_form(given | wrong)
 
 
 def test_times_keep_their_instant_whatever_zone_they_are_written_in() -> None:
@@ -168,6 +202,23 @@ def test_a_decision_that_comes_too_late_is_refused(status: RunStatus, action: st
         refuse_late_decision("r", status, action)
     for other in (None, RunStatus.GATE_FAILED, RunStatus.AWAITING_APPROVAL, RunStatus.FAILED):
         refuse_late_decision("r", other, action)
+
+
+def test_a_run_that_waits_says_why_it_was_refused_and_not_why_it_waits() -> None:
+    waiting = Outcome(run_id="a", status=RunStatus.GATE_FAILED, message="the gate is closed", hint="Read the report.")
+    assert why_it_ended(waiting) == "the gate is closed. Read the report."
+    refused = waiting.model_copy(update={"refusal": "what is staged is gone (a). Start the run again."})
+    assert why_it_ended(refused) == "what is staged is gone (a). Start the run again."
+    staged = Outcome(run_id="a", status=RunStatus.STAGED, message="the policy is `always`", refusal="it is gone")
+    assert why_it_ended(staged) == "it is gone"
+    published = Outcome(run_id="a", status=RunStatus.PUBLISHED, changes={"inserted": 2, "bookkeeping": 5})
+    assert what_became(published) == "the run is published: 2 windows inserted"
+    assert what_became(waiting) == "the run is gate failed: the gate is closed. Read the report"
+    assert what_became(None) == "the run goes on"
+    assert why_it_ended(None) == why_it_ended(staged.model_copy(update={"refusal": ""})) == ""
+    verdict = verdict_of(refused.to_dict(), {}, [])
+    assert any("what is staged is gone (a)" in step.text for step in verdict.next)
+    assert run_of("a", {}, refused.to_dict(), None).message == refused.refusal
 
 
 def test_a_decision_is_carried_out_once_and_may_be_repeated() -> None:

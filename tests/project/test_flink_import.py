@@ -7,13 +7,16 @@ Beside each script in `tests/data/flink_sql` lies what it becomes, `NAME.expecte
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors.exceptions import captured
+from typer.testing import CliRunner
 
+from spark_jobs.cli.app import app
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError
 from spark_jobs.project.flink_import import Imported, import_script
@@ -24,7 +27,8 @@ from spark_jobs.sources import check_expressions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SCRIPTS = sorted((Path(__file__).parents[1] / "data/flink_sql").glob("*.sql"))
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted((ROOT / "tests/data/flink_sql").glob("*.sql"))
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,16 @@ def test_a_script_becomes_what_is_expected(script: Path, parser: FlinkParser, tm
         load_pipeline(tmp_path / f"{definition.name}.yaml", text=definition.text)
         assert all(f"line {remark.line}: {remark.what}" in definition.text for remark in found.remarks)
     assert bool(found.definitions) != script.stem.startswith("no_")
+
+
+def test_the_command_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (line,) = re.findall(r"^```console\n(.*?)\n```", (ROOT / "docs/flink.md").read_text(), re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sql").write_text((ROOT / "tests/data/flink_sql/tumble.sql").read_text())
+    done = CliRunner().invoke(app, shlex.split(line)[1:], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    (written,) = (tmp_path / "dags/pipelines").glob("*.yaml")
+    assert load_pipeline(written).watermark.timer_start is not None
 
 
 def test_spark_accepts_the_definitions(parser: FlinkParser, spark, tmp_path: Path) -> None:

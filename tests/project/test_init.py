@@ -169,7 +169,7 @@ def test_the_sample_of_flights_is_proposed_as_its_definition_has_it(project: Pat
 
 
 def test_spark_accepts_the_definitions(project: Path, spark) -> None:
-    """For lines with nested and odd names, for CSV without a header, and for Parquet."""
+    """For lines with nested and odd names, for CSV without a header, for Parquet, and for a glob that finds folders."""
     nested = [in_log(number) | {"buyer": {"home country": "de" if number % 2 else "fr"}, "tags": ["a"], "gone": None}
               for number in range(50)]  # fmt: skip
     write_lines(project / "data/nested.jsonl", nested)
@@ -177,7 +177,10 @@ def test_spark_accepts_the_definitions(project: Path, spark) -> None:
     init("data", "--name", "nested", "--key", "buyer.home country", "--yes")
     init("plain.csv", "--key", "c0", "--yes")
     init(str(FLIGHTS), "--name", "flights", "--yes")
-    for name in ("nested", "plain", "flights"):
+    for day in ("1", "2"):
+        write_lines(project / f"days/day={day}/hour=12/part.jsonl", [order(number) for number in range(30)])
+    assert "days/*: 2 json files, 60 lines read" in init("days/*", "--yes")
+    for name in ("nested", "plain", "flights", "days"):
         assert check_expressions(spark, definition(project, name)) == []
 
 

@@ -30,9 +30,9 @@ def test_draft_edit_and_check(flights: StagedRun, suites_folder) -> None:
     folder = suites_folder("unused.txt", "")
     path: Path = folder / "departures_hourly.json"
     path.unlink()
-    told = profile(flights.staged, flights.pipeline)
-    suite = drafted(flights.pipeline, told, "demo.departures_hourly")
-    assert told.rows == 14_656
+    profiled = profile(flights.staged, flights.pipeline)
+    suite = drafted(flights.pipeline, profiled, "demo.departures_hourly")
+    assert profiled.rows == 14_656
     assert "Edit before you rely on it" in suite["notes"]
     write(suite, path, force=False)
     assert json.loads(path.read_text()) == suite

@@ -122,8 +122,8 @@ def test_many_tasks_find_the_same_rows_twice(flights: StagedRun, monkeypatch: py
     monkeypatch.setattr("spark_jobs.quality.unique._ROWS_A_TASK", 300)
     again = flights.staged.where("window_start < '2013-01-03'")
     staged = flights.staged.unionAll(again)
-    told = check(replace(flights, staged=staged), load_suites(flights.pipeline, EXPECTATIONS))
-    [found] = [one for one in told.results if one.name == "windows-unique"]
+    checked = check(replace(flights, staged=staged), load_suites(flights.pipeline, EXPECTATIONS))
+    [found] = [one for one in checked.results if one.name == "windows-unique"]
     assert (found.success, found.unexpected_count, found.checked) == (False, again.count(), staged.count())
     assert len(found.samples) == 5
 
@@ -154,9 +154,9 @@ def test_severity_decides(flights: StagedRun, suites_folder) -> None:
     small = replace(flights, staged=flights.staged.where("window_start < '2013-01-03'"))
     assert check(small, load_suites(flights.pipeline, folder)).verdict is Verdict.PASSED
     suites_folder("departures_hourly.json", own(between(kwargs=failing)))
-    told = check(small, load_suites(flights.pipeline, folder))
-    assert told.verdict is Verdict.WARNED
-    assert not told.blocks
+    checked = check(small, load_suites(flights.pipeline, folder))
+    assert checked.verdict is Verdict.WARNED
+    assert not checked.blocks
 
 
 def test_an_expectation_that_cannot_be_computed_closes_the_gate_if_it_is_critical(flights, suites_folder) -> None:
@@ -167,9 +167,9 @@ def test_an_expectation_that_cannot_be_computed_closes_the_gate_if_it_is_critica
         own(between(type="expect_column_values_to_match_regex", kwargs=broken, severity="critical"), between()),
     )
     small = replace(flights, staged=flights.staged.where("window_start < '2013-01-03'"))
-    told = check(small, load_suites(flights.pipeline, folder))
-    assert told.verdict is Verdict.FAILED
-    [failed] = [one for one in told.results if not one.success]  # and none of those that shared its aggregation
+    checked = check(small, load_suites(flights.pipeline, folder))
+    assert checked.verdict is Verdict.FAILED
+    [failed] = [one for one in checked.results if not one.success]  # and none of those that shared its aggregation
     assert failed.expectation == "expect_column_values_to_match_regex"
     assert failed.error
 
@@ -177,11 +177,11 @@ def test_an_expectation_that_cannot_be_computed_closes_the_gate_if_it_is_critica
 def test_a_run_of_complete_values_is_not_asked_about_what_it_does_not_compute(flights: StagedRun) -> None:
     kept = [c for c in flights.staged.columns if c.startswith(("carrier", "window_")) or c.endswith("__complete")]
     complete = replace(flights, staged=flights.staged.where("window_start < '2013-01-03'").select(*kept))
-    told = check(complete, load_suites(flights.pipeline, EXPECTATIONS))
-    assert told.verdict is Verdict.PASSED
-    reasons = {one.name: one.reason for one in told.left_out}
+    checked = check(complete, load_suites(flights.pipeline, EXPECTATIONS))
+    assert checked.verdict is Verdict.PASSED
+    reasons = {one.name: one.reason for one in checked.left_out}
     assert reasons["counts-consistent"] == "this run has no column rw_contradiction"
-    assert "windows-unique" in {one.name for one in told.results}
+    assert "windows-unique" in {one.name for one in checked.results}
 
 
 def test_it_is_silent(flights: StagedRun, passed: GateResult, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,9 @@
-"""Suites are read without Great Expectations or Spark; what is wrong with them is told with its place and mend."""
+"""Suites are read without Great Expectations or Spark; what is wrong with them is said with its place and a hint."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -25,6 +26,15 @@ def test_the_reviewed_suites_of_the_samples_can_be_checked() -> None:
         common = [data for data in Data if data.is_required or pipeline.live is not None]
         assert [s.name for s in suites.suites][: len(common)] == common
         assert suites.folder == str(EXPECTATIONS)
+
+
+def test_the_suite_of_the_page_can_be_checked(suites_folder) -> None:
+    (text,) = re.findall(r"^```json\n(.*?)^```", (ROOT / "docs/gate.md").read_text(), re.DOTALL | re.MULTILINE)
+    suites_folder("departures_hourly.json", text)
+    pipeline = load_pipeline(FLIGHTS)
+    suites = load_suites(pipeline)
+    check_suites(suites, pipeline)
+    assert [one.name for one in suites.suites[-1].expectations] == ["longest-plausible"]
 
 
 def test_reading_suites_imports_neither_great_expectations_nor_spark() -> None:
@@ -66,7 +76,7 @@ def test_a_pipeline_can_leave_a_common_expectation_out(suites_folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "own.json:1: not JSON: Expecting property name"),
         ("[]", "not an expectation suite; write"),
@@ -85,15 +95,15 @@ def test_a_pipeline_can_leave_a_common_expectation_out(suites_folder) -> None:
         (json.dumps({"name": "own", "expectations": [between()]}), "expectations[0].meta.data: is missing"),
     ],
 )
-def test_a_broken_suite_is_refused(suites_folder, text, told) -> None:
+def test_a_broken_suite_is_refused(suites_folder, text, message) -> None:
     suites_folder("departures_hourly.json", text)
     with pytest.raises(DefinitionError) as refusal:
         load_suites(load_pipeline(FLIGHTS))
-    assert told.replace("own.json", "departures_hourly.json") in str(refusal.value)
+    assert message.replace("own.json", "departures_hourly.json") in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    ("expectation", "told"),
+    ("expectation", "message"),
     [
         (between(type="expect_column_values_to_be_betwen"), "did you mean `expect_column_values_to_be_between`?"),
         (
@@ -115,12 +125,12 @@ def test_a_broken_suite_is_refused(suites_folder, text, told) -> None:
         (between(kwargs={"column": "flights", "min_value": 0, "mostly": "half"}), "kwargs.mostly"),
     ],
 )
-def test_what_cannot_be_checked_is_refused_before_a_run(suites_folder, expectation, told) -> None:
+def test_what_cannot_be_checked_is_refused_before_a_run(suites_folder, expectation, message) -> None:
     suites_folder("departures_hourly.json", own(between(), expectation))
     pipeline = load_pipeline(FLIGHTS)
     with pytest.raises(DefinitionError) as refusal:
         check_suites(load_suites(pipeline), pipeline)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
     assert "expectations[1]" in str(refusal.value)
     assert "expectations[0]" not in str(refusal.value)
 

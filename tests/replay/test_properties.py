@@ -110,7 +110,7 @@ def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, da
     spec = case_spec(case, case.strategy(), mode=Mode.BOTH, panes=data.draw(st.sampled_from(list(Panes))))
     span = all_windows(case, history)
 
-    def told(spans: list[TimeRange], *, exact: bool) -> tuple[list[Row], list[Row]]:
+    def results(spans: list[TimeRange], *, exact: bool) -> tuple[list[Row], list[Row]]:
         windows, late = [], []
         with Replay(history, spec, exact_positions=exact) as replay:
             for part in spans:
@@ -123,14 +123,14 @@ def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, da
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spark_jobs.replay.sessions._CELLS", data.draw(st.sampled_from([1, 3, 20, 1_000])))
-        whole = told([span], exact=True)
+        whole = results([span], exact=True)
         starts = {row[START] for row in whole[0]} - {MIN_TIMESTAMP, span.start}
         # Best where a complete session begins before the range and a piece that the live job made of it inside.
         pieces = {row[START] for row in whole[0] if row["count"] is not None and row["count__complete"] is None}
         among = sorted(pieces & starts or starts)
         cuts = [data.draw(st.sampled_from(among))] if among else []
         spans = [TimeRange(a, b) for a, b in itertools.pairwise([span.start, *cuts, span.end])]
-        assert told(spans, exact=False) == whole
+        assert results(spans, exact=False) == whole
 
 
 @pytest.mark.parametrize("mode", [Mode.FAITHFUL, Mode.COMPLETE])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.report.conftest import launched
+from tests.browser import launched
 
 LARGEST = 300_000
 """Bytes of one picture."""
@@ -17,6 +17,7 @@ _PARTS = {
     "report-watermark": ("section:has(#watermark) figure >> nth=-1", 900, "light"),
     "report-watermark-dark": ("section:has(#watermark) figure >> nth=-1", 900, "dark"),
     "report-live": ("section:has(#live)", 900, "light"),
+    "report-corrections": ("section:has(#corrections)", 900, "light"),
     "report-late": ("section:has(#late)", 900, "light"),
     "report-advisor": ("section:has(#advisor)", 900, "light"),
     "report-phone": ("section:has(#late)", 390, "light"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,11 +12,13 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.instants import parse_instant
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.spec import Mode
 from spark_jobs.report.build import build_report
 from spark_jobs.report.classified_records import classify_records
 from spark_jobs.report.facts import gather
-from spark_jobs.report.lateness_probe import find_probe
+from spark_jobs.report.lateness_probe import MAX_COUNTED, counted_times, find_probe
+from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.store import PAGE, REPORT
 from spark_jobs.spark.cached import CachedFrames
 from tests.report.documents import written
@@ -59,7 +62,8 @@ def sample(spark, tmp_path_factory):
     with staged_run(spark, flights(tmp_path_factory.mktemp("flights"), "facts_of_flights")) as evidence:
         facts = gather(evidence)
         late = {row[0]: row[1] for row in evidence.late.groupBy("partition").count().collect()}
-    return facts, late
+        plan = evidence.plan
+    return facts, late, plan
 
 
 def closed(facts: dict, tolerance: int) -> int:
@@ -67,7 +71,7 @@ def closed(facts: dict, tolerance: int) -> int:
 
 
 def test_the_advisor_counts_at_the_configured_bound_what_the_engine_dropped(sample) -> None:
-    facts, late = sample
+    facts, late, _ = sample
     assert facts["advisor"]["exact"]
     assert facts["advisor"]["records"] == 78_035
     assert closed(facts, 30 * MINUTE) == sum(late.values()) == facts["late"]["records"] == 4_660
@@ -83,6 +87,20 @@ def test_the_advisor_counts_at_the_configured_bound_what_the_engine_dropped(samp
 def test_another_setting_drops_what_the_advisor_said_it_would(spark, sample, tmp_path, changed, tolerance) -> None:
     with staged_run(spark, flights(tmp_path, "another_setting", **changed)) as evidence:
         assert evidence.late.count() == closed(sample[0], tolerance)
+
+
+def test_the_latest_records_are_counted_and_one_ahead_of_the_clock_leads_nobody_astray(sample) -> None:
+    plan, week = sample[2], 7 * 24 * HOUR
+    assert counted_times(plan, RunKind.BACKFILL) == plan.event_times
+    end, last_arrival = plan.event_times.end, plan.processing_time_end
+    night = counted_times(plan, RunKind.RECONCILE)
+    assert (night.end - night.start, night.end) == (week, min(end, last_arrival + 1))
+    ahead = TimeRange(plan.event_times.start, end + 10_000 * week)  # one record, about 190 years ahead
+    odd = replace(plan, event_times=ahead, span=ahead)
+    assert counted_times(odd, RunKind.RECONCILE) == TimeRange(last_arrival + 1 - week, last_arrival + 1)
+    many = replace(odd, records=100 * MAX_COUNTED)
+    counted = counted_times(many, RunKind.BACKFILL)
+    assert counted.end == last_arrival + 1 and plan.event_times.start < counted.start
 
 
 def test_behind_the_watermark_is_told_from_a_closed_window_and_agrees_with_a_count_by_hand(sample) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from spark_jobs.cli.options import console
 from spark_jobs.cli.output import print_result
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.policy import Policy
+from spark_jobs.errors import HistoryError
 from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.orchestration.operators import what_became
 from spark_jobs.orchestration.summary import approval_body
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.report.build import build_report
@@ -32,6 +35,7 @@ from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.reopening import discard_staged
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import PAGE, REPORT, RunFolder, RunStore
 from spark_jobs.runs.unmet import unmet_in_words
@@ -47,7 +51,7 @@ HARDLY_ANY_DROPPED = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Account:
     """One run, as each place tells it."""
 
     folder: RunFolder
@@ -60,10 +64,8 @@ class Told:
     result: RunResult
 
 
-def told(result: RunResult, kind: RunKind, defined) -> Told:
+def account_of(result: RunResult, kind: RunKind, defined) -> Account:
     """The run's report, its place in the list, and what the command line prints."""
-    from datetime import UTC, datetime
-
     folder = RunStore.configured().folder(result.run_id)
     Request.of(result.run_id, defined, kind, "why", datetime.now(UTC)).write(folder)
     build_report(folder)
@@ -74,12 +76,12 @@ def told(result: RunResult, kind: RunKind, defined) -> Told:
         print_result(result, status=outcome.status)
     plain = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
     printed = " ".join(captured.get().replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split())
-    return Told(folder, outcome.status, changes, folder.read(REPORT) or {}, plain, listed, printed, result)
+    return Account(folder, outcome.status, changes, folder.read(REPORT) or {}, plain, listed, printed, result)
 
 
 @pytest.fixture(scope="module")
-def runs(spark, tmp_path_factory) -> dict[str, Told]:
-    """A first run, a night after it, and of another definition a dry run, a run that waits, and one that is stopped."""
+def runs(spark, tmp_path_factory) -> dict[str, Account]:
+    """A first run, a night after it, a night of sessions; of another definition all other ends."""
     folder = tmp_path_factory.mktemp("agree")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(console, "width", 250)
@@ -89,7 +91,9 @@ def runs(spark, tmp_path_factory) -> dict[str, Told]:
         for name, batch in (("first", records[:120]), ("night", records[120:])):
             write(folder / "data", batch, f"{name}.json")
             end = EndPolicy(collector=collect if name == "night" else None, unchecked=NO_FOLDER)
-            found[name] = told(reconcile(spark, defined, NoProgress(), end_policy=end), RunKind.RECONCILE, defined)
+            found[name] = account_of(
+                reconcile(spark, defined, NoProgress(), end_policy=end), RunKind.RECONCILE, defined
+            )
         path = folder / "agreeing.yaml"
         path.write_text(path.read_text().replace("total: sum(v)", "total: sum(v) + 1"))
         other = load_pipeline(path)
@@ -100,22 +104,37 @@ def runs(spark, tmp_path_factory) -> dict[str, Told]:
         patch.setenv("REWINDOW_EXPECTATIONS", str(suites))
         ends = {
             "dry": EndPolicy(ends_as=RunStatus.DRY_RUN),
+            "compared": EndPolicy(ends_as=RunStatus.COMPARED_ONLY),
             "waiting": EndPolicy(policy=Policy.ON_APPROVAL),
             "stopped": EndPolicy(gate=gate_of(other)),
+            "rejected": EndPolicy(policy=Policy.ON_APPROVAL),
         }
         plan = make_plan(spark, other)
         for name, end in ends.items():
-            found[name] = told(execute(spark, other, plan, NoProgress(), end_policy=end), RunKind.BACKFILL, other)
+            result = execute(spark, other, plan, NoProgress(), end_policy=end)
+            if name == "rejected":
+                discard_staged(lambda _: spark, result.run_id, NoProgress(), "rejected by ann", RunStatus.REJECTED)
+            found[name] = account_of(result, RunKind.BACKFILL, other)
+        text = path.read_text().replace("name: agreeing", "name: sessions").replace(f"{folder}/data", f"{folder}/more")
+        path = folder / "sessions.yaml"
+        path.write_text(text.replace("{type: tumbling, size: 1 min}", "{type: session, gap: 4 s}"))
+        sessions = load_pipeline(path)
+        for number, batch in enumerate((records[:120], records[120:])):
+            write(folder / "more", batch, f"{number}.json")
+            result = reconcile(spark, sessions, NoProgress())
+        found["sessions"] = account_of(result, RunKind.RECONCILE, sessions)
     return found
 
 
-KINDS = ("first", "night", "dry", "waiting", "stopped")
+KINDS = ("first", "night", "dry", "compared", "waiting", "stopped", "rejected", "sessions")
 
 
 def test_these_are_different_kinds_of_runs(runs) -> None:
     assert [runs[kind].status for kind in KINDS] == [
-        RunStatus.PUBLISHED, RunStatus.PUBLISHED, RunStatus.DRY_RUN, RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED,
+        RunStatus.PUBLISHED, RunStatus.PUBLISHED, RunStatus.DRY_RUN, RunStatus.COMPARED_ONLY,
+        RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED, RunStatus.REJECTED, RunStatus.PUBLISHED,
     ]  # fmt: skip
+    assert runs["sessions"].changes.counts.keys() >= {"inserted", "updated", "retracted"}
     night = runs["night"].changes.counts
     assert night["inserted"] and night["updated"] and night["bookkeeping"]
 
@@ -130,6 +149,11 @@ def test_changed_windows_are_the_same_everywhere(runs, kind) -> None:
     assert run.report["changes"]["changed"] == run.changes.changed == sum(counts.get(c, 0) for c in VISIBLE)
     assert sum(run.changes.causes.values()) == run.changes.changed
     assert words in run.page and words in run.printed and words in run.report["verdict"]["sentence"]
+    logged = what_became(Outcome.read(run.folder))  # the last line of an Airflow task
+    assert words in logged if run.status.is_published else words not in logged
+    if kind in ("first", "night", "waiting"):  # the others are not decided by what changes
+        restated = f"{run.changes.restated:,} of {run.changes.windows_before:,} published windows change"
+        assert run.result.decision is not None and restated in run.result.decision.why
     row, _ = rendered("runs.html.j2", **_list_of(run.listed))
     assert words in row and ("would change" in row) == (not run.status.is_published)
     bookkeeping = bookkeeping_in_words(counts.get("bookkeeping", 0), would=not run.status.is_published)
@@ -185,13 +209,13 @@ def test_the_tables_hold_what_the_published_runs_say(spark, runs) -> None:
 _COUNTS = ("records_on_time", "records_late", "records_dropped")
 
 
-def load_pipeline_of(run: Told):
+def load_pipeline_of(run: Account):
     from spark_jobs.runs.reopening import pipeline_of
 
     return pipeline_of(run.folder) if run.folder.read_text("pipeline.yaml") else _from_request(run)
 
 
-def _from_request(run: Told):
+def _from_request(run: Account):
     request = Request.required(run.folder)
     assert request.file is not None
     return load_pipeline(request.file)
@@ -216,6 +240,27 @@ def test_a_closed_gate_names_the_expectation_with_what_was_observed_and_allowed(
     assert re.fullmatch(r"Hardly any record is dropped \(observed [\d.]+ %, allowed at most 0\.1 %\)", words)
     assert run.result.decision is not None and words in run.result.decision.why
     assert words in run.listed.message and words in run.report["verdict"]["sentence"] and words in run.page
+
+
+def test_a_run_that_failed_gives_one_reason_everywhere_and_no_figures(spark, runs) -> None:
+    text = (load_pipeline_of(runs["first"]).text or "").replace("max(v)", "max(1 / (v - v))")
+    broken = load_pipeline("agreeing.yaml", text=text)
+    reason = "the expression `1 / (v - v)` fails on a record: Division by zero"
+    with pytest.raises(HistoryError, match=re.escape(reason)) as raised:
+        execute(spark, broken, make_plan(spark, broken), NoProgress(), run_id="broken")
+    folder = RunStore.configured().folder("broken")
+    Request.of("broken", broken, RunKind.BACKFILL, "why", datetime.now(UTC)).write(folder)
+    build_report(folder)
+    outcome, listed, page, report = Outcome.read(folder), read_run(folder), folder.read_text(PAGE), folder.read(REPORT)
+    assert outcome and listed and page and report
+    assert outcome.status == listed.status == RunStatus.FAILED
+    ledger = Ledger(spark, Tables.of(broken)).row("broken")
+    assert ledger is not None and ledger["status"] == "failed"
+    row, _ = rendered("runs.html.j2", **_list_of(listed))
+    for place in (str(raised.value), listed.message, row, what_became(outcome), report["verdict"]["sentence"], page):
+        assert reason.replace("`", "") in html.unescape(place).replace("`", "")
+    assert Changes.read(folder) is None and report["changes"] is None and listed.changed is None
+    assert "would change" not in row and "Windows that" not in page
 
 
 def test_an_approval_is_asked_for_with_the_same_figures(runs) -> None:

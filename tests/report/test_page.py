@@ -38,8 +38,8 @@ def hostile(tmp_path_factory) -> RunFolder:
         window | {"key": {"carrier": v}, **{side: dict.fromkeys(window[side], v) for side in ("before", "after")}}
         for v in HOSTILE.values()
     ]  # fmt: skip
-    told = facts()
-    told["changes"] |= {"top": windows}
+    data = facts()
+    data["changes"] |= {"top": windows}
     results = [
         RESULT | {
             "suite": v, "data": v, "expectation": v or "e", "description": v, "severity": "critical",
@@ -51,7 +51,7 @@ def hostile(tmp_path_factory) -> RunFolder:
     ]  # fmt: skip
     text = "".join(filter(None, HOSTILE.values()))
     run = written(
-        tmp_path_factory.mktemp("hostile"), facts=told, gate=gate(results),
+        tmp_path_factory.mktemp("hostile"), facts=data, gate=gate(results),
         request=request(reason=text, requested_by=HOSTILE["script"], definition={"name": text}),
         outcome=outcome("gate_failed", message=text, hint=text, fidelity_reasons=[text]),
         approval={"decision": "rejected", "by": text, "at": "not a time", "comment": text},
@@ -73,6 +73,9 @@ def test_the_verdict_comes_first_and_says_what_happened_and_what_to_do(published
         "Published, with 1 warning", "What changed", "The live job", "The watermark", "Late records", "Expectations",
         "Advisor: how other settings would have done", "The plan, and how it went", "Words",
     ]  # fmt: skip
+    copied = "e => { getSelection().selectAllChildren(e); return getSelection().toString() }"
+    command = page.locator(".box code.command").first
+    assert command.evaluate(copied) == command.text_content()  # lines that are broken to fit are copied whole
     box = page.locator(".box").inner_text()
     assert "published in rewindow.demo.departures_hourly: 2 windows inserted, 37 updated, 1 retracted." in box
     assert "Read 1 warning in the section Expectations." in box
@@ -104,11 +107,13 @@ def test_numbers_stand_where_they_belong(published, opened) -> None:
     assert [row.split("\t")[1:3] for row in settings.all_inner_texts()] == [
         ["30 min", "197"], ["1 h", "58"], ["4 h", "0"], ["4 h", "0"],
     ]  # fmt: skip
-    told = "420 were behind the watermark; for 223 of these the window was still open, so they were counted."
-    assert page.get_by_text(told).is_visible()
+    sentence = "420 were behind the watermark; for 223 of these the window was still open, so they were counted."
+    assert page.get_by_text(sentence).is_visible()
     idle = page.get_by_role("region", name="Longest idle times of partitions").locator("tbody tr")
     assert [row.split("\t")[0] + row.split("\t")[3] for row in idle.all_inner_texts()] == ["12 h", "01 h"]
     assert "allowed_lateness: 3 h 30 min" in settings.nth(2).inner_text()
+    met = page.get_by_role("region", name="Expectations that are met").locator("tbody tr")
+    assert met.is_visible() and met.inner_text().split("\t")[-2:] == ["0 of 14,656 rows are unexpected", "1 to 60"]
     page.get_by_text("1 expectation that did not apply to this run").click()
     assert page.get_by_text("keys (windows): this run has no column carrier").is_visible()
     page.get_by_text("All settings that were tried").click()
@@ -193,9 +198,9 @@ def test_a_keyboard_reaches_the_skip_link_the_parts_and_the_tables(published, op
 def test_wide_tables_are_turned_and_every_word_that_is_linked_is_explained(tmp_path, opened) -> None:
     """No column is cut at 1,400 px, and the word list has what the page refers to."""
     names = [f"measure_{i}" for i in range(14)]
-    told = facts()
+    data = facts()
     top = top_window()
-    told["changes"] |= {
+    data["changes"] |= {
         "aggregates": names,
         "top": [top | {side: top[side] | dict.fromkeys(names, 123_456.5) for side in ("before", "after")}],
         "columns": [{"name": "flights", "windows": 30, "total": -7.0, "least": -9.0, "most": 2.0}],
@@ -206,7 +211,7 @@ def test_wide_tables_are_turned_and_every_word_that_is_linked_is_explained(tmp_p
         "unexpected_count": 1,
         "samples": [dict.fromkeys(names, 1)],
     }
-    run = written(tmp_path, facts=told, gate=gate([wide]))
+    run = written(tmp_path, facts=data, gate=gate([wide]))
     build_report(run)
     page = opened(place(run), 1400)
     cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
@@ -218,7 +223,17 @@ def test_wide_tables_are_turned_and_every_word_that_is_linked_is_explained(tmp_p
         "[...document.querySelectorAll('a.term')].filter(e => !document.querySelector(e.getAttribute('href')))"
     )
     assert page.evaluate(unexplained) == []
+    # Six columns of long numbers have no room on A4 paper either.
+    names = names[:4]
+    numbers = {side: top[side] | dict.fromkeys(names, 1_123_456_789.5) for side in ("before", "after")}
+    data["changes"] |= {"keys": ["carrier", "origin"], "aggregates": names}
+    data["changes"]["top"] = [top | numbers | {"key": {"carrier": "UA", "origin": "John F Kennedy International"}}]
+    run = written(tmp_path, "long-numbers", facts=data)
+    build_report(run)
+    page = opened(place(run), 680)
     page.emulate_media(media="print")
+    assert page.evaluate(cut) == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 680
     assert page.get_by_text("A different bound shifts the whole watermark by the difference").is_visible()
 
 

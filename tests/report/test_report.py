@@ -15,7 +15,7 @@ from spark_jobs.report.build import build_report
 from spark_jobs.report.junit import junit_xml
 from spark_jobs.report.model import Documents, report_of
 from spark_jobs.runs.store import REPORT
-from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, verdicts, written
+from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, request, verdicts, written
 
 FAILING = [
     RESULT | {"success": False, "observed": 61, "unexpected_count": 3},
@@ -59,6 +59,34 @@ def test_a_failure_says_where_it_happened_and_how_to_fix_it(tmp_path) -> None:
     verdict = reported(tmp_path, outcome=failed, facts=None, changes=None)["verdict"]
     assert verdict["sentence"] == "The run failed in the stage plan: the log went back (partition 3)"
     assert verdict["next"][0]["text"] == "Restore the log."
+
+
+@pytest.mark.parametrize(
+    ("status", "in_airflow", "in_terminal"),
+    [
+        ("awaiting_approval", "answer the task `approve`", "rewindow publish night-1 --reason"),
+        (
+            "gate_failed",
+            "trigger the DAG `decide__departures_hourly` with the run `night-1`",
+            "rewindow publish night-1",
+        ),
+        ("staged", "The task `publish` follows", "rewindow publish night-1"),
+        ("dry_run", "trigger the DAG with the same form", "run the same without --dry-run"),
+        ("failed", "Then clear the failed task", "Then run again"),
+    ],
+)
+def test_the_next_steps_are_those_of_the_readers_own_way(tmp_path, status, in_airflow, in_terminal) -> None:
+    for dag_id, own, other in (("d", in_airflow, in_terminal), (None, in_terminal, in_airflow)):
+        found = reported(tmp_path, outcome=outcome(status), request=request(dag_id=dag_id), gate=gate(FAILING))
+        steps = " ".join(f"{step['text']} {step['command'] or ''}" for step in found["verdict"]["next"])
+        assert own in steps and other not in steps
+
+
+def test_the_late_rows_are_a_query_to_copy(tmp_path) -> None:
+    table = "rewindow.demo.departures_hourly__late"
+    query = f"SELECT * FROM {table} WHERE run_id = 'night-1' ORDER BY missed_by DESC"
+    assert reported(tmp_path)["links"]["late_rows"] == f'rewindow sql "{query}"'
+    assert reported(tmp_path, outcome=outcome("dry_run"))["links"]["late_rows"] is None  # they are in no table
 
 
 def test_stages_and_applications_stand_in_their_order(tmp_path) -> None:
@@ -112,6 +140,7 @@ def test_the_live_job_is_judged_in_sentences(tmp_path) -> None:
     suites = {suite.get("name"): suite for suite in ET.fromstring(junit_xml(reported(tmp_path)))}
     cases = {case.get("name"): case for case in suites["live job"]}
     assert cases["drift"].find("skipped") is not None and cases["match"].find("skipped") is None
+    assert cases["until the upgrade"].find("skipped").get("message") == "450 windows: 447 match, 3 drift"
     assert reported(tmp_path / "none", verdicts=None)["live"] is None
     failed = reported(tmp_path / "failed", verdicts=verdicts(problem="the emitted windows cannot be read", windows=0))
     assert failed["live"]["problem"] and failed["live"]["drift_share"] is None
@@ -164,11 +193,11 @@ def test_junit_says_how_the_run_ended(tmp_path, status, tag) -> None:
 def test_the_command_builds_the_report_and_says_where_it_is(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("REWINDOW_RUNS", str(tmp_path / "runs"))
     written(tmp_path / "runs")
-    told = CliRunner().invoke(app, ["report", "night-1", "--junit", str(tmp_path / "junit.xml")])
-    assert told.exit_code == 0
-    assert "Published, with 1 warning: The run is published" in told.output
-    assert str(tmp_path / "runs" / "night-1" / "report.html") in told.output
-    assert ET.parse(tmp_path / "junit.xml").getroot().get("tests") == "8"
+    result = CliRunner().invoke(app, ["report", "night-1", "--junit", str(tmp_path / "junit.xml")])
+    assert result.exit_code == 0
+    assert "Published, with 1 warning: The run is published" in result.output
+    assert str(tmp_path / "runs" / "night-1" / "report.html") in result.output
+    assert ET.parse(tmp_path / "junit.xml").getroot().get("tests") == "10"
     with pytest.raises(DefinitionError, match=r"there is no run 'night-2'.*night-1"):
         CliRunner().invoke(app, ["report", "night-2"], catch_exceptions=False)
 

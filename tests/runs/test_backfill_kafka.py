@@ -7,11 +7,13 @@ import signal
 import threading
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.devtools.demo import compare, emitted_by_flink, faithful_windows
+from spark_jobs.devtools.demo import FIRST_NIGHT, compare, emitted_by_flink, faithful_windows
 from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.devtools.services.kafka_sample import END_OF_INPUT, LIVE_TOPIC, load_emitted
 from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
@@ -27,6 +29,16 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "tests" / "data" / "flights"
 OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
+
+
+def test_the_live_jobs_windows_of_the_sample_come_in_two_parts(kafka: KafkaBroker) -> None:
+    emitted = pq.read_table(SAMPLE / "emitted_hourly.parquet", columns=["watermark"]).column("watermark").to_pylist()
+    before_the_end = sum(watermark < END_OF_INPUT for watermark in emitted)
+    first = load_emitted(kafka, before=FIRST_NIGHT)
+    assert 0 < first < before_the_end
+    assert load_emitted(kafka) == 0, "the topic has them, and perhaps corrections"
+    assert first + load_emitted(kafka, since=FIRST_NIGHT) == before_the_end
+    assert sum(kafka.end_offsets(LIVE_TOPIC).values()) == before_the_end
 
 
 def test_the_flights_in_a_topic_give_what_flink_emitted(spark, kafka: KafkaBroker) -> None:

@@ -183,8 +183,16 @@ def test_processes_that_publish_other_windows_both_succeed_also_where_there_was_
     path = stamped(tmp_path, "shared", 0)
     other = start_python(PUBLISHER, str(tmp_path), str(MIDDLE), str(END), str(path))
     with monkeypatch.context() as patch:
-        patch.setattr(PublishedTable, "publish", PublishedTable.publish)
-        meet(tmp_path, "parent", "child")
+        have_moved = PublishedTable._have_moved
+
+        def checked_too_early(self: PublishedTable, heads: dict[str, int]) -> bool:
+            """The other process publishes after this one has seen that nothing has moved, and before it commits."""
+            answer = have_moved(self, heads)
+            (tmp_path / "parent").touch()
+            other.wait(PATIENCE)
+            return answer
+
+        patch.setattr(PublishedTable, "_have_moved", checked_too_early)
         run(spark, path, start=T0 - 60 * MINUTE, end=MIDDLE)
     output, errors = other.communicate(timeout=PATIENCE)
     assert other.returncode == 0 and "inserted" in output, output + errors

@@ -205,6 +205,10 @@ def test_a_night_goes_on_from_the_state_of_the_version_before(rewindow: Rewindow
     assert night["continued_from"] == "orders-again"
     assert night["changes"]["updated"] > 0
     assert night["changes"]["inserted"] > 0
+    # The version before did not keep how many records there are: they are counted once, whatever the offsets say.
+    plan = RunStore(str(PROJECT / "home" / "runs")).folder("orders-today").read(PLAN) or {}
+    files = (PROJECT / "data" / "orders").glob("*.json")
+    assert plan["history_records"] == sum(len(file.read_text().splitlines()) for file in files)
     assert lines(rewindow(*window)) == before
     runs = rows(rewindow, "SELECT run_id, status FROM rewindow.earlier.runs WHERE pipeline = 'orders'")
     assert {json.loads(row)["run_id"] for row in runs} == {name for name in STATUSES if name.startswith("orders")} | {

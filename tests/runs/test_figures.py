@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.report.normal import LONGEST, normal_of, points
-from spark_jobs.runs.documents import Application, Changes, EarlierRun, Outcome, Request
+from spark_jobs.runs.documents import Answer, Application, Approval, Changes, EarlierRun, Outcome, Request
 from spark_jobs.runs.earlier import MAX_EARLIER, earlier_runs
 from spark_jobs.runs.figures import RunFigures, bookkeeping_in_words, changes_in_words, failed_in_words
 from spark_jobs.runs.git_version import git_version
@@ -35,6 +35,15 @@ def test_figures_of_a_run_that_got_nowhere_are_unknown() -> None:
     figures = RunFigures.of(None, None)
     assert (figures.changed, figures.match_share, figures.late_share, figures.in_words()) == (None, None, None, {})
     assert RunFigures.of({"counts": "?", "windows": "many", "pairs_on_time": True}).windows is None
+
+
+def test_a_run_of_complete_values_says_that_nothing_was_counted_as_late() -> None:
+    """Each window of a run that judges its records has a pair; a run without windows has counted none."""
+    nothing = {"pairs_on_time": 0, "pairs_late": 0, "pairs_dropped": 0, "records_late": 0}
+    (said,) = RunFigures.of({"windows": 66, **nothing}).in_words().items()
+    assert said == ("Late", "not counted: the run computed complete values only, which include every record")
+    assert "On time" in RunFigures.of({"windows": 0, **nothing}).in_words()
+    assert RunFigures.of({"windows": 1, **nothing, "pairs_dropped": 1}).is_judged
 
 
 def test_infos_are_no_warnings() -> None:
@@ -75,6 +84,12 @@ def test_a_run_that_was_ended_by_hand_says_so_and_where(tmp_path) -> None:
         record_end(folder, NOW)
         outcome = Outcome.read(folder)
         assert outcome is not None and outcome.status is status and word in outcome.note
+    Approval(decision=Answer.APPROVED, by="ann").write(folder)  # then it is not the approval that was ended
+    for refusal, word in (("", "nothing publishes"), ("it is stale", "")):
+        Outcome(run_id="a-run", status=RunStatus.AWAITING_APPROVAL, refusal=refusal).write(folder)
+        record_end(folder, NOW)
+        outcome = Outcome.read(folder)
+        assert outcome is not None and word in outcome.note and bool(outcome.note) == bool(word)
     Outcome(run_id="a-run", status=RunStatus.PUBLISHED).write(folder)
     before = folder.read_bytes(Outcome.FILE)
     record_end(folder, NOW)

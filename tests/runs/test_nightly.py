@@ -47,9 +47,9 @@ def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, monkeypat
         done = cut
         result = reconcile(spark, nightly, LogProgress())
         assert (result.continued_from is None) == (night == 0), result.note
-        full = pipeline(tmp_path, f"full_{seed}_{night}", case)
-        execute(spark, full, make_plan(spark, full), LogProgress())
-        assert tables_of(spark, nightly) == tables_of(spark, full), f"night {night}"
+    full = pipeline(tmp_path, f"full_{seed}", case)
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert tables_of(spark, nightly) == tables_of(spark, full)
     assert_history_is_whole(spark, nightly)
     causes = (
         PublishedTable(spark, Tables.of(nightly).windows).revisions().where("revision > 1").select("cause").distinct()

@@ -191,8 +191,13 @@ def test_the_publish_stage_demands_the_approval_and_the_gate(spark, tmp_path) ->
     defined = pipeline(tmp_path, "demands")
     waiting = staged(spark, defined)
     folder = folder_of(waiting.run_id)
+    before = Outcome.read(folder)
     assert run_stage(waiting.run_id, Stage.PUBLISH, None, "") == 3
     assert status(spark, defined, waiting.run_id) == "awaiting_approval"
+    refused = Outcome.read(folder)
+    assert before is not None and refused is not None
+    assert refused.refusal.startswith("the run waits for an approval (")
+    assert refused == before.model_copy(update={"refusal": refused.refusal})
     Approval(decision=Answer.APPROVED, by="ann", attempt="another attempt").write(folder)
     assert run_stage(waiting.run_id, Stage.PUBLISH, None, "") == 3, "the approval was of another attempt"
     document = StagedRange.read(folder)
@@ -200,6 +205,8 @@ def test_the_publish_stage_demands_the_approval_and_the_gate(spark, tmp_path) ->
     Approval(decision=Answer.APPROVED, by="ann", attempt=document.attempt).write(folder)
     assert run_stage(waiting.run_id, Stage.PUBLISH, None, "") == 0
     assert status(spark, defined, waiting.run_id) == "published"
+    ended = Outcome.read(folder)
+    assert ended is not None and not ended.refusal
 
 
 def test_a_closed_gate_is_overridden_only_by_a_person_with_a_reason(spark, tmp_path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns
 from spark_jobs.spark.gateway import jvm, query_execution
@@ -143,6 +144,21 @@ def test_a_missing_table_is_refused_with_the_one_that_was_meant(
     assert refusal(spark, of_table(pipeline, f"{database}.zzz")) == (
         f"there is no table `{database}.zzz` ({hive_metastore.uri}). Correct history.table; the database has flights."
     )
+
+
+def test_a_missing_table_is_refused_with_the_line_that_names_it(spark, table: str, database: str) -> None:
+    text = f"""
+        name: flights
+        history:
+          kind: hive
+          table: {database}.zzz
+          position: {{partition: partition, offset: offset, arrival: arrival}}
+        event_time: {{expression: t, unit: ms}}
+        watermark: {{generator: bounded_out_of_orderness, bound: 1 min}}
+        window: {{type: tumbling, size: 1 h}}
+        aggregates: {{n: count(*)}}
+    """
+    assert "/flights.yaml:5)" in refusal(spark, load_pipeline("/flights.yaml", text=text))
 
 
 def test_a_table_that_spark_cannot_read_does_not_hide_the_one_that_was_meant(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from spark_jobs.definition import Pipeline
+from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import HistoryError, RewindowError, SourceError
 from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
@@ -327,8 +327,17 @@ def test_a_definition_is_checked_without_a_broker(spark) -> None:
 
 
 def test_what_cannot_be_reached_is_reported_in_one_line(spark, kafka: KafkaBroker) -> None:
-    with pytest.raises(SourceError, match="there is no topic `nowhere`"):
-        open_history(spark, of_topic(kafka.servers, "nowhere"))
+    text = f"""
+        name: flights
+        history: {{kind: kafka, servers: "{kafka.servers}", topic: nowhere}}
+        value: {{format: json, schema: t BIGINT}}
+        event_time: {{expression: t, unit: ms}}
+        watermark: {{generator: bounded_out_of_orderness, bound: 1 min}}
+        window: {{type: tumbling, size: 1 h}}
+        aggregates: {{n: count(*)}}
+    """
+    with pytest.raises(SourceError, match=r"there is no topic `nowhere` .*, /flights\.yaml:3\)"):
+        open_history(spark, load_pipeline("/flights.yaml", text=text))
     secret = {"sasl.jaas.config": "KAFKA_JAAS"}
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     pipeline = of_topic(kafka.sasl_servers, "flights", history={"options": options, "secrets": secret})

@@ -30,7 +30,7 @@ def test_without_configuration_the_catalog_is_sqlite_under_the_home(monkeypatch:
 
 
 def test_another_catalog_is_configuration_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = " type=rest, uri=https://catalog.example.com/v1 ,credential=id:a=b,"
+    text = " type=rest, uri = https://catalog.example.com/v1 ,credential=id:a=b,,"
     monkeypatch.setenv(Variable.CATALOG_CONF, text)
     properties = configured_catalog(Path("/data"))
     assert properties == {"type": "rest", "uri": "https://catalog.example.com/v1", "credential": "id:a=b"}
@@ -42,8 +42,9 @@ def test_another_catalog_is_configuration_only(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("type=hive,thrift://host:9083", "`thrift://host:9083` is not a catalog property"),
-        ("=hive", "`=hive` is not a catalog property"),
+        ("type=hive,thrift://host:9083", "part 2 is not a catalog property"),
+        ("=hive,type=hive", "a property has no name"),
+        ("type=rest,credential=id:se,cret", "part 3 is not a catalog property"),
         ("uri=thrift://host:9083", "the catalog's type is missing"),
     ],
 )
@@ -51,6 +52,7 @@ def test_a_catalog_that_is_not_configured_right_is_refused(text: str, message: s
     with pytest.raises(EnvironmentSetupError, match=message) as refused:
         parse_catalog_conf(text)
     assert refused.value.where == "REWINDOW_CATALOG_CONF"
+    assert "cret" not in str(refused.value)
 
 
 def test_a_description_shows_no_password() -> None:

@@ -14,13 +14,15 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from spark_jobs.devtools.services.airflow import Airflow
 from spark_jobs.devtools.services.supervised import Supervised
 from spark_jobs.orchestration.run_ids import dag_id_of, run_id_of
 from spark_jobs.report.build import build_report
+from spark_jobs.runs.last_run import remember
 from spark_jobs.runs.store import OUTCOME, REPORT, REQUEST, RunStore
+from tests.browser import launched_or_skipped
 from tests.report.documents import outcome, request, written
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +33,7 @@ ADDRESSES = (
     "/rewindow/", "/rewindow/?pipeline=departures_hourly", f"/rewindow/runs/{HOURLY}",
     "/rewindow/tab?dag_id=backfill__departures_hourly&run_id=tab-1", "/rewindow/api/runs",
     f"/rewindow/api/runs/{HOURLY}", "/rewindow/openapi.json", "/rewindow/runs/no-such-run",
+    "/rewindow/pipelines/departures_hourly",
 )  # fmt: skip
 
 pytestmark = pytest.mark.long
@@ -130,12 +133,7 @@ def _answers(server: Server) -> bool:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
-        yield browser
-        browser.close()
+    yield from launched_or_skipped()
 
 
 @pytest.fixture
@@ -294,6 +292,50 @@ def test_the_api_gives_the_report_and_describes_itself(server: Server) -> None:
     described = server.get("/rewindow/openapi.json").json()
     assert {"/api/runs", "/api/runs/{run_id}"} == set(described["paths"])
     assert described["servers"] == [{"url": "/rewindow"}]
+
+
+# Where a pipeline stands.
+
+
+def test_a_pipeline_s_page_says_where_it_stands_and_its_address_leads_to_the_last_report(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "No run has ended yet" in server.get("/rewindow/pipelines/departures_kafka").text
+    run_id = server.run("departures_hourly", "stands-1", day=28, outcome=outcome("published", run_id="stands-1"))
+    folder = server.store.folder(run_id)
+    folder.write(REQUEST, request(run_id=run_id, requested_at="2026-11-28T05:00:00+00:00", file="p.yaml"))
+    links = "owner: flights@example.com\nlinks: {Runbook: 'https://wiki.example.com/x'}\n"
+    folder.write_text("pipeline.yaml", (ROOT / "dags/pipelines/departures_hourly.yaml").read_text() + links)
+    monkeypatch.setenv("REWINDOW_RUNS", server.store.url)
+    remember(folder)
+    text = server.get("/rewindow/pipelines/departures_hourly").text
+    for said in (
+        "2013-02-08 00:00 to 2013-02-10 00:00 UTC", "<code>0=1000,1=2000,2=3000</code>", "flights@example.com",
+        'href="https://wiki.example.com/x"', "rewindow.demo.departures_hourly", "always: published as soon as",
+        'href="/dags/reconcile__departures_hourly"', f'href="/rewindow/runs/{run_id}"',
+    ):  # fmt: skip
+        assert said in text, said
+    server.run("departures_hourly", "at-work-1", day=29, outcome=None, changes=None)  # has nothing to report yet
+    answer = server.get("/rewindow/last/departures_hourly")
+    assert (answer.status_code, answer.headers["location"]) == (302, f"/rewindow/runs/{run_id}")
+    answer = httpx.get(f"{server.url}/rewindow/last/departures_hourly", headers={"Host": "evil.example"}, timeout=60)
+    assert answer.status_code == 401 and "location" not in answer.headers
+
+
+def test_a_pipeline_s_page_shows_nothing_of_dags_that_may_not_be_read(server: Server) -> None:
+    assert "No run yet" in server.get("/rewindow/last/departures_hasty").text
+    for place in ("pipelines", "last"):
+        denied = server.get(f"/rewindow/{place}/departures_kafka", "outsider")
+        for name in ("no_such_pipeline", "%2e%2e%2f%2e%2e", "Departures", "a" * 5_000, "x%00", "%2Fetc%2Fpasswd"):
+            unknown = server.get(f"/rewindow/{place}/{name}")
+            assert unknown.status_code == 404, name
+            assert "root:" not in unknown.text
+        assert denied.status_code == 404
+        assert denied.text == server.get(f"/rewindow/{place}/no_such_pipeline").text
+    # The last run of all may be one of a DAG that this reader must not see.
+    text = server.get("/rewindow/pipelines/departures_hourly", "outsider").text
+    assert "backfill__departures_hourly" in text
+    assert "reconcile__departures_hourly" not in text and NIGHT not in text
 
 
 # Reports.

@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,9 @@ from spark_jobs.errors import EnvironmentSetupError, SourceError
 
 START_SECONDS = 180
 LOCKED_SECONDS = 120  # how long a request waits for SQLite
+_PAUSE_SECONDS = 120
 _ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+_PAUSED = frozenset({"awaiting_input", "deferred"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,11 @@ class DagRun:
 
     dag_id: str
     run_id: str
+
+
+def waits_for_approval(tasks: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the task `approve` waits for a person. `tasks`: as `Airflow.tasks` returns them."""
+    return any(task["task_id"] == "approve" and task["state"] in _PAUSED for task in tasks)
 
 
 class Airflow:
@@ -132,12 +139,12 @@ class Airflow:
         return self._checked(self.request("GET", f"/api/v2{path}"))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """A POST under /api/v2; again while Airflow answers 503: its SQLite was locked, and nothing was done.
+        """A POST under /api/v2; again while Airflow's SQLite is locked: then nothing was done.
 
         Raises SourceError where the server refuses.
         """
         attempts = Retrying(
-            retry=retry_if_result(lambda response: response.status_code == httpx.codes.SERVICE_UNAVAILABLE),
+            retry=retry_if_result(_is_locked),
             stop=stop_after_delay(LOCKED_SECONDS),
             wait=wait_fixed(2),
             retry_error_callback=lambda last: last.outcome and last.outcome.result(),
@@ -184,10 +191,29 @@ class Airflow:
         logs = [self.task_log(run, t["task_id"], t["try_number"], t["map_index"])[-3000:] for t in failed]
         return "\n".join(f"--- {task['task_id']}\n{log}" for task, log in zip(failed, logs, strict=True))
 
+    def question(self, run: DagRun, task: str) -> str:
+        """What a task that waits for a person asks, in Markdown."""
+        return self.get(self._hitl(run, task))["body"]
+
     def answer(self, run: DagRun, task: str, choice: str, **fields: str) -> None:
-        """Answer a task that waits for a person: Approve or Reject, and the fields beside that."""
-        path = f"/dags/{run.dag_id}/dagRuns/{quote(run.run_id)}/taskInstances/{task}/-1/hitlDetails"
-        self.patch(path, {"chosen_options": [choice], "params_input": fields})
+        """Answer a task that waits for a person: Approve or Reject, and the fields beside that.
+
+        First waits until the scheduler has read that the process of the pausing task has ended. A task that goes on
+        before then, a busy scheduler takes for failed ("finished with state success, but the task instance's state
+        attribute is running").
+        """
+
+        def has_paused() -> bool:
+            lines = self.log.read_text(errors="replace").splitlines()
+            ended = (line for line in lines if "Received executor event" in line)
+            return any(f"task_id='{task}'" in line and run.run_id in line for line in ended)
+
+        self._wait_until(has_paused, _PAUSE_SECONDS, f"task {task} did not pause")
+        self.patch(self._hitl(run, task), {"chosen_options": [choice], "params_input": fields})
+
+    @staticmethod
+    def _hitl(run: DagRun, task: str) -> str:
+        return f"/dags/{run.dag_id}/dagRuns/{quote(run.run_id)}/taskInstances/{task}/-1/hitlDetails"
 
     def clear(self, run: DagRun, tasks: list[str | list[Any]], *, downstream: bool = False) -> None:
         """Have tasks of a run done again; `[task, map index]` names one of a mapped task."""
@@ -259,6 +285,14 @@ class Airflow:
             raise EnvironmentSetupError(f"{what} within {seconds:g} s", str(self.log), "Its output is in that file.")
 
 
+def _is_locked(response: httpx.Response) -> bool:
+    """Some routes of Airflow answer 503 then, the others 500 with SQLite's own words."""
+    is_broken = response.status_code == httpx.codes.INTERNAL_SERVER_ERROR
+    return response.status_code == httpx.codes.SERVICE_UNAVAILABLE or (
+        is_broken and "database is locked" in response.text
+    )
+
+
 def settings(directory: Path, project: Path, port: int, slots: int) -> dict[str, str]:
     """Airflow's settings, as environment variables."""
     return {
@@ -276,6 +310,7 @@ def settings(directory: Path, project: Path, port: int, slots: int) -> dict[str,
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__API__EXPOSE_STACKTRACE": "True",
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),

@@ -255,6 +255,24 @@ class KafkaBroker:
         found = self.admin.listOffsets(specs).all().get()
         return {place.partition(): found.get(place).offset() for place in specs}
 
+    def produce(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Append records (key, value) in their order, and wait until the broker has all of them.
+
+        Kafka's own client, in the broker's JVM. Raises py4j's error with Kafka's reason if one was refused.
+        """
+        jvm = self._running().jvm
+        properties = jvm.java.util.Properties()
+        properties.put("bootstrap.servers", self.servers)
+        serializer = jvm.org.apache.kafka.common.serialization.ByteArraySerializer
+        producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(properties, serializer(), serializer())
+        try:
+            new = jvm.org.apache.kafka.clients.producer.ProducerRecord
+            answers = [producer.send(new(topic, key, value)) for key, value in records]
+            for answer in answers:
+                answer.get()
+        finally:
+            producer.close()
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records."""
         self.admin.deleteTopics(self._running().jvm.java.util.List.of(name)).all().get()

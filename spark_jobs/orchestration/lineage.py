@@ -1,0 +1,223 @@
+"""What OpenLineage is given of a task: which data a run reads, which tables it writes, and the run itself as a facet.
+
+Only OpenLineage's provider calls this module, so it is imported only where the extra `openlineage` is installed. The
+names of datasets follow OpenLineage's naming, so that they meet those of other tools: see docs/airflow.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+import attr
+from airflow.providers.openlineage.extractors import OperatorLineage
+from openlineage.client.event_v2 import Dataset
+from openlineage.client.facet_v2 import RunFacet, symlinks_dataset
+from openlineage.client.naming.dataset import Hive, Kafka
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.corrections import FilesDestination
+from spark_jobs.definition.deployments import deployments_of, destination_of
+from spark_jobs.definition.history import FilesHistory, HiveHistory
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, TopicAccess
+from spark_jobs.definition.live import FilesEmitted, Live, TableEmitted, TopicEmitted
+from spark_jobs.orchestration.links import report_path
+from spark_jobs.runs.documents import Outcome, PlanDocument, Request, status_of
+from spark_jobs.runs.recorded import recorded_definition
+from spark_jobs.runs.status import Stage
+from spark_jobs.runs.store import RunFolder
+from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.settings import settings
+from spark_jobs.spark.catalog import CATALOG, configured_catalog
+from spark_jobs.submit.conf import more_conf
+
+FACET = "rewindow"
+"""The name of the run facet."""
+
+_METASTORE = "spark.hadoop.hive.metastore.uris"
+_HIVE_PORT = 9083
+_KAFKA_PORT = 9092
+_GLOB = re.compile(r"[*?\[{]")
+_TABLE = "TABLE"
+
+
+@attr.define
+class RewindowRunFacet(RunFacet):
+    """The run facet `rewindow`. Instants are ISO text; fields are None or empty where the run has not come so far.
+
+    `start`, `end`: the range of window starts. `asOf`: by partition, the end offset (exclusive) at which the history is
+    cut. `processingTime`: what arrived up to this instant counts. `changes`: published windows by change.
+    """
+
+    runId: str
+    pipeline: str
+    kind: str
+    status: str
+    definitionHash: str
+    definitionVersion: str
+    start: str | None
+    end: str | None
+    asOf: dict[str, int]
+    processingTime: str | None
+    changes: dict[str, int]
+    reason: str
+    report: str
+
+    _additional_skip_redact = ["asOf", "definitionHash"]  # noqa: RUF012
+
+
+def lineage_of(folder: RunFolder, stage: Stage) -> OperatorLineage:
+    """The lineage of a task that has carried out `stage` of a run, done or failed.
+
+    Empty for a run whose definition could not be read. Raises as `Document.read` does.
+    """
+    request = Request.read(folder)
+    pipeline = None if request is None else recorded_definition(folder, request)
+    if request is None or pipeline is None:
+        return OperatorLineage()
+    inputs, outputs = _datasets(pipeline, folder, stage)
+    return OperatorLineage(inputs=inputs, outputs=outputs, run_facets={FACET: _facet(folder, request)})
+
+
+def _datasets(pipeline: Pipeline, folder: RunFolder, stage: Stage) -> tuple[list[Dataset], list[Dataset]]:
+    windows = f"{pipeline.output.namespace}.{pipeline.output.table}"
+    status = status_of(folder)
+    is_published = status is not None and status.is_published
+    if stage is Stage.CORRECT:
+        return [iceberg(windows)], _destination(pipeline) if is_published else []
+    inputs = history_of(pipeline)
+    if stage is Stage.COMPARE:
+        is_compared = Verdicts.read(folder) is not None
+        verdicts = (iceberg(f"{windows}__verdicts"), iceberg(f"{windows}__comparisons"))
+        return [*inputs, *_emitted(pipeline)], list(verdicts) if is_compared else []
+    if stage in (Stage.PUBLISH, Stage.DISCARD) and is_published:
+        return inputs, [iceberg(name) for name in (windows, f"{windows}__late", f"{windows}__quarantine")]
+    return inputs, []
+
+
+def history_of(pipeline: Pipeline) -> list[Dataset]:
+    """The history: its files' folders, its Hive table, its topic, or table and topic."""
+    history = pipeline.history
+    if isinstance(history, FilesHistory):
+        return _files(history.path)
+    if isinstance(history, HiveHistory):
+        return [_hive(history.table, history.metastore)]
+    if isinstance(history, StitchedHistory):
+        return [_hive(history.past.table, history.past.metastore), _topic(history.recent)]
+    assert isinstance(history, KafkaHistory)
+    return [_topic(history)]
+
+
+def iceberg(table: str) -> Dataset:
+    """A table of the catalog `rewindow`, `namespace.table`.
+
+    Where the catalog puts tables below its warehouse, the dataset is the table's folder, and its name in the catalog is
+    a symlink, as OpenLineage's Spark integration has it. Else it is the name in the catalog.
+    """
+    properties = configured_catalog(settings().home)
+    kind, uri = properties.get("type"), properties.get("uri", "")
+    if kind == "hive":
+        return _hive(table, uri)
+    warehouse = properties.get("warehouse", "")
+    if kind not in ("jdbc", "hadoop"):
+        return Dataset(_without_secrets(uri) or warehouse or CATALOG, table)
+    folder = _of_path(f"{warehouse.rstrip('/')}/{table.replace('.', '/')}")
+    name = symlinks_dataset.Identifier(namespace=_without_secrets(uri) or warehouse, name=table, type=_TABLE)
+    return Dataset(
+        folder.namespace, folder.name, facets={"symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[name])}
+    )
+
+
+def _emitted(pipeline: Pipeline) -> list[Dataset]:
+    """What the live job emitted, of all its deployments."""
+    lives = (deployed.pipeline.live for deployed in deployments_of(pipeline))
+    return _each_once(dataset for live in lives if isinstance(live, Live) for dataset in _place(live.source))
+
+
+def _destination(pipeline: Pipeline) -> list[Dataset]:
+    destination = destination_of(pipeline)
+    return _place(destination) if destination is not None else []
+
+
+def _place(place: FilesEmitted | TableEmitted | TopicEmitted | FilesDestination) -> list[Dataset]:
+    if isinstance(place, TableEmitted):
+        return [_table(place.table)]
+    if isinstance(place, TopicEmitted):
+        return [_topic(place)]
+    return _files((place.path,) if isinstance(place.path, str) else place.path)
+
+
+def _table(name: str) -> Dataset:
+    """A table as Spark names it: of the metastore, of the catalog `rewindow`, or of another catalog."""
+    catalog, _, table = name.partition(".")
+    if "." not in table:
+        return _hive(name, None)
+    return iceberg(table) if catalog == CATALOG else Dataset(catalog, table)
+
+
+def _topic(access: TopicAccess) -> Dataset:
+    """A topic, by the first of its servers."""
+    host, _, port = access.servers.split(",")[0].strip().rpartition(":")
+    if not host:  # without a port
+        host, port = port, str(_KAFKA_PORT)
+    kafka = Kafka(bootstrap_server_host=host, port=port, topic=access.topic)
+    return Dataset(kafka.get_namespace(), kafka.get_name())
+
+
+def _hive(table: str, metastore: str | None) -> Dataset:
+    """A table of a metastore; None: that of the Spark session."""
+    uri = urlsplit((metastore or more_conf().get(_METASTORE) or "").split(",")[0])
+    if not uri.hostname:
+        return Dataset("hive", table)
+    database, _, name = table.rpartition(".")
+    hive = Hive(uri.hostname, str(uri.port or _HIVE_PORT), database or "default", name)
+    return Dataset(hive.get_namespace(), hive.get_name())
+
+
+def _files(paths: Iterable[str]) -> list[Dataset]:
+    """The folders or files: of a glob, the folder above it."""
+    return _each_once(_of_path(path) for path in paths)
+
+
+def _each_once(datasets: Iterable[Dataset]) -> list[Dataset]:
+    return list({(dataset.namespace, dataset.name): dataset for dataset in datasets}.values())
+
+
+def _of_path(path: str) -> Dataset:
+    glob = _GLOB.search(path)
+    plain = path[: glob.start()].rpartition("/")[0] if glob else path
+    scheme, separator, rest = plain.partition("://")
+    if not separator or scheme == "file":
+        return Dataset("file", (rest if separator else plain.removeprefix("file:")).rstrip("/") or "/")
+    authority, _, name = rest.partition("/")
+    scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
+    return Dataset(f"{scheme}://{authority}", name.rstrip("/") or "/")
+
+
+def _without_secrets(uri: str) -> str:
+    """An address without user, password and parameters."""
+    return re.sub(r"//[^/@]*@", "//", re.split(r"[?;]", uri, maxsplit=1)[0])
+
+
+def _facet(folder: RunFolder, request: Request) -> RewindowRunFacet:
+    plan, outcome = PlanDocument.read(folder), Outcome.read(folder)
+    planned: dict[str, Any] = {} if plan is None else plan.to_dict()
+    processed = planned.get("processing_time_end")
+    return RewindowRunFacet(
+        runId=folder.run_id,
+        pipeline=request.pipeline,
+        kind=request.kind.value,
+        status=outcome.status.value if outcome else "running",
+        definitionHash=request.definition_hash,
+        definitionVersion=request.definition_version,
+        start=plan and format_instant(plan.span.start),
+        end=plan and format_instant(plan.span.end),
+        asOf={str(p["partition"]): p["end_offset"] for p in planned.get("partitions") or []},
+        processingTime=format_instant(processed) if isinstance(processed, int) else None,
+        changes=dict(outcome.changes) if outcome else {},
+        reason=request.reason,
+        report=report_path(folder.run_id),
+    )

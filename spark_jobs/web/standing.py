@@ -1,0 +1,81 @@
+"""Where a pipeline stands: what its page shows of its last run, its history, its definition and its last runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_jobs.errors import DocumentError
+from spark_jobs.formatting import moment
+from spark_jobs.orchestration.describe import as_of_text, policy_in_words
+from spark_jobs.orchestration.run_ids import KINDS, dag_id_of
+from spark_jobs.runs.last_run import LastRun
+from spark_jobs.runs.store import RunStore
+from spark_jobs.web.access import Reader
+from spark_jobs.web.summary import RUNNING, Run
+
+SHOWN = 10
+"""The most runs on the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`last`: what the last run has seen; None where no run has ended, or the reader may not read that run.
+
+    `runs`: the last ones, the newest first. `dag_ids`: the DAGs that the reader may read.
+    """
+
+    pipeline: str
+    last: LastRun | None
+    runs: list[Run]
+    dag_ids: list[str]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What is known, as titles and texts."""
+        last = self.last
+        if last is None:
+            return []
+        found = [("What it is", last.description)]
+        if last.first is not None and last.last is not None:
+            found.append(("History", f"event times from {moment(last.first)} to {moment(last.last)} UTC"))
+        if last.start is not None and last.end is not None:
+            found.append(("Range of the last run", f"{moment(last.start)} to {moment(last.end)} UTC"))
+        if last.policy is not None:
+            found.append(("Publishing", f"{last.policy.value}: {policy_in_words(last.policy, last.tolerance)}"))
+        found.append(("Owner", last.owner))
+        return [(title, text) for title, text in found if text]
+
+    @property
+    def codes(self) -> list[tuple[str, str]]:
+        """What is known and can be copied."""
+        last = self.last
+        if last is None:
+            return []
+        definition = f"{last.file} ({last.definition_hash[:12]})" if last.file else ""
+        found = [("As of the last run", as_of_text(last)), ("Table", last.table), ("Definition", definition)]
+        return [(title, text) for title, text in found if text]
+
+
+def standing_of(pipeline: str, visible: Sequence[Run], store: RunStore, reader: Reader) -> Standing | None:
+    """Where a pipeline stands; None where the reader may read none of its DAGs.
+
+    `visible`: the runs that the reader may read, the newest first. Raises OSError where the store does not answer.
+    """
+    dag_ids = [dag_id for kind in KINDS if reader.may_read(dag_id := dag_id_of(kind, pipeline))]
+    if not dag_ids:
+        return None
+    runs = [run for run in visible if run.pipeline == pipeline]
+    try:
+        last = LastRun.read(store.of_pipeline(pipeline))
+    except DocumentError:  # the next run writes it anew
+        last = None
+    if last is not None and last.run_id not in {run.run_id for run in runs}:
+        last = None
+    return Standing(pipeline, last, runs[:SHOWN], dag_ids)
+
+
+def last_reported(pipeline: str, visible: Sequence[Run]) -> Run | None:
+    """The newest run of a pipeline that is not at work; where there is no such run, the newest."""
+    runs = [run for run in visible if run.pipeline == pipeline]
+    return next((run for run in runs if run.status != RUNNING), runs[0] if runs else None)

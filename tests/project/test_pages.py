@@ -1,0 +1,209 @@
+"""What README and pages show is run as it stands there, and gives what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark_jobs import cli
+from spark_jobs.runs.documents import Outcome
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.store import RunStore
+from spark_jobs.spark.session import spark_session
+from tests.sampling import IN_FULL
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parents[2]
+Rewindow = Callable[..., str]
+
+
+@pytest.fixture
+def rewindow(spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Rewindow:
+    """Run a line of a page in this process, with a home of its own; gives what it prints."""
+    monkeypatch.setenv("REWINDOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(line: str, code: int = 0, **words: str) -> str:
+        found = [words.get(word, word) for word in shlex.split(line, comments=True)]
+        assert found[0].endswith("rewindow")
+        monkeypatch.setattr("sys.argv", ["rewindow", *found[1:]])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert int(left.value.code or 0) == code, f"{line}: {err}"
+        return out
+
+    return call
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(block: str) -> list[str]:
+    """The lines of a block of commands; one that goes on in the next line, or in quotes over several, is one."""
+    found = re.findall(r"^\S*rewindow(?:\"[^\"]*\"|[^\"\n])*", block.replace("\\\n", " "), re.MULTILINE)
+    return [re.sub(r"\s+", " ", line) for line in found]
+
+
+def table(text: str, first: str) -> list[list[str]]:
+    """The cells of the table whose head begins so."""
+    rows = text[text.index(f"| {first} |") :].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_the_readme_and_the_pages_of_tables_and_reports(
+    rewindow: Rewindow, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    readme, tables = page("README.md"), page("docs/tables.md")
+    run, query = commands(blocks(readme, "console")[1])
+    assert "/report.html" in rewindow(run)
+    rows = [json.loads(row) for row in rewindow(f"{query} --json").splitlines()]
+    assert [[str(cell) for cell in row.values()] for row in rows] == table(readme, "carrier")
+
+    # docs/tables.md: the tables without Rewindow, with Spark, and the verdicts of the live job.
+    seen: dict = {}
+    for block in blocks(tables, "python"):
+        exec(block.replace("/data/rewindow/catalog.db", str(tmp_path / "home/catalog.db")), seen)
+    assert seen["now"].num_rows == seen["every"].num_rows > 100
+    dropped = sum(seen["now"]["records_dropped"].to_pylist())
+    assert dropped == sum(seen["missed"]["windows_missed"].to_pylist()) > 0
+    (history,) = re.findall(r"`(rewindow history [^`]*)`", tables)
+    assert "UA" in rewindow(history, PIPELINE="departures_hourly")
+    current, every = blocks(tables, "sql")[0].splitlines()
+    shown, late = blocks(tables, "sql")[1].replace(";", "").splitlines()
+    session = spark_session("tests", home=tmp_path / "home")
+    snapshot = session.sql(shown).collect()[0]["value"]
+    (verdicts,) = re.findall(r"^ {4}(SELECT .*__verdicts .*)$", tables, re.MULTILINE)
+    assert session.sql(verdicts).columns[:2] == ["carrier", "window_start"]
+    found = [session.sql(text).count() for text in (current, every, re.sub(r"\d{12,}", snapshot, late))]
+    assert found == [seen[name].num_rows for name in ("now", "every", "missed")]
+
+    # docs/report.md, elsewhere than in the project.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BROWSER", "true")
+    (run_id,) = RunStore.configured().run_ids()
+    printed = [rewindow(line, RUN=run_id) for line in commands(blocks(page("docs/report.md"), "console")[0])]
+    assert run_id in printed[0]
+    assert json.loads(printed[4])["run"]["run_id"] == run_id
+    assert "<testsuite" in (tmp_path / "junit.xml").read_text()
+
+
+def test_the_hour_of_one_late_airline_on_the_page_of_the_three_truths() -> None:
+    """United's flights of Friday, 8 March 2013, 22:00 UTC: what the page says of them, from the records."""
+    start, end = datetime(2013, 3, 8, 22, tzinfo=UTC), datetime(2013, 3, 8, 23, tzinfo=UTC)
+    latest: dict[int, datetime] = {}
+    closed: datetime | None = None
+    before: list[int] = []
+    after: list[datetime] = []
+    records = pq.read_table(ROOT / "tests/data/flights/events.parquet").to_pylist()
+    for record in sorted(records, key=lambda one: (one["arrival"], one["partition"], one["offset"])):
+        value = json.loads(record["value"])
+        time = datetime.fromisoformat(value["sched_dep"])
+        if record["key"] == "UA" and start <= time < end:
+            if closed is None:
+                before.append(value["distance"])
+            else:
+                after.append(record["arrival"])
+        latest[record["partition"]] = max(time, latest.get(record["partition"], time))
+        if closed is None and len(latest) == 3 and min(latest.values()) - timedelta(minutes=30) >= end:
+            closed = record["arrival"]
+    assert closed is not None
+    text = " ".join(page("docs/three-truths.md").partition("## One day, one late airline")[2].split())
+    assert (len(before) + len(after), len(before), len(after)) == (17, 10, 7)
+    assert "17 of United's flights" in text and "ten of them have left" in text and "Their seven records" in text
+    assert f"By {closed + timedelta(milliseconds=500):%H:%M:%S} UTC" in text
+    assert round((after[0] - closed).total_seconds()) == 8 and "leaves eight seconds later" in text
+    assert f"the last one at {after[-1]:%H:%M}." in text
+    row = {"flights": len(before), "distance": sum(before), "shortest": min(before), "longest": max(before)}
+    assert json.dumps(row, separators=(",", ":"))[:-1] in text
+
+
+NOON = datetime(2024, 3, 1, 9, tzinfo=UTC)
+
+
+def orders(file: Path, first: int, count: int, behind: timedelta = timedelta(0)) -> None:
+    """Orders of one shop, one a minute, in a log of one partition."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lines:
+        for number in range(first, first + count):
+            arrived = NOON + timedelta(minutes=number)
+            order = {"partition": 0, "offset": number, "append_time": arrived.isoformat(), "shop": "north"}
+            lines.write(json.dumps(order | {"amount": 2.5, "ordered_at": (arrived - behind).isoformat()}) + "\n")
+
+
+def definition(folder: Path, position: str, *more: str) -> None:
+    """The definition of the README over files, with fields of the how-to page."""
+    (text,) = blocks(page("README.md"), "yaml")
+    ddl = "shop STRING, amount DOUBLE, ordered_at STRING, append_time STRING, `partition` INT, `offset` BIGINT"
+    history = f"history: {{kind: files, path: '{folder}/data/*.jsonl', format: json{position}}}\n"
+    text = history + re.sub(r"^history:.*\n", "", text, flags=re.MULTILINE)
+    file = folder / "dags/pipelines/orders_hourly.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(re.sub(r"format: json, schema: \".*?\"", f'schema: "{ddl}"', text) + "\n".join(more))
+
+
+POSITION = ", position: {partition: partition, offset: offset, arrival: append_time, arrival_unit: iso}"
+
+
+def test_the_ways_of_the_how_to_page(rewindow: Rewindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page("docs/how-to.md"), re.DOTALL | re.MULTILINE))
+    backfill, nights, restate, files, column, _, restore, _ = sections.values()
+    project = tmp_path / "project"
+    orders(project / "data/first.jsonl", 0, 300)
+    definition(project, POSITION)
+    monkeypatch.chdir(project)
+    planned, dry, _ = [rewindow(line) for line in commands(blocks(backfill, "console")[0])]
+    assert "log_order" in planned
+    assert "inserted" in dry
+    assert "nothing has arrived" in rewindow(*commands(blocks(nights, "console")[0]))
+
+    (policy,) = blocks(restate, "yaml")
+    definition(project, POSITION, policy)
+    report, publish, discard = commands(blocks(restate, "console")[0])
+    for number, decide in enumerate((publish, discard)):
+        orders(project / f"data/late-{number}.jsonl", 300 + 100 * number, 100, timedelta(hours=4))
+        rewindow("rewindow reconcile orders_hourly", code=3)
+        run_id = next(RunStore.configured().run_ids())
+        assert run_id in rewindow(report)
+        rewindow(decide, RUN=run_id)
+    (history,) = re.findall(r"`(rewindow history [^`]*)`", restate)
+    revisions = rewindow(history)
+    assert "backfill" in revisions and "late_arrivals" in revisions
+
+    definition(project, POSITION, policy)
+    file = project / "dags/pipelines/orders_hourly.yaml"
+    file.write_text(file.read_text().replace("orders: count(*)", "orders: count(*), largest: max(amount)"))
+    check, diff = commands(blocks(column, "console")[0])
+    rewindow(check)
+    doctor, *rest = commands(blocks(restore, "console")[0])
+    rewindow(doctor)
+    if IN_FULL:  # other tests maintain tables, and change definitions
+        assert "updated" in rewindow(diff)
+        file.write_text(file.read_text().replace(", largest: max(amount)", ""))
+        for line, code in zip(rest, (0, 3), strict=True):
+            rewindow(line, code=code)
+
+    unordered = tmp_path / "unordered"
+    orders(unordered / "data/first.jsonl", 0, 300)
+    definition(unordered, "")
+    monkeypatch.chdir(unordered)
+    monkeypatch.setenv("REWINDOW_HOME", str(tmp_path / "other"))
+    rewindow(*commands(blocks(files, "console")[0]))
+    (run_id,) = RunStore.configured().run_ids()
+    outcome = Outcome.read(RunStore.configured().folder(run_id))
+    assert outcome is not None and outcome.status is RunStatus.PUBLISHED
