@@ -43,6 +43,7 @@ from tests.faults.lives import ModelRun
 from tests.faults.lives_stages import WINDOWS, Events, Lives, now
 from tests.runs.small_runs import definition_text, record, write
 from tests.sampling import IN_FULL, sample
+from tests.small_queries import SMALL_QUERIES
 
 pytestmark = pytest.mark.long
 
@@ -55,13 +56,6 @@ MAX_BOUNDARY = 30
 REST = 60
 """Steps between two maintenances, which take as long as ten other steps."""
 
-SMALL_QUERIES = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
-"""Settings with which Spark compiles nothing: with a few rows that takes most of a query's time."""
 
 cells = st.tuples(st.sampled_from(("a", "b")), st.integers(0, WINDOWS - 1))
 kills = st.one_of(st.none(), st.integers(1, MAX_BOUNDARY))
@@ -284,7 +278,7 @@ class RunLives(Lives):
 def lives(spark: SparkSession, tmp_path: Path) -> type[RunLives]:
     """The machine with a session in which tiny queries cost little."""
     session = spark.newSession()
-    for name, value in SMALL_QUERIES.items():
+    for name, value in (SMALL_QUERIES | {"spark.sql.shuffle.partitions": "1"}).items():
         session.conf.set(name, value)
     RunLives.spark, RunLives.folder, RunLives.count = session, tmp_path, itertools.count()
     Lives.taken = 0

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 
 GENERATED = Path("generated.json")
 FEW = settings(
-    max_examples=sample(6, 200),
+    max_examples=sample(4, 200),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -101,7 +101,7 @@ def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_s
             assert tables(case, third, [span]) == of_all
 
 
-@settings(FEW, max_examples=sample(5, 100))
+@settings(FEW, max_examples=sample(3, 100))
 @given(document=cases(min_records=8, window_kinds=("session",)), data=st.data())
 def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, data) -> None:
     case = Case(GENERATED, document)
