@@ -15,8 +15,14 @@ from spark_jobs.devtools.services.spark_cluster import SparkCluster
 from spark_jobs.runs.store import OUTCOME
 from spark_jobs.submit.package import packaged
 from tests.orchestration.project import folder_of, make_project, rows
+from tests.sampling import sample
+from tests.small_queries import AS_VARIABLE
 
 pytestmark = pytest.mark.long
+
+FORM = {"reason": "a test"} | sample({}, {"chunks": 2})
+STAGES = sample(("plan",), ("plan", "replay", "replay", "verify"))
+"""The applications. One does all of a small backfill; in chunks, `verify` publishes what nobody has to approve."""
 
 
 @pytest.mark.timeout(1200)
@@ -27,12 +33,12 @@ def test_a_backfill_runs_on_a_standalone_cluster(tmp_path: Path, spark: SparkSes
         environ = {
             "REWINDOW_DRIVER_MEMORY": "512m",
             "REWINDOW_SPARK_CONF": "spark.ui.enabled=false,spark.driver.host=127.0.0.1,spark.executor.memory=512m,"
-            "spark.sql.shuffle.partitions=4",
+            f"spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1,spark.sql.shuffle.partitions=4,{AS_VARIABLE}",
         }
         connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": int(cluster.url.rsplit(":", 1)[1])}
         with Airflow(tmp_path / "airflow", project=project, slots=2, spark=connection, environ=environ) as airflow:
             airflow.unpause("backfill__clustered")
-            run = airflow.trigger("backfill__clustered", {"chunks": 2, "reason": "a test"})
+            run = airflow.trigger("backfill__clustered", FORM)
             state = airflow.wait(run, 900)
             failed = [task for task in airflow.tasks(run) if task["state"] == "failed"]
             assert state == "success", [
@@ -42,9 +48,7 @@ def test_a_backfill_runs_on_a_standalone_cluster(tmp_path: Path, spark: SparkSes
     outcome = folder_of(run).read(OUTCOME)
     assert outcome["status"] == "published"
     names = sorted(application["name"] for application in seen)
-    # The plan of a small history makes the timeline too, and what nobody has to approve is published by `verify`.
-    stages = ("plan", "replay", "replay", "verify")
-    assert names == sorted(f"rewindow {stage} clustered" for stage in stages)
+    assert names == sorted(f"rewindow {stage} clustered" for stage in STAGES)
     assert len(rows(spark, "clustered")) > 50
 
 
