@@ -11,10 +11,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.comparison.delivered import delivered_since
 from spark_jobs.comparison.emitted import EmittedRows
-from spark_jobs.comparison.emitted_pruning import ranges_of
 from spark_jobs.comparison.verdicts import VERDICT, Verdict
 from spark_jobs.definition.deployments import Deployed
-from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.ranges import TimeRange, ranges_of
 from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows
 from spark_jobs.lakehouse.verdicts import LastComparison, VerdictTable
 from spark_jobs.replay.assign import END, START
@@ -27,6 +26,8 @@ from spark_jobs.spark.cached import CachedFrames
 COMMIT_DELAY = 3_600_000
 """Sinks commit in batches: a row may come so much later than it was emitted (ms)."""
 _MAX_STARTS = 100_000
+_MAX_RANGES = 4
+"""The most ranges; nearer ones are joined. The replay of each is planned on its own, which takes a second."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def chosen_windows(
         reach: tuple[TimeRange, ...] = (TimeRange(low, high + 1),)
     else:
         step = job.spec.windows.start_step if isinstance(job.spec.windows, RegularWindows) else 86_400_000
-        reach = ranges_of(starts, step)
+        reach = ranges_of(starts, step, _MAX_RANGES)
     older = [chunk for part in reach for chunk in chunks_of(job.spec.windows, part)]
     return Chosen(spans, deployed.within(older), pairs, is_partial=True), notes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import pairwise
 from operator import or_
 
 from pyspark.sql import Column, DataFrame
@@ -17,8 +16,6 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.assign import START
 
-MAX_RANGES = 4
-"""The most ranges; nearer ones are joined. The replay of each is planned on its own, which takes a second."""
 _WANTED = "rw_wanted"
 _PER_UNIT = {"s": 1 / 1000, "ms": 1, "us": 1000}
 
@@ -44,20 +41,6 @@ def emitted_since(frame: DataFrame, live: Live, since: int) -> DataFrame:
         return frame
     bound = _within(F.expr(live.emitted_at), _kind(frame, live.emitted_at), live.emitted_at_unit, since, None)
     return frame if bound is None else frame.where(bound)
-
-
-def ranges_of(starts: Sequence[int], step: int, most: int = MAX_RANGES) -> tuple[TimeRange, ...]:
-    """At most `most` ranges that hold all `starts` (ascending, epoch ms); `step` is the least gap that counts."""
-    if not starts:
-        return ()
-    gaps = sorted((b - a for a, b in pairwise(starts)), reverse=True)
-    least = max(gaps[most - 1] + 1 if len(gaps) >= most else 0, step + 1)
-    found = [[starts[0], starts[0]]]
-    for before, start in pairwise(starts):
-        if start - before >= least:
-            found.append([start, start])
-        found[-1][1] = start
-    return tuple(TimeRange(first, last + 1) for first, last in found)
 
 
 def of_windows(rows: DataFrame, keys: Sequence[str], spans: Sequence[TimeRange], pairs: DataFrame | None) -> DataFrame:

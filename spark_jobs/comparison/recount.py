@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_jobs.comparison.emitted import OFFSETS
-from spark_jobs.comparison.emitted_pruning import ranges_of
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.timing_band import closes_of
+from spark_jobs.eventtime.ranges import ranges_of
 from spark_jobs.eventtime.strategy import Scope
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.aggregates import conditional
