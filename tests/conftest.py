@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from spark_jobs.devtools.conformance.runner import FEW_ROWS
 from spark_jobs.settings import Variable
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS
-from tests.small_queries import SMALL_QUERIES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,10 +36,10 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 
 SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
-FEW_ROWS = tuple(
+OF_FEW_ROWS = tuple(
     f"tests/{folder}/" for folder in ("comparison", "corrections", "faults", "lakehouse", "operations", "runs")
 )
-"""Here many small queries run; replay, golden cases, gate and report run with Spark's own settings, as users do."""
+"""Here many small queries run. The golden cases have a session of their own; the rest runs as users run it."""
 LONGEST = (
     "tests/orchestration/test_airflow.py",
     "tests/runs/test_nightly.py",
@@ -141,13 +141,13 @@ def spark(rewindow_home: Path, request: pytest.FixtureRequest) -> Iterator[Spark
 
 @pytest.fixture(autouse=True)
 def small_queries(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Spark's settings for a few rows, in the folders of `FEW_ROWS`."""
-    if "spark" not in request.fixturenames or not request.node.nodeid.startswith(FEW_ROWS):
+    """Spark's settings for a few rows, in the folders of `OF_FEW_ROWS`."""
+    if "spark" not in request.fixturenames or not request.node.nodeid.startswith(OF_FEW_ROWS):
         yield
         return
     conf = request.getfixturevalue("spark").conf
-    before = {name: conf.get(name) for name in SMALL_QUERIES}
-    for name, value in SMALL_QUERIES.items():
+    before = {name: conf.get(name) for name in FEW_ROWS}
+    for name, value in FEW_ROWS.items():
         conf.set(name, value)
     yield
     for name, value in before.items():

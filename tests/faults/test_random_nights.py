@@ -1,6 +1,6 @@
 """Any arrivals, cut into nights anywhere, runs that are killed in the middle among them: the tables of one full run.
 
-One example in `make test`, which also has the model of runs' lives; 50 in `make test-long`.
+One example in `make test`; 50 in `make test-long`.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from hypothesis.stateful import (
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
+from spark_jobs.devtools.conformance.runner import TINY
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.documents import Answer, Approval, status_of
 from spark_jobs.runs.plan import make_plan
@@ -43,7 +44,6 @@ from tests.faults.lives import ModelRun
 from tests.faults.lives_stages import WINDOWS, Events, Lives, now
 from tests.runs.small_runs import definition_text, record, write
 from tests.sampling import IN_FULL, sample
-from tests.small_queries import SMALL_QUERIES
 
 pytestmark = pytest.mark.long
 
@@ -55,7 +55,6 @@ MAX_BOUNDARY = 30
 """A stage has fewer boundaries; a number beyond its last one stops nothing."""
 REST = 60
 """Steps between two maintenances, which take as long as ten other steps."""
-
 
 cells = st.tuples(st.sampled_from(("a", "b")), st.integers(0, WINDOWS - 1))
 kills = st.one_of(st.none(), st.integers(1, MAX_BOUNDARY))
@@ -278,7 +277,7 @@ class RunLives(Lives):
 def lives(spark: SparkSession, tmp_path: Path) -> type[RunLives]:
     """The machine with a session in which tiny queries cost little."""
     session = spark.newSession()
-    for name, value in (SMALL_QUERIES | {"spark.sql.shuffle.partitions": "1"}).items():
+    for name, value in TINY.items():
         session.conf.set(name, value)
     RunLives.spark, RunLives.folder, RunLives.count = session, tmp_path, itertools.count()
     Lives.taken = 0

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.devtools.conformance.runner import FEW_ROWS
 from spark_jobs.devtools.services.airflow import DagRun
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
@@ -21,6 +22,8 @@ START = (_THIS_MONTH - timedelta(days=1)).replace(day=1)
 """The records begin with last month: their nights are over, and a year passes until the schedule's next one."""
 SPACING = 225_000
 """From one record to the next, in ms."""
+SPARK_CONF = ",".join(["spark.ui.enabled=false", *(f"{name}={value}" for name, value in FEW_ROWS.items())])
+"""Of the tasks, as REWINDOW_SPARK_CONF takes it."""
 _DEFINITION = """\
 name: {name}
 history:

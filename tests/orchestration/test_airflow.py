@@ -30,8 +30,7 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.status import Stage
 from spark_jobs.runs.store import APPROVAL, GATE, OUTCOME, PAGE, PLAN, REPORT
 from spark_jobs.web.summary import read_run
-from tests.orchestration.project import SPACING, START, day, definition, folder_of, make_project, rows
-from tests.small_queries import AS_VARIABLE
+from tests.orchestration.project import SPACING, SPARK_CONF, START, day, definition, folder_of, make_project, rows
 
 CLOSED = {
     "name": "closed",
@@ -83,7 +82,7 @@ def airflow(project: Path, rewindow_home: Path, tmp_path_factory: pytest.TempPat
     text = "{{ rewindow.event }} | {{ rewindow.run_id }} | {{ rewindow.message }} | {{ rewindow.report }}"
     notifier = {"class": "to_file.ToFile", "arguments": {"path": str(project / "notes.txt"), "text": text}}
     environ = {
-        "REWINDOW_DRIVER_MEMORY": "512m", "REWINDOW_SPARK_CONF": f"spark.ui.enabled=false,{AS_VARIABLE}",
+        "REWINDOW_DRIVER_MEMORY": "512m", "REWINDOW_SPARK_CONF": SPARK_CONF,
         "REWINDOW_EXPECTATIONS": str(project / "expectations"), "REWINDOW_POOL": "replays",
         "REWINDOW_SPARK_IDLE_MINUTES": "5", "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("run")),
         "REWINDOW_NOTIFIERS": json.dumps([notifier | {"on": ["refused", "gate_failed", "approval"]}]),

@@ -14,9 +14,8 @@ from spark_jobs.devtools.services.airflow import Airflow
 from spark_jobs.devtools.services.spark_cluster import SparkCluster
 from spark_jobs.runs.store import OUTCOME
 from spark_jobs.submit.package import packaged
-from tests.orchestration.project import folder_of, make_project, rows
+from tests.orchestration.project import SPARK_CONF, folder_of, make_project, rows
 from tests.sampling import sample
-from tests.small_queries import AS_VARIABLE
 
 pytestmark = pytest.mark.long
 
@@ -32,8 +31,8 @@ def test_a_backfill_runs_on_a_standalone_cluster(tmp_path: Path, spark: SparkSes
     with SparkCluster(tmp_path / "cluster", workers=2, memory="1g") as cluster:
         environ = {
             "REWINDOW_DRIVER_MEMORY": "512m",
-            "REWINDOW_SPARK_CONF": "spark.ui.enabled=false,spark.driver.host=127.0.0.1,spark.executor.memory=512m,"
-            f"spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1,spark.sql.shuffle.partitions=4,{AS_VARIABLE}",
+            "REWINDOW_SPARK_CONF": f"{SPARK_CONF},spark.driver.host=127.0.0.1,spark.executor.memory=512m,"
+            "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1,spark.sql.shuffle.partitions=4",
         }
         connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": int(cluster.url.rsplit(":", 1)[1])}
         with Airflow(tmp_path / "airflow", project=project, slots=2, spark=connection, environ=environ) as airflow:

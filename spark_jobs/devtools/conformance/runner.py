@@ -11,13 +11,14 @@ from spark_jobs.devtools.conformance.sequential import run_sequential
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 
-TINY = {
-    "spark.sql.shuffle.partitions": "1",
+FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""Spark settings for many tiny inputs: one task a stage, nothing planned twice, nothing compiled for a few rows."""
+"""Spark settings for queries over a few rows: nothing planned twice, nothing compiled, which takes longer than they."""
+TINY = {**FEW_ROWS, "spark.sql.shuffle.partitions": "1"}
+"""Spark settings for many tiny inputs: those for a few rows, and one task a stage."""
 
 
 def run_cases(folder: Path, engine: str, *, verbose: bool, say: Callable[[str], None]) -> tuple[int, int]:
