@@ -34,10 +34,13 @@ time.sleep(600)
     def sleepers() -> list[int]:
         return [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "612.5"]]
 
-    assert len(sleepers()) == 40
+    def sleepers_become(number: int) -> bool:
+        deadline = time.monotonic() + 30
+        while len(sleepers()) != number and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return len(sleepers()) == number
+
+    assert sleepers_become(40)  # a started process has its command line a moment after Popen returns
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    deadline = time.monotonic() + 30
-    while sleepers() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not sleepers()
+    assert sleepers_become(0)
