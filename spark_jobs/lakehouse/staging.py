@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from enum import StrEnum
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +20,8 @@ from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 CHUNK = "rw_chunk"
 _CHUNK_PROPERTY = "rewindow.chunk"
 """A property of the snapshot that staged a chunk; an empty chunk has such a snapshot too."""
+_DISTINCT_PROPERTY = "rewindow.distinct-by"
+"""A property of the same snapshot: the columns by which one aggregation made its rows, as a JSON list."""
 
 
 class Part(StrEnum):
@@ -58,13 +63,17 @@ class Staging:
             guarded("cannot make", table, lambda: ensure_table(self._spark, table, schema))
             self._made.add(part)
 
-    def write(self, chunk: int, rows: DataFrame, part: Part = Part.WINDOWS) -> None:
-        """Stage the rows of chunk number `chunk`: one atomic commit."""
+    def write(self, chunk: int, rows: DataFrame, part: Part = Part.WINDOWS, *, distinct_by: Sequence[str] = ()) -> None:
+        """Stage the rows of chunk number `chunk`: one atomic commit.
+
+        `distinct_by`: the columns by which one aggregation made the rows, so that no two of them have the same values.
+        """
         self._ensure()
         self.prepare(rows.schema, part)
         numbered = rows.select(F.lit(chunk).alias(CHUNK), "*")
         table = self._of(part)
         write = numbered.writeTo(table).option(f"snapshot-property.{_CHUNK_PROPERTY}", str(chunk))
+        write = write.option(f"snapshot-property.{_DISTINCT_PROPERTY}", json.dumps(list(distinct_by)))
         guarded("cannot write", table, lambda: write.overwrite(F.col(CHUNK) == chunk), reads_history=True)
 
     def rows(self, part: Part = Part.WINDOWS) -> DataFrame:
@@ -85,6 +94,41 @@ class Staging:
             if chunk is not None:
                 found.add(int(chunk))
         return found
+
+    def is_distinct_by(self, columns: Sequence[str]) -> bool:
+        """Whether it is known, without reading them, that no two of the staged windows have the same `columns`.
+
+        It is where one aggregation by these columns made each chunk, nobody else has written, and no two chunks have
+        windows of the same starts.
+        """
+        table = self._iceberg(Part.WINDOWS)
+        rows_of_chunks: dict[str, int] = {}
+        snapshots = table.snapshots().iterator()
+        while snapshots.hasNext():
+            summary = dict(snapshots.next().summary())
+            chunk = summary.get(_CHUNK_PROPERTY)
+            if chunk is None or set(json.loads(summary.get(_DISTINCT_PROPERTY, "[]"))) != set(columns):
+                return False
+            rows_of_chunks[chunk] = int(summary.get("added-records", 0))  # staged again, a chunk replaces itself
+        current = table.currentSnapshot()
+        rows = 0 if current is None else int(dict(current.summary())["total-records"])
+        return rows == sum(rows_of_chunks.values()) and (len(rows_of_chunks) == 1 or self._have_starts_of_their_own())
+
+    def _have_starts_of_their_own(self) -> bool:
+        """Whether no two chunks have windows of the same starts, by what the table's metadata says of its files."""
+        chunk, start = f"readable_metrics.{CHUNK}", "readable_metrics.window_start"
+        files = self._spark.sql(
+            f"SELECT {chunk}.lower_bound AS chunk, {chunk}.upper_bound AS last_chunk, "
+            f"{start}.lower_bound AS start, {start}.upper_bound AS last_start FROM {self.table}.files"
+        )
+        bounds: dict[int, tuple[datetime, datetime]] = {}
+        for file in files.collect():
+            if None in (file.chunk, file.start, file.last_start) or file.chunk != file.last_chunk:
+                return False
+            first, last = bounds.get(file.chunk, (file.start, file.last_start))
+            bounds[file.chunk] = (min(first, file.start), max(last, file.last_start))
+        ordered = sorted(bounds.values())
+        return all(last < next_first for (_, last), (next_first, _) in itertools.pairwise(ordered))
 
     def snapshots(self) -> dict[str, int]:
         """The current snapshot of each part that is there, by the part's value: what is staged, exactly."""

@@ -140,6 +140,8 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
             evidence.pipeline, evidence.kind, evidence.identity, tuple(windows.columns), evidence.verdicts is not None
         )
         fitted, left_out = fit(suites, scope)
+        if evidence.is_distinct:
+            fitted = [_known_distinct(one, evidence.identity) for one in fitted]
         expectations = gx.built(fitted)
         parameters = parameters_of(evidence)
         found: dict[int, gx.Answer] = {}
@@ -175,6 +177,16 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
         seconds=round(time.monotonic() - began, 3),
         spark_jobs=jobs(),
     )
+
+
+def _known_distinct(one: Fitted, identity: Sequence[str]) -> Fitted:
+    """The expectation, with the answer of the aggregation that made the staged windows where it is about these."""
+    is_known = (
+        one.written.type == "expect_rows_to_be_told_apart_by_columns"
+        and one.written.data is Data.WINDOWS
+        and set(identity) <= set(one.kwargs.get("column_list", ()))
+    )
+    return replace(one, kwargs={**one.kwargs, "known_distinct": True}) if is_known else one
 
 
 def parameters_of(evidence: StagedRun) -> dict[str, int]:

@@ -14,6 +14,7 @@ from spark_jobs.lakehouse.staging import Part
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
+from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.job import Job
 from spark_jobs.sources import quarantined
 from spark_jobs.spark.parallel import run_parallel
@@ -35,7 +36,20 @@ def stage_chunk(job: Job, replay: Replay, number: int) -> None:
     if job.is_faithful:
         frames.append((Part.LATE, _published_late(_late_of_chunk(job, replay, chunk))))
     with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):
-        run_parallel(job.spark, *(partial(job.staging.write, number, rows, part) for part, rows in frames))
+        distinct_by = {Part.WINDOWS: aggregated_by(job.spec)}
+        run_parallel(
+            job.spark,
+            *(
+                partial(job.staging.write, number, rows, part, distinct_by=distinct_by.get(part, ()))
+                for part, rows in frames
+            ),
+        )
+
+
+def aggregated_by(spec: ReplaySpec) -> tuple[str, ...]:
+    """The columns by which one aggregation makes all windows of a chunk; none where it is not one aggregation."""
+    several = spec.has_sessions or (spec.panes is Panes.ALL and spec.mode is not Mode.COMPLETE)
+    return () if several else (*spec.keys, "window_start", "window_end")
 
 
 def _late_of_chunk(job: Job, replay: Replay, chunk: TimeRange) -> DataFrame:

@@ -26,7 +26,8 @@ class StagedRun:
     `records`: canonical records up to the as-of vector (`spark_jobs.replay.columns`), good ones only; a scan of the
     history each time it is used. `timeline`: None where the run is `complete` only. `identity`: the columns that tell
     one window (or pane) from another. `kind`: backfill or reconcile. `verdicts`: on the live job's windows; None where
-    the run has not compared them.
+    the run has not compared them. `is_distinct`: no two staged rows have the same `identity`, which is known without
+    reading them; False: only reading them can show it.
     """
 
     spark: SparkSession
@@ -43,3 +44,4 @@ class StagedRun:
     records: DataFrame
     timeline: Timeline | None
     verdicts: Verdicts | None = None
+    is_distinct: bool = False

@@ -8,6 +8,8 @@ from typing import Any
 from spark_jobs.formatting import percent, plain, plural
 
 _BOUNDS = ("min_value", "max_value")
+_SENTENCES = {"known_distinct": "not counted: one aggregation by these columns made the rows"}
+"""Arguments that are no bounds, and need more than their name and value."""
 
 
 def expectation_name(result: Mapping[str, Any]) -> str:
@@ -39,7 +41,8 @@ def allowed_in_words(result: Mapping[str, Any]) -> str:
         parts.append(f"at least {_value(low, column)}")
     elif high is not None:
         parts.append(f"at most {_value(high, column)}")
-    parts += [f"{plain(name)} {plain(value)}" for name, value in threshold.items() if name not in _BOUNDS]
+    others = {name: value for name, value in threshold.items() if name not in _BOUNDS}
+    parts += [_SENTENCES.get(name) or f"{plain(name)} {plain(value)}" for name, value in others.items()]
     return "; ".join(parts)
 
 

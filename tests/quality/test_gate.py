@@ -117,6 +117,16 @@ def test_a_planted_fault_is_found(faulty, name: str, severity: str, count: int, 
     assert shown.items() <= found.samples[0].items()
 
 
+def test_windows_that_are_known_to_be_distinct_are_not_counted(flights: StagedRun, passed: GateResult) -> None:
+    suites = load_suites(flights.pipeline, EXPECTATIONS)
+    checked = check(replace(flights, is_distinct=True), suites)
+    assert checked.verdict is Verdict.PASSED
+    assert checked.spark_jobs < passed.spark_jobs
+    [found] = [one for one in checked.results if one.name == "windows-unique"]
+    assert (found.success, found.checked, found.unexpected_count) == (True, 14_656, 0)
+    assert found.threshold == {"known_distinct": True}
+
+
 def test_many_tasks_find_the_same_rows_twice(flights: StagedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many rows each task counts few; here a few hundred."""
     monkeypatch.setattr("spark_jobs.quality.unique._ROWS_A_TASK", 300)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
@@ -74,8 +74,8 @@ def pipeline(tmp_path: Path, name: str, **options: str) -> Pipeline:
     return load_pipeline(path)
 
 
-def run(spark: SparkSession, defined: Pipeline, **options) -> RunResult:
-    return execute(spark, defined, make_plan(spark, defined, **options), LogProgress())
+def run(spark: SparkSession, defined: Pipeline, end_policy: EndPolicy | None = None, **options) -> RunResult:
+    return execute(spark, defined, make_plan(spark, defined, **options), LogProgress(), end_policy=end_policy)
 
 
 def rows(frame: DataFrame) -> list[str]:

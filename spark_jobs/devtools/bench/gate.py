@@ -90,6 +90,7 @@ def _evidence(bench: Bench, pipeline: Pipeline) -> StagedRun:
         None,
         nothing,
         None,
+        is_distinct=True,  # one aggregation has made them, as in a backfill
     )
 
 
