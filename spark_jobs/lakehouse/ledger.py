@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, T, Tables, guarded, row_frame
+from spark_jobs.lakehouse.few_rows import Rows, arrow_rows, found, replaced
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, T, Tables, guarded
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 
 LedgerRow = Mapping[str, Any]
@@ -97,20 +99,22 @@ class Ledger:
         rows = rows.where((F.col("range_start") < F.lit(end)) & (F.col("range_end") > F.lit(start)))
         return sorted(row[0] for row in rows.select("run_id").collect())
 
-    def put_rows(self, table: str, run_id: str, rows: DataFrame) -> None:
-        """Write a run's rows into a table with a column `run_id`, in the place of those that it has there."""
+    def put_rows(self, table: str, run_id: str, rows: Rows) -> None:
+        """Write a run's few rows into a table with a column `run_id`, in the place of those that it has there."""
 
-        def row_level() -> None:
+        def row_level(iceberg: JavaObject) -> None:
             self._spark.sql(f"DELETE FROM {table} WHERE run_id = '{_quoted(run_id)}'")
-            rows.writeTo(table).append()
+            self._spark.createDataFrame(arrow_rows(self._spark, iceberg, rows)).writeTo(table).append()
 
         def overwrite() -> None:
+            iceberg = loaded_iceberg_table(self._spark, table)
             try:
-                rows.writeTo(table).overwrite(F.col("run_id") == run_id)
+                if not replaced(self._spark, iceberg, run_id, rows):
+                    row_level(iceberg)
             except JAVA_ERRORS as problem:
                 if not _shares_a_file(problem):
                     raise
-                row_level()
+                row_level(iceberg)
 
         self._write(overwrite, table)
 
@@ -196,39 +200,39 @@ class Ledger:
                 self._delete(table, f"({where}) AND run_id <> '{_quoted(run_id)}'")
 
     def _read(self, run_id: str) -> _Known:
-        snapshot = self._snapshot()
-        if snapshot is None:
+        iceberg = self._table()
+        current = iceberg.currentSnapshot()
+        if current is None:
             return _Known(None, None)
-        table = self._spark.read.option("snapshot-id", snapshot).table(self._tables.runs)
-        rows = table.where(F.col("run_id") == run_id).collect()
+        snapshot = current.snapshotId()
+        rows = found(self._spark, iceberg, run_id, snapshot)
+        if rows is None:
+            table = self._spark.read.option("snapshot-id", snapshot).table(self._tables.runs)
+            rows = [row.asDict() for row in table.where(F.col("run_id") == run_id).collect()]
         if not rows:
             return _Known(None, snapshot)
-        empty = dict.fromkeys(RUNS_SCHEMA.names)  # a snapshot from before a column was added lacks that column
-        return _Known(empty | rows[0].asDict(), snapshot)
+        empty = dict.fromkeys(RUNS_SCHEMA.names)  # what was written before a column was added lacks that column
+        return _Known(empty | rows[0], snapshot)
 
     def _replace(self, run_id: str, known: _Known, row: LedgerRow) -> _Known:
         """Write `row` in the place of the run's, if no other process has changed that one since it was read."""
-        runs, name = self._tables.runs, secrets.token_hex(8)
-        frame = row_frame(self._spark, tuple(row.get(column) for column in RUNS_SCHEMA.names), RUNS_SCHEMA)
-        frame = frame.select(*(c for c in self._spark.table(runs).columns if c in RUNS_SCHEMA.names))
+        runs, name, iceberg = self._tables.runs, secrets.token_hex(8), self._table()
 
         def overwrite() -> None:
-            writer = frame.writeTo(runs).option(f"snapshot-property.{_WRITE}", name)
-            if known.snapshot is not None:
-                writer = writer.option("isolation-level", "serializable")
-                writer = writer.option("validate-from-snapshot-id", str(known.snapshot))
+            properties = {_WRITE: name}
             try:
-                writer.overwrite(F.col("run_id") == run_id)
+                if not replaced(self._spark, iceberg, run_id, [row], since=known.snapshot, properties=properties):
+                    self._merge(run_id, known, arrow_rows(self._spark, iceberg, [row]))
             except JAVA_ERRORS as problem:
                 if _shares_a_file(problem):
-                    self._merge(run_id, known, frame)
+                    self._merge(run_id, known, arrow_rows(self._spark, iceberg, [row]))
                 elif is_conflict(problem):
                     raise _RowHasChanged(runs) from problem
                 else:
                     raise
 
         guarded("cannot write", runs, overwrite)
-        written = self._snapshot_of(name)
+        written = _snapshot_of(iceberg, name)
         if written is not None:
             return _Known(row, written)
         read = self._read(run_id)  # after a merge: Spark gives its snapshot no name
@@ -236,9 +240,10 @@ class Ledger:
             raise _RowHasChanged(runs)
         return read
 
-    def _merge(self, run_id: str, known: _Known, frame: DataFrame) -> None:
+    def _merge(self, run_id: str, known: _Known, row: pa.Table) -> None:
         """The same where `maintain` has put the rows of several runs into one file."""
         runs, view = self._tables.runs, f"rw_ledger_{secrets.token_hex(4)}"
+        frame = self._spark.createDataFrame(row)
         frame.createOrReplaceTempView(view)
         expected = known.row or {}
         same = " AND ".join(f"t.{c} <=> {_literal(expected.get(c))}" for c in ("status", "attempt", "claim"))
@@ -258,17 +263,6 @@ class Ledger:
         snapshot = self._table().currentSnapshot()
         return None if snapshot is None else snapshot.snapshotId()
 
-    def _snapshot_of(self, write: str) -> int | None:
-        """The snapshot that a write of that name has made; None where it has made none by that name."""
-        table = self._table()
-        snapshot = table.currentSnapshot()
-        while snapshot is not None:
-            if snapshot.summary().get(_WRITE) == write:
-                return snapshot.snapshotId()
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else table.snapshot(parent)
-        return None
-
     def _table(self) -> JavaObject:
         """Iceberg's own handle of the table, as it is now."""
         return loaded_iceberg_table(self._spark, self._tables.runs)
@@ -280,6 +274,17 @@ class Ledger:
     def _write(self, action: Callable[[], Any], table: str) -> None:
         """Runs write to the same tables at the same time: whoever comes second tries again."""
         guarded("cannot write", table, lambda: again_on_conflict(action))
+
+
+def _snapshot_of(table: JavaObject, write: str) -> int | None:
+    """The snapshot that a write of that name has made; None where it has made none by that name."""
+    snapshot = table.currentSnapshot()
+    while snapshot is not None:
+        if snapshot.summary().get(_WRITE) == write:
+            return snapshot.snapshotId()
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else table.snapshot(parent)
+    return None
 
 
 def _latest_first(published: DataFrame, *before: Column) -> DataFrame:

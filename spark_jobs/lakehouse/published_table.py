@@ -172,7 +172,7 @@ class PublishedTable:
         if not is_there:  # ordered by time within a file: a query for few windows, as of each night, reads little
             self.alter("WRITE LOCALLY ORDERED BY window_start")
         if not self._refs():
-            spark.table(table).limit(0).writeTo(table).append()  # a branch needs a snapshot to start from
+            self._java().newFastAppend().commit()  # a branch needs a snapshot to start from
         if REVISIONS not in self._refs():
             self.alter(f"CREATE BRANCH IF NOT EXISTS {REVISIONS}")
 
@@ -206,6 +206,18 @@ class PublishedTable:
         while snapshot is not None:
             yield snapshot[0], snapshot[2]
             snapshot = known.get(snapshot[1])
+
+    def _latest_snapshots(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """The snapshots of `main`, latest first, each looked up when it is reached; their runs and ranges."""
+        if not self._spark.catalog.tableExists(self.table):
+            return
+        table = self._java()
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            summary, parent = snapshot.summary(), snapshot.parentId()
+            known = {name: summary.get(name) for name in (RUN_ID, RANGE)}
+            yield snapshot.snapshotId(), {name: value for name, value in known.items() if value is not None}
+            snapshot = None if parent is None else table.snapshot(parent)
 
     def changes(self, publication: Publication, at: datetime) -> DataFrame:
         """What publishing would change: new revisions with `rw_change`, a `WindowChange`."""
@@ -350,7 +362,7 @@ class PublishedTable:
     def _refuse_rivals(self, publication: Publication, base: int | None) -> bool:
         """Refuse where another run has published the range since `base`. True: this run itself is published."""
         has_reached_base = False
-        for snapshot, summary in self._snapshots_from(self.head()):
+        for snapshot, summary in self._latest_snapshots():
             if snapshot == base:
                 has_reached_base = True
                 break

@@ -74,7 +74,8 @@ class SideTable:
         base = table.currentSnapshot().snapshotId()
         rows = None if change.rows is None else aligned(self._spark, self.table, change.rows)
         gone = self._spark.read.option("snapshot-id", base).table(self.table).where(change.replaced)
-        replaces = change.replaced != "FALSE" and not gone.isEmpty()
+        is_empty = table.currentSnapshot().summary().get("total-records") == "0"
+        replaces = change.replaced != "FALSE" and not is_empty and not gone.isEmpty()
         if rows is None and not replaces:
             return None
         if compared and rows is not None and _are_equal(gone.drop("run_id"), rows.drop("run_id")):

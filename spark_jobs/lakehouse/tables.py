@@ -16,18 +16,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
@@ -171,26 +168,6 @@ def branch_of(run_id: str, claim: str | None) -> str:
 def name_hash(*parts: str) -> str:
     """A name of 16 hex digits for these texts, the same each time."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def row_frame(spark: SparkSession, values: Sequence[Any], schema: t.StructType) -> DataFrame:
-    """One row of plain Python values. It travels in the plan; from Python's own rows Spark would ask a Python worker.
-
-    A time without a zone is local time, as Spark gives it.
-    """
-
-    def plain(value: Any) -> Any:
-        match value:
-            case datetime():
-                return value.astimezone(UTC)
-            case Mapping():
-                return list(value.items())
-            case _:
-                return value
-
-    kinds = to_arrow_schema(schema)
-    columns = [pa.array([plain(value)], kind.type) for value, kind in zip(values, kinds, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=kinds))
 
 
 def starts_within(span: TimeRange) -> Column:

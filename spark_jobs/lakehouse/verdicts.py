@@ -26,11 +26,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger, again_on_conflict
@@ -275,15 +273,7 @@ def record_counts(
     """Write a run's counts, in the place of those that it has there. `rows`: the columns from `as_of` on, by day."""
     guarded("cannot make", table, lambda: ensure_table(spark, table, COMPARISON_COLUMNS))
     shared = {"run_id": run.run_id, "compared_at": run.at.astimezone(UTC)}
-    kinds = to_arrow_schema(COMPARISON_COLUMNS)
-    whole = [{**shared, **row} for row in rows]
-    plain = [
-        {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in row.items()}
-        for row in whole
-    ]
-    frame = spark.createDataFrame(pa.Table.from_pylist(plain, schema=kinds))
-    columns = spark.table(table).columns
-    ledger.put_rows(table, run.run_id, frame.select(*(c for c in columns if c in COMPARISON_COLUMNS.names)))
+    ledger.put_rows(table, run.run_id, [{**shared, **row} for row in rows])
 
 
 def last_comparison(spark: SparkSession, table: str, deployment: str | None = None) -> LastComparison | None:

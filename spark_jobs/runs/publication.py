@@ -21,11 +21,9 @@ from spark_jobs.lakehouse.published_table import Difference
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import (
     LAYOUT,
-    TIMELINE_STATE_SCHEMA,
     branch_of,
     ensure_table,
     guarded,
-    row_frame,
 )
 from spark_jobs.runs.decision import Action, Decision, decide
 from spark_jobs.runs.difference import publication_of
@@ -263,20 +261,20 @@ def save_state(job: Job) -> None:
     document = TimelineDocument.read(job.folder)
     if document is None or not job.is_faithful:
         return
-    spark, plan, table = job.spark, job.plan, job.result.tables.timeline_state
+    plan, table = job.plan, job.result.tables.timeline_state
     state = document.state | {"topic_id": topic_id_of(plan), "records": plan.history_records}
-    row = (
-        job.pipeline.name,
-        plan.definition_hash,
-        job.result.run_id,
-        plan.as_of,
-        instant(plan.processing_time_end),
-        document.watermark_below,
-        json.dumps(state),
-        job.folder.read_bytes(STEPS),
-        job.now(),
-    )
-    job.ledger.put_rows(table, job.result.run_id, row_frame(spark, row, TIMELINE_STATE_SCHEMA))
+    row = {
+        "pipeline": job.pipeline.name,
+        "definition_hash": plan.definition_hash,
+        "run_id": job.result.run_id,
+        "as_of": plan.as_of,
+        "processing_time_end": instant(plan.processing_time_end),
+        "watermark_below": document.watermark_below,
+        "state": json.dumps(state),
+        "steps": job.folder.read_bytes(STEPS),
+        "saved_at": job.now(),
+    }
+    job.ledger.put_rows(table, job.result.run_id, [row])
 
 
 def _drop_older_states(job: Job) -> None:

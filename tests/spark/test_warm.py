@@ -51,7 +51,7 @@ def command(*arguments: str) -> list[str]:
     return done.stdout.split(maxsplit=1)
 
 
-def has_ended(pid: str, seconds: float = 20) -> bool:
+def has_ended(pid: str, seconds: float = 60) -> bool:
     until = time.monotonic() + seconds
     while Path("/proc", pid).exists() and time.monotonic() < until:
         time.sleep(0.1)
