@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, is_instance_of, java_throwable, jvm
 
 Rows = Sequence[Mapping[str, Any]]
 """Rows by column, as plain Python values. A time without a zone is local time, as Spark gives it."""
@@ -27,6 +27,7 @@ Rows = Sequence[Mapping[str, Any]]
 _LARGEST = 1 << 20
 """Bytes. A larger file holds the rows of many runs: Spark reads it better."""
 _MOST_FILES = 20
+_NOT_COMMITTED = "org.apache.iceberg.exceptions.CleanableFailure"
 _TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -71,8 +72,9 @@ def replaced(
     try:
         change.commit()
     except JAVA_ERRORS as problem:
-        if file is not None and "CommitStateUnknown" not in str(problem):  # else the table may name the file
-            table.io().deleteFile(file.location())
+        cause = java_throwable(problem)
+        if file is not None and cause is not None and is_instance_of(spark, cause, _NOT_COMMITTED):
+            table.io().deleteFile(file.location())  # of any other failure the commit may have come through
         raise
     return True
 
