@@ -102,6 +102,15 @@ def found(spark: SparkSession, table: JavaObject, run_id: str, snapshot: int) ->
     return rows
 
 
+def may_have(table: JavaObject, condition: JavaObject) -> bool:
+    """Whether `table` has a file in which rows can meet one of Iceberg's expressions, by what its metadata says."""
+    planned = table.newScan().filter(condition).planFiles()
+    try:
+        return planned.iterator().hasNext()
+    finally:
+        planned.close()
+
+
 def arrow_rows(spark: SparkSession, table: JavaObject, rows: Rows) -> pa.Table:
     """The rows in the columns of `table`, Iceberg's own; columns that they lack are null."""
     fields = json.loads(jvm(spark).org.apache.iceberg.SchemaParser.toJson(table.schema()))["fields"]

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import RewindowError, RunStateError
+from spark_jobs.lakehouse.few_rows import may_have
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
@@ -19,11 +20,15 @@ from spark_jobs.runs.lifecycle import HEARTBEAT, Event, RunLife, works_on
 from spark_jobs.runs.processes import STAGES_PROCESS
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
+from spark_jobs.spark.gateway import jvm, loaded_iceberg_table
 
-OPEN = (
-    "status IN ('running', 'publishing', 'staged', 'awaiting_approval', 'gate_failed') "
-    f"OR (status = 'failed' AND process = '{STAGES_PROCESS}') OR finished_at IS NULL"
-)
+_OPEN_STATUSES = tuple(
+    status.value
+    for status in (
+        RunStatus.RUNNING, RunStatus.PUBLISHING, RunStatus.STAGED, RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED,
+    )
+)  # fmt: skip
+OPEN = f"status IN {_OPEN_STATUSES} OR (status = 'failed' AND process = '{STAGES_PROCESS}') OR finished_at IS NULL"
 """A condition on the ledger: a process may work on the run, or it waits for a person or its next stage."""
 
 
@@ -34,6 +39,8 @@ def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore 
     are dropped. The ledger and the outcome say so.
     """
     ledger = Ledger(spark, tables)
+    if not may_have_open_runs(spark, tables):
+        return []
     open_runs = [row.asDict() for row in ledger.runs().where(OPEN).collect()]
     gone = [row for row in open_runs if not works_on(row, now)]
     _repair_waiting(store, [row for row in open_runs if row not in gone], now)
@@ -69,6 +76,17 @@ def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore 
             _write_outcome(store, run_id, RunStatus.ABANDONED if run_id in abandoned else status, now)
             life.set(finished_at=now)
     return abandoned
+
+
+def may_have_open_runs(spark: SparkSession, tables: Tables) -> bool:
+    """False where no file of the ledger can hold an open run. Mostly so, and known without a Spark job."""
+    expressions = jvm(spark).org.apache.iceberg.expressions.Expressions
+    is_open = expressions.isNull("finished_at")
+    for status in _OPEN_STATUSES:
+        is_open = getattr(expressions, "or")(is_open, expressions.equal("status", status))
+    is_failed = expressions.equal("status", RunStatus.FAILED.value), expressions.equal("process", STAGES_PROCESS)
+    is_open = getattr(expressions, "or")(is_open, getattr(expressions, "and")(*is_failed))
+    return may_have(loaded_iceberg_table(spark, tables.runs), is_open)
 
 
 def _repair_waiting(store: RunStore | None, rows: list[dict[str, Any]], now: datetime) -> None:

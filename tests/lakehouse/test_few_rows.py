@@ -15,8 +15,11 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.lakehouse.few_rows import found, replaced
 from spark_jobs.lakehouse.ledger import is_conflict
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA, ensure_table
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA, Tables, ensure_table
 from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS
+from spark_jobs.runs.processes import STAGES_PROCESS
+from spark_jobs.runs.recovery import OPEN, may_have_open_runs
+from spark_jobs.runs.status import RunStatus
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 
 AT = datetime(2026, 3, 29, 1, 30, 0, 123_456, tzinfo=timezone(timedelta(hours=2)))
@@ -114,3 +117,14 @@ def test_other_tables_are_for_spark(spark: SparkSession) -> None:
         write(spark, name, {**RUN, "run_id": "other"}, run_id="other")
     spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD status")
     assert not write(spark, name, RUN)
+
+
+def test_without_an_open_run_the_ledger_is_not_read(spark: SparkSession) -> None:
+    name = made(spark, RUNS_SCHEMA)
+    tables = Tables("", "", "", name, "")
+    write(spark, name, {"run_id": "earlier", "status": "published", "finished_at": AT}, run_id="earlier")
+    for status in RunStatus:
+        for finished, process in ((AT, "host"), (None, "host"), (AT, STAGES_PROCESS)):
+            write(spark, name, {**RUN, "status": status.value, "finished_at": finished, "process": process})
+            is_open = not spark.table(name).where(OPEN).isEmpty()
+            assert may_have_open_runs(spark, tables) == is_open, (status, finished, process)
