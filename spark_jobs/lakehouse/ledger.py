@@ -21,7 +21,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.few_rows import Rows, arrow_rows, found, replaced
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, T, Tables, guarded
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, T, Tables, guarded, snapshots_back
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 
 LedgerRow = Mapping[str, Any]
@@ -278,13 +278,8 @@ class Ledger:
 
 def _snapshot_of(table: JavaObject, write: str) -> int | None:
     """The snapshot that a write of that name has made; None where it has made none by that name."""
-    snapshot = table.currentSnapshot()
-    while snapshot is not None:
-        if snapshot.summary().get(_WRITE) == write:
-            return snapshot.snapshotId()
-        parent = snapshot.parentId()
-        snapshot = None if parent is None else table.snapshot(parent)
-    return None
+    written = (s.snapshotId() for s in snapshots_back(table) if s.summary().get(_WRITE) == write)
+    return next(written, None)
 
 
 def _latest_first(published: DataFrame, *before: Column) -> DataFrame:

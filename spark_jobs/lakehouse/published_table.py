@@ -26,7 +26,7 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
 from spark_jobs.lakehouse.side_tables import Side, SideChange, SideTable, published_sides, retried
-from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, start_bounds, starts_within
+from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, snapshots_back, start_bounds, starts_within
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
 
@@ -211,13 +211,10 @@ class PublishedTable:
         """The snapshots of `main`, latest first, each looked up when it is reached; their runs and ranges."""
         if not self._spark.catalog.tableExists(self.table):
             return
-        table = self._java()
-        snapshot = table.currentSnapshot()
-        while snapshot is not None:
-            summary, parent = snapshot.summary(), snapshot.parentId()
+        for snapshot in snapshots_back(self._java()):
+            summary = snapshot.summary()
             known = {name: summary.get(name) for name in (RUN_ID, RANGE)}
             yield snapshot.snapshotId(), {name: value for name, value in known.items() if value is not None}
-            snapshot = None if parent is None else table.snapshot(parent)
 
     def changes(self, publication: Publication, at: datetime) -> DataFrame:
         """What publishing would change: new revisions with `rw_change`, a `WindowChange`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -87,13 +87,8 @@ class Staging:
         """The numbers of the chunks that are staged, the empty ones too; none where the table is not there."""
         if not self.has(part):
             return set()
-        snapshots = self._iceberg(part).snapshots().iterator()
-        found = set()
-        while snapshots.hasNext():
-            chunk = snapshots.next().summary().get(_CHUNK_PROPERTY)
-            if chunk is not None:
-                found.add(int(chunk))
-        return found
+        chunks = (summary.get(_CHUNK_PROPERTY) for summary in _summaries(self._iceberg(part)))
+        return {int(chunk) for chunk in chunks if chunk is not None}
 
     def is_distinct_by(self, columns: Sequence[str]) -> bool:
         """Whether it is known, without reading them, that no two of the staged windows have the same `columns`.
@@ -103,15 +98,13 @@ class Staging:
         """
         table = self._iceberg(Part.WINDOWS)
         rows_of_chunks: dict[str, int] = {}
-        snapshots = table.snapshots().iterator()
-        while snapshots.hasNext():
-            summary = dict(snapshots.next().summary())
+        for summary in _summaries(table):
             chunk = summary.get(_CHUNK_PROPERTY)
-            if chunk is None or set(json.loads(summary.get(_DISTINCT_PROPERTY, "[]"))) != set(columns):
+            if chunk is None or set(json.loads(summary.get(_DISTINCT_PROPERTY) or "[]")) != set(columns):
                 return False
-            rows_of_chunks[chunk] = int(summary.get("added-records", 0))  # staged again, a chunk replaces itself
+            rows_of_chunks[chunk] = int(summary.get("added-records") or 0)  # staged again, a chunk replaces itself
         current = table.currentSnapshot()
-        rows = 0 if current is None else int(dict(current.summary())["total-records"])
+        rows = 0 if current is None else int(current.summary().get("total-records"))
         return rows == sum(rows_of_chunks.values()) and (len(rows_of_chunks) == 1 or self._have_starts_of_their_own())
 
     def _have_starts_of_their_own(self) -> bool:
@@ -151,3 +144,10 @@ class Staging:
 
     def _of(self, part: Part) -> str:
         return f"{self.table}{part.value}"
+
+
+def _summaries(table: JavaObject) -> Iterator[JavaObject]:
+    """The summaries of all snapshots of Iceberg's own `table`, oldest first; a name that one lacks is None."""
+    snapshots = table.snapshots().iterator()
+    while snapshots.hasNext():
+        yield snapshots.next().summary()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -31,7 +31,7 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.failures import read_error
-from spark_jobs.spark.gateway import JAVA_ERRORS, iceberg_catalog, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, iceberg_catalog, jvm
 from spark_jobs.spark.java import java_reason
 
 T = TypeVar("T")
@@ -200,6 +200,15 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
         raise CatalogError(
             f"{what}: {java_reason(problem)[:300]}", where, "Check the catalog with `rewindow doctor`."
         ) from problem
+
+
+def snapshots_back(table: JavaObject) -> Iterator[JavaObject]:
+    """The snapshots of Iceberg's own `table` from the current one back, each looked up when it is reached."""
+    snapshot = table.currentSnapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else table.snapshot(parent)
 
 
 def create_tables(spark: SparkSession, tables: Tables) -> None:

@@ -19,12 +19,7 @@ from spark_jobs.errors import NotApprovedError, RunStateError
 from spark_jobs.lakehouse.ledger import LedgerRow
 from spark_jobs.lakehouse.published_table import Difference
 from spark_jobs.lakehouse.staging import Part
-from spark_jobs.lakehouse.tables import (
-    LAYOUT,
-    branch_of,
-    ensure_table,
-    guarded,
-)
+from spark_jobs.lakehouse.tables import LAYOUT, branch_of, ensure_table, guarded
 from spark_jobs.runs.decision import Action, Decision, decide
 from spark_jobs.runs.difference import publication_of
 from spark_jobs.runs.documents import Answer, Approval, Evidence, Outcome, Request, StagedRange, TimelineDocument

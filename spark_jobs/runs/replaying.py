@@ -14,7 +14,9 @@ from spark_jobs.lakehouse.staging import Part
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
-from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.replay.windows import PANE
+from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.job import Job
 from spark_jobs.sources import quarantined
 from spark_jobs.spark.parallel import run_parallel
@@ -48,8 +50,8 @@ def stage_chunk(job: Job, replay: Replay, number: int) -> None:
 
 def aggregated_by(spec: ReplaySpec) -> tuple[str, ...]:
     """The columns by which one aggregation makes all windows of a chunk; none where it is not one aggregation."""
-    several = spec.has_sessions or (spec.panes is Panes.ALL and spec.mode is not Mode.COMPLETE)
-    return () if several else (*spec.keys, "window_start", "window_end")
+    identity = identity_of(spec)
+    return () if PANE in identity else identity
 
 
 def _late_of_chunk(job: Job, replay: Replay, chunk: TimeRange) -> DataFrame:

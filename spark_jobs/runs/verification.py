@@ -115,7 +115,7 @@ def verified(
             records,
             timeline,
             verdicts_of(job),
-            job.staging.is_distinct_by(publication.identity),
+            is_distinct=checks is not None and job.staging.is_distinct_by(publication.identity),
         )
         run_before = job.published.latest
         changes = Changes(
