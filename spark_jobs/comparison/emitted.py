@@ -26,7 +26,16 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, Timestam
 
 from spark_jobs.comparison.emitted_pruning import emitted_since, of_windows, starts_in
 from spark_jobs.comparison.emitted_source import OpenRows, open_rows
-from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION, TOMBSTONE, UNREADABLE
+from spark_jobs.comparison.emitted_topic import (
+    AT_OFFSET,
+    AT_PARTITION,
+    KEY_BYTES,
+    TOMBSTONE,
+    UNREADABLE,
+    VALUE_BYTES,
+    behind,
+    placed_in,
+)
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import Deployed
@@ -99,7 +108,17 @@ class EmittedRows:
         self._types = types
         self._values = _value_columns(self.opened.frame, pipeline)
         self._cached = cached
-        self._decoded = self._kept(self._canonical(self.opened.frame)) if self.opened.is_topic else None
+        self._decoded: DataFrame | None = None
+
+    def keep(self) -> None:
+        """Append the rows that only the topic has to `<table>__emitted`; from now on they are read from there.
+
+        Rows of files and tables stay where they are. Raises CatalogError where the table cannot be written.
+        """
+        topic = self.opened.topic
+        if topic is not None:
+            kept = topic.keep(lambda rows: _bounds(rows, self.pipeline, self.live)[0])
+            self.opened, self._decoded = replace(self.opened, frame=kept.decoded(), topic=kept), None
 
     def sample(self, count: int, deployed: Deployed | None = None) -> DataFrame:
         """Up to `count` rows about windows, the first that Spark finds, of the time of a deployment.
@@ -132,11 +151,7 @@ class EmittedRows:
 
         Rows that cannot be read are left out and not counted. The windows are cached: they are few.
         """
-        if self._decoded is None:
-            everywhere = (*older, *spans)
-            canonical = self._canonical(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), everywhere))
-        else:
-            canonical = self._decoded
+        canonical = self._starting_in((*older, *spans))
         emitted = self._emitted(of_windows(canonical, tuple(self.pipeline.keys), spans, pairs), 0, 0, ())
         return replace(emitted, rows=self._kept(emitted.rows))
 
@@ -146,11 +161,8 @@ class EmittedRows:
         `offsets` (of a topic) and `since` (epoch ms of `emitted_at`) say what the comparison has seen. Columns: the
         keys, `window_start`, `window_end` (epoch ms), distinct.
         """
-        if self._decoded is not None and offsets:
-            ends = F.create_map(*(F.lit(n).cast("bigint") for pair in offsets.items() for n in pair))
-            rows = self._decoded.where(
-                F.col(AT_OFFSET) >= F.coalesce(F.element_at(ends, F.col(AT_PARTITION).cast("bigint")), F.lit(0))
-            )
+        if self.opened.topic is not None and offsets:
+            rows = self._of_topic(behind(offsets)).where(behind(offsets))
         elif self.live.emitted_at is not None and since is not None:
             rows = self._canonical(emitted_since(self.opened.frame, self.live, since)).where(F.col(AT) >= F.lit(since))
         else:
@@ -159,30 +171,30 @@ class EmittedRows:
         older = rows.where(F.col(_WHY).isNull() & inside)
         return older.select(*self.pipeline.keys, START, END).distinct()
 
-    def positions(self) -> DataFrame:
-        """Of each window in a topic the place of its last record: keys, `window_start`, `window_end` (epoch ms),
-        `rw_at_partition`, `rw_at_offset`."""
-        assert self._decoded is not None
-        good = self._decoded.where(F.col(_WHY).isNull())
-        last = F.max(F.struct(AT_OFFSET, AT_PARTITION)).alias("rw_last")
-        rows = good.groupBy(*(f"`{k}`" for k in self.pipeline.keys), START, END).agg(last)
-        return rows.select(
-            *(f"`{k}`" for k in self.pipeline.keys),
-            START,
-            END,
-            F.col(f"rw_last.{AT_PARTITION}").alias(AT_PARTITION),
-            F.col(f"rw_last.{AT_OFFSET}").alias(AT_OFFSET),
-        )
+    def records(self) -> DataFrame:
+        """The records of a topic that can be read: keys, `window_start`, `window_end` (epoch ms), `rw_at_partition`,
+        `rw_at_offset`, `rw_key_bytes`, `rw_value_bytes`."""
+        return self._records(self.opened.frame)
+
+    def last_records(self, span: TimeRange) -> DataFrame:
+        """Of each window that starts in `span` its last record in the topic, in the columns of `records`."""
+        rows = self._records(self.opened.frame.where(placed_in((span,))))
+        window = (*(f"`{k}`" for k in self.pipeline.keys), START, END)
+        rest = (AT_OFFSET, AT_PARTITION, KEY_BYTES, VALUE_BYTES)
+        last = rows.groupBy(*window).agg(F.max(F.struct(*rest)).alias("rw_last"))
+        return last.select(*window, *(F.col(f"rw_last.{name}").alias(name) for name in rest))
+
+    def _records(self, frame: DataFrame) -> DataFrame:
+        rows = _canonical(self.opened, frame, self.pipeline, self._values, self._types, (KEY_BYTES, VALUE_BYTES))
+        window = (*(f"`{k}`" for k in self.pipeline.keys), START, END)
+        return rows.where(F.col(_WHY).isNull()).select(*window, AT_OFFSET, AT_PARTITION, KEY_BYTES, VALUE_BYTES)
 
     def panes(self, start: int) -> tuple[DataFrame, tuple[str, ...]]:
         """Every row about the windows with this start (epoch ms), in order, and the names of the emitted aggregates.
 
         Columns: the keys, `<aggregate>__emitted`, `pane`, `at` (epoch ms), `deleted`.
         """
-        canonical = self._decoded
-        if canonical is None:
-            spans = (TimeRange(start, start + 1),)
-            canonical = self._canonical(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), spans))
+        canonical = self._starting_in((TimeRange(start, start + 1),))
         rows = canonical.where((F.col(START) == F.lit(start)) & F.col(_WHY).isNull())
         shown = rows.orderBy(AT_PARTITION, AT_OFFSET, _ORDER).select(
             *(f"`{k}`" for k in self.pipeline.keys),
@@ -197,16 +209,34 @@ class EmittedRows:
         return frame if self._cached is None else self._cached.keep(frame)
 
     def _whole(self) -> DataFrame:
-        """Every row about a window, canonical."""
-        return self._canonical(self.opened.frame) if self._decoded is None else self._decoded
+        """Every row about a window, canonical. The rows of a topic are decoded once."""
+        if self._decoded is not None:
+            return self._decoded
+        rows = self._canonical(self.opened.frame)
+        if self.opened.topic is not None:
+            rows = self._decoded = self._kept(rows)
+        return rows
+
+    def _starting_in(self, spans: Sequence[TimeRange]) -> DataFrame:
+        """The canonical rows without most of those whose windows start outside of `spans`."""
+        if self.opened.topic is not None:
+            return self._of_topic(placed_in(spans))
+        return self._canonical(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), spans))
+
+    def _of_topic(self, condition: Column) -> DataFrame:
+        """The canonical rows of a topic, without most of those for which the condition does not hold; all where no run
+        has kept any."""
+        topic = self.opened.topic
+        is_pruned = topic is not None and topic.has_kept
+        return self._canonical(self.opened.frame.where(condition)) if is_pruned else self._whole()
 
     def _canonical(self, frame: DataFrame) -> DataFrame:
-        return _canonical(replace(self.opened, frame=frame), self.pipeline, self.live, self._values, self._types)
+        return _canonical(self.opened, frame, self.pipeline, self._values, self._types)
 
     def _emitted(self, rows: DataFrame, unreadable: int, outside: int, notes: tuple[str, ...]) -> Emitted:
         good = rows.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)
         return Emitted(
-            last_rows(good, tuple(self.pipeline.keys), self.live, in_topic=self.opened.is_topic),
+            last_rows(good, tuple(self.pipeline.keys), self.live, in_topic=self.opened.topic is not None),
             tuple(self._values),
             self.live.emitted_at is not None,
             self.opened.description,
@@ -277,7 +307,7 @@ def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
         )
     opened = open_rows(spark, late.source, pipeline, ("live", "late_output", "source"))
     frame = opened.frame
-    if opened.is_topic:
+    if opened.topic is not None:
         frame = frame.where(~F.col(TOMBSTONE) & F.col(UNREADABLE).isNull())
     for name, expression in (("partition", late.partition), ("offset", late.offset)):
         expression_type(frame, expression, pipeline, ("live", "late_output", name))
@@ -325,11 +355,16 @@ def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: b
 
 
 def _canonical(
-    opened: OpenRows, pipeline: Pipeline, live: Live, values: Mapping[str, str], types: Mapping[str, DataType]
+    opened: OpenRows,
+    frame: DataFrame,
+    pipeline: Pipeline,
+    values: Mapping[str, str],
+    types: Mapping[str, DataType],
+    extra: Sequence[str] = (),
 ) -> DataFrame:
-    """Every row about a window, in the columns of the module; `rw_why` says why a row cannot be read."""
-    frame = opened.frame
-    if opened.is_topic and live.mode == "changelog":
+    """Rows of `opened` in the columns of the module, and `extra` ones; `rw_why` says why a row cannot be read."""
+    live = live_of(pipeline)
+    if opened.topic is not None and live.mode == "changelog":
         # After a delete, a record without a value lets the compaction of the broker remove the key.
         frame = frame.where(~F.col(TOMBSTONE))
     start, end = _bounds(frame, pipeline, live)
@@ -349,7 +384,7 @@ def _canonical(
     unknown = F.lit(None).cast("string")
     no_bounds = F.when(start.isNull() | end.isNull(), "no readable window bounds")
     why, place = no_bounds, (F.lit(None).cast("int"), F.lit(None).cast("bigint"))
-    if opened.is_topic:
+    if opened.topic is not None:
         place = (F.col(AT_PARTITION), F.col(AT_OFFSET))
         empty = "a null value" if live.mode == "append" else "a null value, and no window in the key"
         no_window = F.lit(True) if live.mode == "append" else no_bounds.isNotNull()
@@ -372,6 +407,7 @@ def _canonical(
         place[1].alias(AT_OFFSET),
         why.alias(_WHY),
         unknown.alias(_UNKNOWN),
+        *extra,
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.comparison.emitted_topic import offsets_shown, pin_rows, read_rows
+from spark_jobs.comparison.emitted_topic import TopicRows, holding, offsets_shown, pin_rows, placing_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.live import EmittedSource, Live, TableEmitted, TopicEmitted
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import SourceError
+from spark_jobs.lakehouse.emitted_table import NOTHING, EmittedTable
+from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.spark.failures import plain_path, reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS
 
@@ -19,15 +21,18 @@ from spark_jobs.spark.gateway import JAVA_ERRORS
 class OpenRows:
     """The rows as stored. Those of a topic have the columns of `spark_jobs.comparison.emitted_topic`.
 
-    `notes` are sentences for the report about records that a topic has already removed. `ends`: the offset by partition
-    up to which a topic is read.
+    `notes` are sentences for the report about records that a topic has already removed.
     """
 
     frame: DataFrame
     description: str
-    is_topic: bool = False
     notes: tuple[str, ...] = ()
-    ends: dict[int, int] | None = None
+    topic: TopicRows | None = None
+
+    @property
+    def ends(self) -> dict[int, int] | None:
+        """The offset by partition up to which a topic is read."""
+        return None if self.topic is None else self.topic.ends
 
 
 def open_rows(
@@ -35,10 +40,8 @@ def open_rows(
 ) -> OpenRows:
     """Open the rows of `source`, which is at `path` in the definition. Reads no row yet. Raises SourceError."""
     if isinstance(source, TopicEmitted):
-        pinned, notes = pin_rows(spark, source, path, is_upsert=_is_upsert(pipeline, path))
-        frame = read_rows(spark, source, pinned, pipeline, path)
-        ends = {chosen.partition: chosen.end for chosen in pinned.ranges}
-        return OpenRows(frame, f"{_name(source)}, up to {offsets_shown(pinned)}", True, notes, ends)
+        rows, notes = _open_topic(spark, source, pipeline, path)
+        return OpenRows(rows.decoded(), f"{_name(source)}, up to {offsets_shown(rows.pinned)}", notes, rows)
     where = pipeline.source_of(path) or _name(source)
     try:
         with reading(_name(source)):
@@ -53,6 +56,20 @@ def open_rows(
     except JAVA_ERRORS as error:
         what = f"the emitted windows cannot be read: {short(str(error))}"
         raise SourceError(what, where, f"Correct {dotted(path)}.") from error
+
+
+def _open_topic(
+    spark: SparkSession, source: TopicEmitted, pipeline: Pipeline, path: FieldPath
+) -> tuple[TopicRows, tuple[str, ...]]:
+    table, kept = None, NOTHING
+    if path == ("live", "source"):
+        table = EmittedTable(spark, Tables.of(pipeline).emitted, placing_of(source, pipeline))
+        kept = table.kept()  # before the topic's ends are asked for: those are later
+    pinned, notes = pin_rows(spark, source, path, is_upsert=_is_upsert(pipeline, path), known=kept.coverage)
+    rows = TopicRows(spark, source, pinned, pipeline, path, table, kept)
+    if holding(kept.coverage, pinned.topic_id, rows.ends) != kept.coverage:
+        rows = replace(rows, kept=NOTHING, void=kept.coverage)
+    return rows, notes
 
 
 def _is_upsert(pipeline: Pipeline, path: FieldPath) -> bool:

@@ -7,11 +7,21 @@
 | `rw_at_partition`, `rw_at_offset` | INT, BIGINT | partition and offset of the row |
 | `rw_tombstone` | BOOLEAN | the record has no value |
 | `rw_unreadable` | STRING | why it cannot be decoded; null for a good one |
+| `rw_key_bytes`, `rw_value_bytes` | BINARY | key and value as they are in the topic |
+| `rw_timestamp`, `rw_headers` | | the record's own, whatever a field of that name is |
+| `rw_placed` | TIMESTAMP | start of the window, of a row of `<table>__emitted`; null: not known |
+
+Rows that a run has kept come from the table `<table>__emitted`, later ones from the topic.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -21,6 +31,9 @@ from spark_jobs.definition.live import Live, TopicEmitted
 from spark_jobs.definition.payload import Value
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import SourceError
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.emitted_table import HEADERS, NOTHING, Addition, Coverage, EmittedTable, Kept, Offsets
+from spark_jobs.lakehouse.tables import name_hash
 from spark_jobs.sources.decode import REASON, decode, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro
 from spark_jobs.sources.expressions import refuse, schema_refused
@@ -30,14 +43,20 @@ from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 
 AT_PARTITION, AT_OFFSET = "rw_at_partition", "rw_at_offset"
 TOMBSTONE, UNREADABLE = "rw_tombstone", "rw_unreadable"
-_BYTES = {"key": "rw_key_bytes", "value": "rw_value_bytes"}
+KEY_BYTES, VALUE_BYTES = "rw_key_bytes", "rw_value_bytes"
+PLACED = "rw_placed"
+_TIMESTAMP, _HEADERS = "rw_timestamp", "rw_headers"
+_BYTES = {"key": KEY_BYTES, "value": VALUE_BYTES}
+_RAW = ("key", "value", "headers", "partition", "offset", "timestamp")
+_INSTANTS = (-62_135_596_800_000, 253_402_300_799_999)
+"""The years 1 to 9999, epoch ms: what a TIMESTAMP holds."""
 NOT_UTF8 = "not valid UTF-8"
 
 
 def pin_rows(
-    spark: SparkSession, topic: TopicEmitted, path: FieldPath, *, is_upsert: bool
+    spark: SparkSession, topic: TopicEmitted, path: FieldPath, *, is_upsert: bool, known: Coverage | None = None
 ) -> tuple[PinnedTopic, tuple[str, ...]]:
-    """The offsets to read, and notes about records that the topic has already removed.
+    """The offsets to read, and notes about records that the topic has already removed. `known`: what was read before.
 
     Raises SourceError where the brokers or the topic cannot be reached, a partition has no leader, or the definition
     names a partition or an offset that does not exist.
@@ -54,11 +73,8 @@ def pin_rows(
     ranges = []
     for partition, bounds in sorted(state.partitions.items()):
         start, end = starts.get(partition, bounds.latest), ends.get(partition, bounds.earliest)
-        if topic.start == "earliest" and bounds.earliest > 0:
-            notes.append(
-                f"partition {partition} of topic {topic.topic} begins at offset {bounds.earliest}: retention has "
-                "removed what was before, and windows that came out only there count as missing"
-            )
+        if topic.start == "earliest":
+            notes += _gone(topic.topic, partition, holding(known, state.topic_id, {}).holes(partition, bounds.earliest))
         ranges.append(OffsetRange(partition, min(start, end), end))
     if state.is_compacted and not is_upsert:
         notes.append(f"topic {topic.topic} is compacted: of the rows with the same topic key, only the last is kept")
@@ -86,26 +102,159 @@ def _bounds(
     return {p: max(offset, partitions[p].earliest) for p, offset in requested.items()}
 
 
+def _gone(topic: str, partition: int, holes: Sequence[Offsets]) -> Iterable[str]:
+    for low, high in holes:
+        if low == 0:
+            what = (
+                f"partition {partition} of topic {topic} begins at offset {high}: retention has removed what was before"
+            )
+        else:
+            what = (
+                f"retention has removed offsets [{low}, {high}) of partition {partition} of topic {topic} before a run "
+                "has read them"
+            )
+        yield f"{what}, and windows that came out only there count as missing"
+
+
+def holding(known: Coverage | None, topic_id: str, ends: Mapping[int, int]) -> Coverage:
+    """What was read before, if it was this topic, and the topic still has its ends; else nothing."""
+    if known is None or known.topic_id != topic_id:
+        return Coverage(topic_id=topic_id)
+    is_cut = any(known.end(partition) > end for partition, end in ends.items())
+    return Coverage(topic_id=topic_id) if is_cut else known
+
+
 def offsets_shown(pinned: PinnedTopic) -> str:
     """The end offsets in the form of the option `--as-of`: `0=120,1=95`."""
     return ",".join(f"{chosen.partition}={chosen.end}" for chosen in pinned.ranges)
 
 
-def read_rows(
-    spark: SparkSession, topic: TopicEmitted, pinned: PinnedTopic, pipeline: Pipeline, path: FieldPath
-) -> DataFrame:
-    """The pinned records as a lazy frame with the columns that the module lists."""
+def placing_of(topic: TopicEmitted, pipeline: Pipeline) -> str:
+    """A digest of all by which the rows are read and their windows' starts are found."""
     live = pipeline.live
-    headers = isinstance(live, Live) and "headers" in live.model_dump_json()
-    log = read_log(spark, topic, pinned.ranges, headers=headers)
-    named = F.lit(None).cast("map<string,string>") if "headers" not in log.columns else header_map(F.col("headers"))
+    assert isinstance(live, Live)
+    parts = {"topic", "partitions", "start", "end", "isolation", "key", "value"}
+    return name_hash(
+        topic.model_dump_json(include=parts),
+        live.window.model_dump_json(),
+        pipeline.window.model_dump_json(),
+        str(_has_headers(live)),
+    )
+
+
+@dataclass(frozen=True)
+class TopicRows:
+    """The records of a topic up to its pinned ends: those that a table has kept, and those that only the topic has.
+
+    `table` is None where no run keeps rows, as those of the late output. `kept`: what of it is read; `void`: what the
+    table says to have, and the topic has no more. `path`: the topic's place in the definition.
+    """
+
+    spark: SparkSession
+    source: TopicEmitted
+    pinned: PinnedTopic
+    pipeline: Pipeline
+    path: FieldPath
+    table: EmittedTable | None = None
+    kept: Kept = NOTHING
+    void: Coverage | None = None
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """The offset by partition up to which the rows go."""
+        return {chosen.partition: chosen.end for chosen in self.pinned.ranges}
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether rows come from the table."""
+        return self.kept.snapshot is not None
+
+    def ahead(self) -> tuple[OffsetRange, ...]:
+        """The offsets that only the topic has."""
+        starts = {chosen: max(chosen.start, self.kept.coverage.end(chosen.partition)) for chosen in self.pinned.ranges}
+        return tuple(replace(chosen, start=start) for chosen, start in starts.items() if start < chosen.end)
+
+    def decoded(self, *, only_ahead: bool = False) -> DataFrame:
+        """The rows as a lazy frame with the columns that the module lists."""
+        log = read_log(self.spark, self.source, self.ahead(), headers=_has_headers(self.pipeline.live))
+        if "headers" not in log.columns:
+            log = log.withColumn("headers", F.lit(None).cast(HEADERS))
+        rows = log.select(*_RAW, F.lit(None).cast("timestamp").alias(PLACED))
+        if self.table is not None and self.has_kept and not only_ahead:
+            ends = [(F.col("partition") == p) & (F.col("offset") < end) for p, end in self.ends.items()]
+            kept = self.table.rows(self.kept).where(reduce(or_, ends, F.lit(False)))
+            stored = kept.select(*_RAW, F.col("window_start").alias(PLACED))
+            rows = rows.unionByName(stored) if self.ahead() else stored
+        return _decoded_rows(rows, self.source, self.pipeline, self.path)
+
+    def keep(self, starts: Callable[[DataFrame], Column]) -> TopicRows:
+        """Append what only the topic has to the table; the same rows, which come from there.
+
+        `starts` gives the starts of the windows (epoch ms) of decoded rows.
+        """
+        if self.table is None or not self.ahead():
+            return self
+        topic_id = self.pinned.topic_id
+
+        def addition(now: Kept) -> Addition | None:
+            is_void = now.coverage.topic_id != topic_id or now.coverage == self.void
+            since = replace(self, kept=NOTHING if is_void else now)
+            ranges = since.ahead()
+            if not ranges:
+                return None
+            read = [(chosen.partition, chosen.start, chosen.end) for chosen in ranges]
+            rows = _stored(since.decoded(only_ahead=True), starts)
+            return Addition(rows, since.kept.coverage.extended(topic_id, read), replaces=is_void)
+
+        return replace(self, kept=self.table.append(addition))
+
+
+def _stored(rows: DataFrame, starts: Callable[[DataFrame], Column]) -> DataFrame:
+    """Decoded rows in the columns of `<table>__emitted`."""
+    start = F.when(F.col(UNREADABLE).isNull(), starts(rows))
+    first, last = (F.lit(instant) for instant in _INSTANTS)
+    return rows.select(
+        F.col(AT_PARTITION).alias("partition"),
+        F.col(AT_OFFSET).alias("offset"),
+        F.col(_TIMESTAMP).alias("timestamp"),
+        F.col(KEY_BYTES).alias("key"),
+        F.col(VALUE_BYTES).alias("value"),
+        F.col(_HEADERS).alias("headers"),
+        F.timestamp_millis(F.when(start.between(first, last), start)).alias("window_start"),
+    )
+
+
+def placed_in(spans: Sequence[TimeRange]) -> Column:
+    """Whether a row may be of a window that starts in one of `spans`; the table prunes by it."""
+    within = [
+        (F.col(PLACED) >= F.timestamp_millis(F.lit(span.start))) & (F.col(PLACED) < F.timestamp_millis(F.lit(span.end)))
+        for span in spans
+    ]
+    return reduce(or_, within, F.col(PLACED).isNull())
+
+
+def behind(ends: Mapping[int, int]) -> Column:
+    """Whether a row lies behind these ends, or in a partition that has none; the table prunes by it."""
+    parts = [(F.col(AT_PARTITION) == partition) & (F.col(AT_OFFSET) >= end) for partition, end in ends.items()]
+    return reduce(or_, parts, ~F.col(AT_PARTITION).isin(*ends))
+
+
+def _has_headers(live: object) -> bool:
+    return isinstance(live, Live) and "headers" in live.model_dump_json()
+
+
+def _decoded_rows(log: DataFrame, topic: TopicEmitted, pipeline: Pipeline, path: FieldPath) -> DataFrame:
+    """Raw records with the columns that the module lists."""
     rows = log.select(
         F.col("key").alias(_BYTES["key"]),
         F.col("value").alias(_BYTES["value"]),
+        F.col("timestamp").alias(_TIMESTAMP),
+        F.col("headers").alias(_HEADERS),
+        PLACED,
         "key",
         "value",
-        named.alias("headers"),
-        "topic",
+        header_map(F.col("headers")).alias("headers"),
+        F.lit(topic.topic).alias("topic"),
         "partition",
         "offset",
         "timestamp",
@@ -128,7 +277,7 @@ def read_rows(
     unreadable = F.when(~F.col(TOMBSTONE), F.col("rw_value_reason"))
     if topic.key.format != "text":
         unreadable = F.coalesce(unreadable, F.concat(F.lit("key: "), F.col("rw_key_reason")))
-    drop = (*_BYTES.values(), "rw_key_reason", "rw_value_reason", *(f"rw_of_key_{i}" for i in range(len(key_fields))))
+    drop = ("rw_key_reason", "rw_value_reason", *(f"rw_of_key_{i}" for i in range(len(key_fields))))
     return both.withColumns({**shared, UNREADABLE: unreadable}).drop(*drop)
 
 

@@ -112,7 +112,7 @@ def look_at(
         history_keys=some,
         history_times=plan.event_times,
         end_offsets=plan.as_of,
-        in_topic=emitted.opened.is_topic,
+        in_topic=emitted.opened.topic is not None,
     )
     return LiveCheck(pipeline.name, emitted.opened.description, table.num_rows, findings_of(sample))
 

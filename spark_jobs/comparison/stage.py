@@ -112,6 +112,8 @@ def _opened(
 ) -> _Deployment:
     types = key_types(replay.history.records.schema, replay.spec.keys)
     rows = EmittedRows(job.spark, deployed.pipeline, types, cached)
+    if windows.keeps:
+        rows.keep()
     last = None
     if windows.touched is not None:
         last = last_comparison(job.spark, job.result.tables.comparisons, deployed.name)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import EmittedRows
-from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION
+from spark_jobs.comparison.emitted_topic import AT_PARTITION, KEY_BYTES, VALUE_BYTES
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.corrections.columns import Columns, columns_of
 from spark_jobs.corrections.due import Scope
@@ -26,9 +26,10 @@ from spark_jobs.corrections.transaction import TopicRecord, transaction
 from spark_jobs.definition.corrections import TopicMode
 from spark_jobs.definition.live import TopicEmitted
 from spark_jobs.errors import DefinitionError
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.corrections import Delivery, new_name, old_name
 from spark_jobs.lakehouse.delivery import CorrectionAction
-from spark_jobs.lakehouse.tables import name_hash
+from spark_jobs.lakehouse.tables import name_hash, start_bounds
 from spark_jobs.replay.assign import END, START
 from spark_jobs.sources.decode import parse_schema
 from spark_jobs.sources.kafka import header_map, read_log
@@ -135,37 +136,24 @@ class TopicDestination:
         log = read_log(self.scope.spark, committed, ranges, headers=True)
         return not log.where(header_map(F.col("headers"))[HEADER] == delivery.id).isEmpty()
 
-    def _originals(self) -> DataFrame | None:
-        """The last record of each window: keys, window (epoch ms), key, value and partition; None: another topic."""
-        if not self._is_own:
-            return None
+    def _emitted(self) -> EmittedRows:
+        """The records of the topic, which is the live job's own."""
         spark, scope = self.scope.spark, self.scope
         windows = spark.table(scope.tables.windows).schema
-        emitted = EmittedRows(spark, scope.pipeline, {k: windows[k].dataType for k in scope.keys})
-        places, ends = emitted.positions(), emitted.opened.ends or {}
-        with topic_admin(spark, self.topic) as admin:
-            starts = {partition: bounds.earliest for partition, bounds in admin.state().partitions.items()}
-        ranges = [OffsetRange(p, starts[p], end) for p, end in ends.items() if p in starts and starts[p] < end]
-        log = read_log(spark, self.topic, ranges, headers=False)
-        raw = log.select(
-            F.col("partition").alias(AT_PARTITION),
-            F.col("offset").alias(AT_OFFSET),
-            F.col("key").alias(_KEY),
-            F.col("value").alias(_VALUE),
-        )
-        return places.join(raw, [AT_PARTITION, AT_OFFSET]).withColumnRenamed(AT_PARTITION, _AT)
+        return EmittedRows(spark, scope.pipeline, {k: windows[k].dataType for k in scope.keys})
 
     def _with_originals(self, rows: DataFrame) -> DataFrame:
         """The rows of a delivery, their windows in epoch ms, with the topic's last record about each."""
         placed = rows.withColumns({START: F.unix_millis(START), END: F.unix_millis(END)})
-        originals = self._originals()
         keys = self.scope.keys
         ordered = [F.asc_nulls_first(c) for c in (START, *(f"`{k}`" for k in keys))]
-        if originals is None:
+        if not self._is_own:
             none = {_KEY: F.lit(None).cast("binary"), _VALUE: F.lit(None).cast("binary"), _AT: F.lit(None).cast("int")}
             return placed.withColumns(none).orderBy(*ordered)
         names = join_columns(keys)
-        theirs = with_join_keys(originals, keys).select(*names, _KEY, _VALUE, _AT)
+        first, last = start_bounds(rows)
+        originals = self._emitted().last_records(TimeRange(first or 0, (last or 0) + 1))
+        theirs = _named(with_join_keys(originals, keys)).select(*names, _KEY, _VALUE, _AT)
         return with_join_keys(placed, keys).join(theirs, names, "left").orderBy(*ordered)
 
     def _records(self, row: Row, delivery: Delivery) -> Iterator[TopicRecord]:
@@ -215,9 +203,7 @@ class TopicDestination:
         """Raises DefinitionError where keys of new windows would not be as the live job writes them."""
         if not self._is_own or rows.where(~F.col("existed")).isEmpty():
             return
-        originals = self._originals()
-        assert originals is not None
-        for row in originals.limit(_CHECKED_KEYS).collect():
+        for row in _named(self._emitted().records().limit(_CHECKED_KEYS)).collect():
             known = row.asDict()
             theirs = None if known[_KEY] is None else bytes(known[_KEY])
             ours = self._built_key(known)
@@ -230,6 +216,10 @@ class TopicDestination:
                     "Name the key's fields in their order under `key.schema`, and how it has times under "
                     "corrections.times.",
                 )
+
+
+def _named(records: DataFrame) -> DataFrame:
+    return records.withColumnsRenamed({KEY_BYTES: _KEY, VALUE_BYTES: _VALUE, AT_PARTITION: _AT})
 
 
 def _parsed(value: bytes) -> dict[str, Any] | None:

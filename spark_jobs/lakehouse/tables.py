@@ -6,7 +6,8 @@ For a pipeline with the output `<namespace>.<table>`:
 - `<table>__late`: records that windows dropped, one row each;
 - `<table>__quarantine`: records that could not be used, with position, raw value and reason;
 - `<table>__verdicts`: windows of the live job that are not what they should be, and `<table>__comparisons`: how many
-  (`verdicts`); `<table>__corrections`: what was delivered to the readers of its output (`corrections`);
+  (`verdicts`); `<table>__emitted`: what it has written to a topic (`emitted_table`);
+- `<table>__corrections`: what was delivered to the readers of its output (`corrections`);
 - `<table>__staging_<hash>`: what an attempt of a run has computed and not yet published (`staging`);
 
 and for all pipelines of a namespace `runs` (`ledger`) and `timeline_state`.
@@ -144,6 +145,10 @@ class Tables:
     @property
     def comparisons(self) -> str:
         return f"{self.windows}__comparisons"
+
+    @property
+    def emitted(self) -> str:
+        return f"{self.windows}__emitted"
 
     @property
     def corrections(self) -> str:

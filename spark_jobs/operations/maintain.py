@@ -8,13 +8,16 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.comparison.emitted import live_of
+from spark_jobs.comparison.emitted_topic import placing_of
 from spark_jobs.corrections.partitions import delete_replaced
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.deployments import destination_of
+from spark_jobs.definition.deployments import deployments_of, destination_of
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.definition.live import TableEmitted
+from spark_jobs.definition.live import TableEmitted, TopicEmitted
 from spark_jobs.errors import EmptyRangeError
 from spark_jobs.lakehouse.corrections import is_delivering
+from spark_jobs.lakehouse.emitted_table import forget_others
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import REVISIONS
 from spark_jobs.lakehouse.tables import Tables, guarded
@@ -113,13 +116,17 @@ def maintain(
         with progress.stage("corrected partitions", destination.table):
             remove = partial(delete_replaced, spark, destination.table, now - ORPHANS)
             done.replaced_deleted = guarded("cannot maintain", destination.table, remove)
-    side_tables = [tables.late, tables.quarantine, tables.verdicts, tables.comparisons]
+    if pipeline.live is not None and spark.catalog.tableExists(tables.emitted):
+        with progress.stage("emitted rows", "of earlier definitions"):
+            forget = partial(forget_others, spark, tables.emitted, _placings(pipeline))
+            guarded("cannot maintain", tables.emitted, forget)
+    side_tables = [tables.late, tables.quarantine, tables.verdicts, tables.comparisons, tables.emitted]
     if not is_delivering(spark, tables.corrections):
         side_tables.append(tables.corrections)
     for table in (tables.windows, *side_tables, tables.runs, tables.timeline_state):
         if spark.catalog.tableExists(table):
             with progress.stage("table", table):
-                order = "window_start" if table == tables.windows else ""
+                order = "window_start" if table in (tables.windows, tables.emitted) else ""
                 guarded(
                     "cannot maintain",
                     table,
@@ -135,6 +142,16 @@ def _delete_revisions(spark: SparkSession, tables: Tables, before: datetime) -> 
     if count:
         guarded("cannot write", tables.windows, lambda: spark.sql(f"DELETE FROM {branch} WHERE {old}"))
     return count
+
+
+def _placings(pipeline: Pipeline) -> list[str]:
+    """By what the current definition reads the rows of topics."""
+    found = []
+    for deployed in deployments_of(pipeline):
+        source = live_of(deployed.pipeline).source
+        if isinstance(source, TopicEmitted):
+            found.append(placing_of(source, deployed.pipeline))
+    return found
 
 
 def _maintain_table(

@@ -91,8 +91,12 @@ def _datasets(pipeline: Pipeline, folder: RunFolder, stage: Stage) -> tuple[list
     inputs = history_of(pipeline)
     if stage is Stage.COMPARE:
         is_compared = Verdicts.read(folder) is not None
-        verdicts = (iceberg(f"{windows}__verdicts"), iceberg(f"{windows}__comparisons"))
-        return [*inputs, *_emitted(pipeline)], list(verdicts) if is_compared else []
+        lives = _lives(pipeline)
+        emitted = _each_once(dataset for live in lives for dataset in _place(live.source))
+        tables = [f"{windows}__verdicts", f"{windows}__comparisons"]
+        if any(isinstance(live.source, TopicEmitted) for live in lives):
+            tables.append(f"{windows}__emitted")
+        return [*inputs, *emitted], [iceberg(name) for name in tables] if is_compared else []
     if stage in (Stage.PUBLISH, Stage.DISCARD) and is_published:
         return inputs, [iceberg(name) for name in (windows, f"{windows}__late", f"{windows}__quarantine")]
     return inputs, []
@@ -131,10 +135,10 @@ def iceberg(table: str) -> Dataset:
     )
 
 
-def _emitted(pipeline: Pipeline) -> list[Dataset]:
-    """What the live job emitted, of all its deployments."""
+def _lives(pipeline: Pipeline) -> list[Live]:
+    """The section `live:` of each deployment of the live job."""
     lives = (deployed.pipeline.live for deployed in deployments_of(pipeline))
-    return _each_once(dataset for live in lives if isinstance(live, Live) for dataset in _place(live.source))
+    return [live for live in lives if isinstance(live, Live)]
 
 
 def _destination(pipeline: Pipeline) -> list[Dataset]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pytest
 from pyspark.sql.types import StringType
@@ -15,16 +14,11 @@ from spark_jobs.comparison.emitted import Emitted, read_emitted, read_late_outpu
 from spark_jobs.definition import Pipeline
 from spark_jobs.devtools.services.kafka_broker import KafkaBroker
 from spark_jobs.errors import RewindowError, SourceError
-from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.spark.cached import CachedFrames
+from tests.comparison.emitted_topics import ALL, HOUR, JSON, NOON, pipeline, row, values
 from tests.kafka import Producer, Sent, produce
 from tests.sources.avro import zigzag
 
-HOUR = 3_600_000
-NOON = 1_357_041_600_000  # 2013-01-01T12:00:00Z
-ALL = TimeRange(0, 2 * NOON)
-JSON = {"format": "json", "schema": "carrier STRING, s BIGINT, c BIGINT"}
-WINDOW = {"start": "s", "unit": "ms"}
 _NUMBERS = itertools.count()
 NewTopic = Callable[..., str]
 
@@ -42,34 +36,8 @@ def topic(spark, kafka: KafkaBroker) -> NewTopic:
     return make
 
 
-def pipeline(servers: str, topic: str, *, source: dict[str, Any] | None = None, **live: Any) -> Pipeline:
-    section = {"kind": "kafka", "servers": servers, "topic": topic, "value": JSON, **(source or {})}
-    return Pipeline.model_validate(
-        {
-            "name": "p",
-            "history": {"kind": "files", "path": "history", "format": "parquet"},
-            "keys": {"carrier": "key"},
-            "event_time": {"expression": "ts", "unit": "ms"},
-            "watermark": {"generator": "ascending"},
-            "window": {"type": "tumbling", "size": "1 h"},
-            "aggregates": {"n": "count(*)"},
-            "live": {"source": section, "window": WINDOW, "values": {"n": "c"}, **live},
-        }
-    )
-
-
 def read(spark, defined: Pipeline, held: CachedFrames | None = None) -> Emitted:
     return read_emitted(spark, defined, {"carrier": StringType()}, ALL, held)
-
-
-def values(found: Emitted) -> dict:
-    """By carrier: value, rows, ambiguous."""
-    rows = found.rows.select("carrier", "n__emitted", "emitted_rows", "ambiguous").collect()
-    return {row[0]: tuple(row)[1:] for row in rows}
-
-
-def row(carrier: str | None, count: int | None, **more: Any) -> str:
-    return json.dumps({"carrier": carrier, "s": NOON, "c": count, **more})
 
 
 def test_of_several_rows_the_last_by_position_counts_and_only_rows_up_to_the_pinned_offsets(

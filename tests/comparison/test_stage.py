@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from spark_jobs.comparison import chosen, stage
 from spark_jobs.comparison.news import has_live_news
 from spark_jobs.definition import Pipeline
+from spark_jobs.devtools.services.kafka_broker import KafkaBroker
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import EndPolicy, execute
@@ -24,9 +25,21 @@ from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
 from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
+from tests.kafka import Sent, produce
 from tests.runs.small_nights import log_of, write
 
 COMPARING = EndPolicy(compare=stage.compare_run)
+TOPIC = """live:
+  source:
+    kind: kafka
+    servers: {servers}
+    topic: {topic}
+    value: {{format: json, schema: "k STRING, s BIGINT, n BIGINT, total BIGINT, pane INT, at BIGINT"}}
+  window: {{start: s, unit: ms}}
+  pane: pane
+  emitted_at: at
+  emitted_at_unit: ms
+"""
 
 
 def live_pipeline(folder: Path, name: str) -> Pipeline:
@@ -41,11 +54,26 @@ def current_verdicts(spark: SparkSession, defined: Pipeline) -> set[tuple]:
 
 
 @pytest.mark.long
-def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(spark, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("place", ["files", "topic"])
+def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(
+    spark, tmp_path, monkeypatch, request, place: str
+) -> None:
     monkeypatch.setattr(chosen, "COMMIT_DELAY", 0)
-    defined = live_pipeline(tmp_path, "judged")
+    if place == "files":
+        defined = live_pipeline(tmp_path, "judged")
+        (tmp_path / "emitted").mkdir()
+    else:
+        kafka: KafkaBroker = request.getfixturevalue("kafka")
+        kafka.create_topic("judged_rows", 1)
+        defined = with_live(tmp_path, "judged_topic", TOPIC.format(servers=kafka.servers, topic="judged_rows"))
+
+    def emit(rows: list[dict], night: str) -> None:
+        if place == "files":
+            write(tmp_path / "emitted", rows, f"part-{night}.json")
+        else:
+            produce(spark, kafka.servers, "judged_rows", [Sent(json.dumps(row)) for row in rows])
+
     records, draw = log_of(5, count=260), random.Random(5)
-    (tmp_path / "emitted").mkdir()
     emitted: dict[tuple, int] = {}
     held: list[dict] = []
     done, newest = 0, 0
@@ -64,12 +92,15 @@ def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(s
             if fate < 0.1:
                 row["n"] += 3
             (held if fate > 0.9 else come).append(row)
-        write(tmp_path / "emitted", come, f"part-{night}.json")
+        emit(come, str(night))
         newest = max(newest, *(row["at"] for row in come))
         result = reconcile(spark, defined, NoProgress(), end_policy=COMPARING)
         assert (result.continued_from is None) == (night == 0), result.note
         document = Verdicts.read(RunStore.configured().folder(result.run_id))
         assert document is not None and document.problem is None and document.whole_range is (night == 0)
+        if place == "topic":  # what the nights have read outlives the topic's retention
+            end = spark.table(Tables.of(defined).emitted).count()
+            kafka.delete_records("judged_rows", 0, before=end)
         found, counts = full_comparison(spark, defined)
         there = {row for row in current_verdicts(spark, defined) if row[2] != "all_late"}
         assert there == found, f"night {night}"
@@ -89,7 +120,7 @@ def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(s
     row = max(held, key=lambda row: row["s"])
     missing = (row["k"], row["s"], "missing")
     assert missing in {verdict[:3] for verdict in current_verdicts(spark, defined)}
-    write(tmp_path / "emitted", [row | {"at": newest + 1}], "part-later.json")
+    emit([row | {"at": newest + 1}], "later")
     judging = replace(COMPARING, live_news=has_live_news, collector=collect)
     idle = reconcile(spark, defined, NoProgress(), end_policy=judging)
     assert idle.note.endswith("was compared") and not idle.changes

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
+from spark_jobs.lakehouse.emitted_table import EMITTED_COLUMNS
 from spark_jobs.lakehouse.published_table import FACTS
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA
 from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS
@@ -21,6 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs/tables.md"
         ("`<table>`: windows", FACTS),
         ("`<table>__verdicts`", VERDICT_FACTS),
         ("`<table>__verdicts`", COMPARISON_COLUMNS),
+        ("`<table>__emitted`", EMITTED_COLUMNS),
         ("`<table>__corrections`", CORRECTION_FACTS),
         ("`<table>__quarantine`", QUARANTINE_SCHEMA),
         ("`runs`", RUNS_SCHEMA),

@@ -144,7 +144,14 @@ def drop_tables(spark: SparkSession, *pipelines: Pipeline) -> None:
     """Drop what the pipelines have published."""
     for pipeline in pipelines:
         tables = Tables.of(pipeline)
-        for table in (tables.windows, tables.late, tables.quarantine, tables.verdicts, tables.comparisons):
+        for table in (
+            tables.windows,
+            tables.late,
+            tables.quarantine,
+            tables.verdicts,
+            tables.comparisons,
+            tables.emitted,
+        ):
             if spark.catalog.tableExists(table):
                 drop_table(spark, table)
 

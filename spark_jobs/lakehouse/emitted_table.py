@@ -1,0 +1,223 @@
+"""The table of the rows that the live job has written to a topic: `<table>__emitted`.
+
+A run that compares appends the records that no run has read before. It then reads those of the windows that it
+compares, and not the whole topic; and records that retention has removed from the topic since are still here.
+
+| column | type | meaning |
+| --- | --- | --- |
+| `placing` | STRING | a digest of all in the definition by which the rows were read and `window_start` was found |
+| `partition`, `offset`, `timestamp` | INT, BIGINT, TIMESTAMP | of the record |
+| `key`, `value` | BINARY | of the record, as they were in the topic |
+| `headers` | ARRAY of name and value | null where the definition does not use them |
+| `window_start` | TIMESTAMP | of the row's window; null where it has none, or none that can be read |
+
+The property `rewindow.emitted.<placing>` says which offsets have been read (`Coverage`). It changes in the commit that
+adds the rows: a run that is killed has added all of its rows, or none.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pydantic import BaseModel, ConfigDict
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+from spark_jobs.errors import CatalogError
+from spark_jobs.lakehouse.side_tables import retried
+from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+
+HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
+EMITTED_COLUMNS = t.StructType(
+    [
+        t.StructField("placing", t.StringType()),
+        t.StructField("partition", t.IntegerType()),
+        t.StructField("offset", t.LongType()),
+        t.StructField("timestamp", t.TimestampType()),
+        t.StructField("key", t.BinaryType()),
+        t.StructField("value", t.BinaryType()),
+        t.StructField("headers", HEADERS),
+        t.StructField("window_start", t.TimestampType()),
+    ]
+)
+_PROPERTY = "rewindow.emitted."
+_ATTEMPTS = 8
+_BRANCH_DAYS = 3
+
+Offsets = tuple[int, int]
+"""The first offset, and the one behind the last."""
+
+
+class Coverage(BaseModel):
+    """Which offsets of a topic have been read: for each partition its ranges, ascending, none next to another."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    topic_id: str = ""
+    ranges: dict[int, tuple[Offsets, ...]] = {}
+
+    def end(self, partition: int) -> int:
+        """The offset behind the last one that has been read; 0 where none has."""
+        ranges = self.ranges.get(partition)
+        return ranges[-1][1] if ranges else 0
+
+    def holes(self, partition: int, start: int) -> list[Offsets]:
+        """What was never read, from offset 0 up to `start`, where reading goes on."""
+        edges = [
+            0,
+            *(edge for part in self.ranges.get(partition, ()) for edge in part),
+            max(start, self.end(partition)),
+        ]
+        return [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
+
+    def extended(self, topic_id: str, read: Iterable[tuple[int, int, int]]) -> Coverage:
+        """With ranges (partition, start, end) that are read now; each begins at `end(partition)` or behind it."""
+        ranges = dict(self.ranges)
+        for partition, start, end in read:
+            parts = ranges.get(partition, ())
+            if parts and parts[-1][1] == start:
+                ranges[partition] = (*parts[:-1], (parts[-1][0], end))
+            elif start < end:
+                ranges[partition] = (*parts, (start, end))
+        return Coverage(topic_id=topic_id, ranges=ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Rows to append, and the coverage with them. `replaces`: rows that the table has go, they are of another topic."""
+
+    rows: DataFrame
+    coverage: Coverage
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the table has at one snapshot; None: nothing."""
+
+    coverage: Coverage
+    snapshot: int | None
+
+
+NOTHING = Kept(Coverage(), None)
+
+
+class EmittedTable:
+    """The rows of one placing in `<table>__emitted`."""
+
+    def __init__(self, spark: SparkSession, table: str, placing: str) -> None:
+        self._spark = spark
+        self.table = table
+        self.placing = placing
+
+    def kept(self) -> Kept:
+        """What the table has now."""
+        return self._kept(self._java()) if self._spark.catalog.tableExists(self.table) else NOTHING
+
+    def _kept(self, table: JavaObject) -> Kept:
+        text, snapshot = table.properties().get(_PROPERTY + self.placing), table.currentSnapshot()
+        if text is None or snapshot is None:
+            return NOTHING
+        return Kept(Coverage.model_validate_json(text), snapshot.snapshotId())
+
+    def rows(self, kept: Kept) -> DataFrame:
+        """The rows at this snapshot, in the columns that the module lists."""
+        table = self._spark.read.option("snapshot-id", str(kept.snapshot)).table(self.table)
+        return table.where(F.col("placing") == self.placing)
+
+    def append(self, addition: Callable[[Kept], Addition | None]) -> Kept:
+        """Add what `addition` makes of what the table has, in one commit; called again where another run was faster.
+
+        None: the table has all there is. Returns what the table has then. Raises CatalogError where it cannot be
+        written, SourceError where the topic cannot be read.
+        """
+        guarded("cannot make", self.table, self._prepare)
+        for _ in range(_ATTEMPTS):
+            table = self._java()
+            kept = self._kept(table)
+            added = addition(kept)
+            if added is None:
+                return kept
+            commit = partial(self._commit, added, table.currentSnapshot())
+            if guarded("cannot write", self.table, commit, reads_history=True):
+                return self.kept()
+        hint = "Run again when fewer runs compare this pipeline at the same time."
+        raise CatalogError(f"other runs were faster {_ATTEMPTS} times", self.table, hint)
+
+    def _prepare(self) -> None:
+        is_new = not self._spark.catalog.tableExists(self.table)
+        ensure_table(self._spark, self.table, EMITTED_COLUMNS)
+        if is_new:  # a query for few windows reads few row groups
+            retried(lambda: self._spark.sql(f"ALTER TABLE {self.table} WRITE LOCALLY ORDERED BY window_start"))
+        if self._java().currentSnapshot() is None:
+            self._java().newFastAppend().commit()  # a branch needs a snapshot to start from
+
+    def _commit(self, added: Addition, snapshot: JavaObject) -> bool:
+        """Write the rows on a branch that begins at `snapshot`, and move `main` there with the coverage.
+
+        False: `main` was moved meanwhile.
+        """
+        branch = f"reading_{secrets.token_hex(8)}"
+        base, is_empty = snapshot.snapshotId(), snapshot.summary().get("total-records") == "0"
+        made = (
+            f"CREATE BRANCH {branch} AS OF VERSION {base} RETAIN {_BRANCH_DAYS} DAYS"  # a killed run leaves it behind
+        )
+        retried(lambda: self._spark.sql(f"ALTER TABLE {self.table} {made}"))
+        try:
+            target = f"{self.table}.branch_{branch}"
+            if added.replaces and not is_empty:
+                self._spark.sql(f"DELETE FROM {target} WHERE placing = '{self.placing}'")
+            rows = added.rows.withColumn("placing", F.lit(self.placing))
+            aligned(self._spark, self.table, rows).writeTo(target).append()
+            head = self._java().refs().get(branch).snapshotId()
+            return self._move(branch, head, base, added.coverage)
+        except BaseException:
+            self._drop(branch)
+            raise
+
+    def _move(self, branch: str, head: int, base: int, coverage: Coverage) -> bool:
+        def move() -> None:
+            change = self._java().newTransaction()
+            change.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
+            text = coverage.model_dump_json()
+            change.updateProperties().set(_PROPERTY + self.placing, text).commit()
+            change.commitTransaction()
+
+        try:
+            retried(move)
+        except JAVA_ERRORS:
+            now = self._java()
+            # The commit may have come through although its answer was lost.
+            if now.refs().get(branch) is None and now.snapshot(head) is not None:
+                return True
+            if now.currentSnapshot().snapshotId() == base:
+                raise
+            self._drop(branch)
+            return False
+        return True
+
+    def _drop(self, branch: str) -> None:
+        retried(lambda: self._spark.sql(f"ALTER TABLE {self.table} DROP BRANCH IF EXISTS {branch}"))
+
+    def _java(self) -> JavaObject:
+        return loaded_iceberg_table(self._spark, self.table)
+
+
+def forget_others(spark: SparkSession, table: str, placings: Sequence[str]) -> int:
+    """Delete the rows that no placing of the current definition reads; how many placings they had."""
+    properties = loaded_iceberg_table(spark, table).properties()
+    known = {name.removeprefix(_PROPERTY) for name in properties if name.startswith(_PROPERTY)}
+    others = sorted(known - set(placings))
+    for placing in others:
+        # First the property: without it the rows are as good as gone, and the next run reads the topic again.
+        retried(
+            lambda name=_PROPERTY + placing: loaded_iceberg_table(spark, table).updateProperties().remove(name).commit()
+        )
+        literal = placing.replace("'", "''")
+        retried(lambda literal=literal: spark.sql(f"DELETE FROM {table} WHERE placing = '{literal}'"))
+    return len(others)
