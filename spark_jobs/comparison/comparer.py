@@ -29,7 +29,7 @@ from spark_jobs.comparison.emitted import (
 )
 from spark_jobs.comparison.explain import explained
 from spark_jobs.comparison.fitting import CUTS, FIT_KEYS, KIND, LEFT_OUT, SEARCHED, fitted_cuts, fitting_columns
-from spark_jobs.comparison.join_keys import join_columns
+from spark_jobs.comparison.join_keys import WINDOW_HASH, join_columns
 from spark_jobs.comparison.recount import (
     CERTAIN,
     CONTRADICTED,
@@ -149,7 +149,7 @@ class Comparer:
                 "contradicted": F.lit(0).cast("bigint"),
             }
         )
-        first = self._cached.keep(as_delivered(first, self.pipeline, self.scope))
+        first = self._cached.keep(as_delivered(first, self.pipeline, self.scope).drop(WINDOW_HASH))
         is_open = F.col(VERDICT).isin(*_DIFFERENT) | (F.col(UNDECIDED) > 0)
         if self._has_evidence:
             is_open = is_open | (F.col(VERDICT) == Verdict.NOT_CLOSED)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import AT, ROWS, emitted_name, live_of
-from spark_jobs.comparison.join_keys import join_columns, with_join_keys
+from spark_jobs.comparison.join_keys import hashed_columns, join_columns, with_join_keys, with_window_hash
 from spark_jobs.comparison.verdicts import LABEL, VERDICT, ComparisonScope, Label, Verdict, all_same
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.corrections import CorrectedValue, destination_name
@@ -44,8 +44,8 @@ def as_delivered(rows: DataFrame, pipeline: Pipeline, scope: ComparisonScope) ->
     there = set(found.columns)
     kinds = {f.name: f.dataType for f in rows.schema}
     placed = found.withColumns({START: F.unix_millis(START), END: F.unix_millis(END)})
-    delivered = with_join_keys(placed, scope.keys).select(
-        *join_columns(scope.keys),
+    delivered = with_window_hash(placed, scope.keys).select(
+        *hashed_columns(scope.keys),
         F.col("action").alias("rw_action"),
         F.col("value").alias("rw_value"),
         *(
@@ -53,7 +53,7 @@ def as_delivered(rows: DataFrame, pipeline: Pipeline, scope: ComparisonScope) ->
             for v in scope.values
         ),
     )
-    joined = rows.join(delivered, join_columns(scope.keys), "left")
+    joined = rows.join(delivered, hashed_columns(scope.keys), "left")
     has_row = F.col(ROWS) > 0
     equals_delivered = F.when(
         has_row,

@@ -12,7 +12,7 @@
 | `ambiguous` | BOOLEAN | several rows, and nothing says which one is the last; or one pane twice |
 | `again` | BOOLEAN | emitted before a restart of the job and again after it |
 
-In addition the columns of `spark_jobs.comparison.join_keys`, by which the rows are already partitioned and sorted.
+In addition the `hashed_columns` of `spark_jobs.comparison.join_keys`, by which the rows are partitioned and sorted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from spark_jobs.comparison.emitted_topic import (
     behind,
     placed_in,
 )
-from spark_jobs.comparison.join_keys import join_columns, with_join_keys
+from spark_jobs.comparison.join_keys import hashed_columns, with_window_hash
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import Deployed
 from spark_jobs.definition.live import Live, TimeUnit, WindowColumns
@@ -74,11 +74,13 @@ class Emitted:
     """The emitted windows.
 
     `rows` has the columns that the module lists; `values` names the aggregates that the job emitted, in their order.
+    `emissions` has a row for each one that the job emitted about these windows: `window_end`, `emitted_at`.
     `unreadable` counts rows that cannot be decoded or have no readable bounds, `outside` rows outside the range;
     neither are in `rows`. `notes` are sentences for the report about these rows, and about missing parts of a topic.
     """
 
     rows: DataFrame
+    emissions: DataFrame
     values: tuple[str, ...]
     has_emission_time: bool
     description: str
@@ -149,11 +151,10 @@ class EmittedRows:
     def chosen(self, spans: Sequence[TimeRange], older: Sequence[TimeRange], pairs: DataFrame | None) -> Emitted:
         """The windows with a start in `spans`, and those of `pairs`, which start in `older`. Reads no other rows.
 
-        Rows that cannot be read are left out and not counted. The windows are cached: they are few.
+        Rows that cannot be read are left out and not counted. The rows are cached: they are few.
         """
         canonical = self._starting_in((*older, *spans))
-        emitted = self._emitted(of_windows(canonical, tuple(self.pipeline.keys), spans, pairs), 0, 0, ())
-        return replace(emitted, rows=self._kept(emitted.rows))
+        return self._emitted(self._kept(of_windows(canonical, tuple(self.pipeline.keys), spans, pairs)), 0, 0, ())
 
     def changed(self, within: TimeRange, since: int | None, offsets: Mapping[int, int] | None) -> DataFrame | None:
         """The windows that start in `within` and have rows that came since a comparison; None: nothing shows it.
@@ -236,13 +237,14 @@ class EmittedRows:
     def _emitted(self, rows: DataFrame, unreadable: int, outside: int, notes: tuple[str, ...]) -> Emitted:
         good = rows.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)
         return Emitted(
-            last_rows(good, tuple(self.pipeline.keys), self.live, in_topic=self.opened.topic is not None),
-            tuple(self._values),
-            self.live.emitted_at is not None,
-            self.opened.description,
-            unreadable,
-            outside,
-            (*self.opened.notes, *notes),
+            rows=last_rows(good, tuple(self.pipeline.keys), self.live, in_topic=self.opened.topic is not None),
+            emissions=good.where(~F.col(_DELETED)).select(END, AT),
+            values=tuple(self._values),
+            has_emission_time=self.live.emitted_at is not None,
+            description=self.opened.description,
+            unreadable=unreadable,
+            outside=outside,
+            notes=(*self.opened.notes, *notes),
         )
 
 
@@ -323,8 +325,8 @@ def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: b
     In a topic the offset decides, and those three only where the rows of a window lie in several partitions. The result
     is sorted by keys and window, so that a join by them needs no second sort.
     """
-    placed = with_join_keys(rows, keys)
-    window = join_columns(keys)
+    placed = with_window_hash(rows, keys)
+    window = hashed_columns(keys)
     whole = Window.partitionBy(*window)
     scattered = F.lit(True)
     if in_topic:

@@ -133,7 +133,7 @@ def placing_of(topic: TopicEmitted, pipeline: Pipeline) -> str:
     """A digest of all by which the rows are read and their windows' starts are found."""
     live = pipeline.live
     assert isinstance(live, Live)
-    parts = {"topic", "partitions", "start", "end", "isolation", "key", "value"}
+    parts = {"topic", "start", "end", "isolation", "key", "value"}
     return name_hash(
         topic.model_dump_json(include=parts),
         live.window.model_dump_json(),

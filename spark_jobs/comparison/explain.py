@@ -131,10 +131,10 @@ def _records_of_keys(context: RecountContext, wanted: DataFrame) -> DataFrame:
 def _without_partition(chosen: DataFrame, scope: ComparisonScope, context: RecountContext) -> DataFrame:
     """Each window once for each of its partitions, with the values without the records of that partition."""
     ends = ends_of(context, chosen)
-    records = records_in(context, chosen, ends)
+    records = records_in(context, chosen, ends, are_few=True)
     close = ends.select(END, *(f"rw_close_{p}" for p in ("arrival", "major", "minor")))
     records = records.join(close, END)
-    kept = records.where(record_position(records).not_after(close_position()))
+    kept = checkpointed(records.where(record_position(records).not_after(close_position())))  # one scan for both uses
     window = join_columns(scope.keys)
     partitions = kept.groupBy(*window).agg(F.collect_set(PARTITION).alias("rw_partitions"))
     partitions = partitions.select(*window, F.explode("rw_partitions").alias("rw_without"))
@@ -155,7 +155,8 @@ def _shifted(everything: DataFrame, chosen: DataFrame, scope: ComparisonScope, c
     others = everything.where(F.col("state") == "closed").select(
         *keys, F.col(START).alias("rw_other"), *(F.col(v).alias(recounted_name(v)) for v in scope.values)
     )
-    joined = moved.withColumn("rw_other", F.col(START) - F.col("rw_shift")).join(others, [*keys, "rw_other"])
+    moved = moved.withColumn("rw_other", F.col(START) - F.col("rw_shift"))
+    joined = others.join(F.broadcast(moved), [*keys, "rw_other"])  # there are few of them
     equal = joined.where(all_same(joined, scope, emitted_name, recounted_name))
     if len(scope.values) < 2:
         of_key = Window.partitionBy(*keys, "rw_shift")

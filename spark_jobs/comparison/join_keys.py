@@ -9,10 +9,23 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, DataType, DateType, NumericType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from spark_jobs.replay.assign import END, START
 
+WINDOW_HASH = "rw_hash"
+"""A hash of the join columns. As the first column to sort by it decides nearly every comparison of two rows, and Spark
+has it at hand in the sorter: many windows are sorted twice as fast as by the columns alone."""
 _NULLS = "rw_nulls"
 
 
@@ -24,6 +37,21 @@ def with_join_keys(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     for i, key in enumerate(keys):
         nulls = nulls + F.when(F.col(f"`{key}`").isNull(), F.lit(1 << i)).otherwise(F.lit(0))
     return frame.withColumns({**columns, _NULLS: nulls})
+
+
+def with_window_hash(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """`frame` with the columns of `hashed_columns`."""
+    placed = with_join_keys(frame, keys)
+    kinds = {field.name: field.dataType for field in placed.schema}
+    # 0.0 and -0.0 are one key.
+    floats = (FloatType, DoubleType)
+    same = [F.col(c) + F.lit(0.0) if isinstance(kinds[c], floats) else F.col(c) for c in join_columns(keys)]
+    return placed.withColumn(WINDOW_HASH, F.xxhash64(*same))
+
+
+def hashed_columns(keys: Sequence[str]) -> list[str]:
+    """The names of the columns to join many windows by: `WINDOW_HASH`, and the join columns."""
+    return [WINDOW_HASH, *join_columns(keys)]
 
 
 def join_columns(keys: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ def late_records_of(context: RecountContext, windows: DataFrame, limit: int) -> 
     """
     bounds = windows.select(START, END).collect()
     ends = ends_of(context, windows, {row[1] for row in bounds})
-    records = records_in(context, windows, ends, OFFSETS, BASIS, starts=[row[0] for row in bounds])
+    records = records_in(context, windows, ends, OFFSETS, BASIS, starts=[row[0] for row in bounds], are_few=True)
     close = ends.select(END, *(f"rw_close_{p}" for p in ("arrival", "major", "minor")))
     records = records.join(close, END)
     recorded = (F.col(f"rw_d_{BASIS}") == EvidenceKind.RECORDED) & F.col(f"rw_d_{OFFSETS}").isNotNull()

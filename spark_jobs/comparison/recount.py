@@ -122,12 +122,18 @@ def _floors(context: RecountContext, ends: np.ndarray, lateness: int) -> Mapping
 
 
 def records_in(
-    context: RecountContext, doubt: DataFrame, ends: DataFrame, *more: str, starts: Collection[int] | None = None
+    context: RecountContext,
+    doubt: DataFrame,
+    ends: DataFrame,
+    *more: str,
+    starts: Collection[int] | None = None,
+    are_few: bool = False,
 ) -> DataFrame:
     """One row for each record of each window in `doubt`, with the band of the window.
 
     `rw_certain_in` and `rw_certain_out` say whether the record certainly came in time, or certainly late. The columns
-    `more` of `doubt` are added as `rw_d_<name>`. `starts`: those of the windows (epoch ms), where they are known.
+    `more` of `doubt` are added as `rw_d_<name>`. `starts`: those of the windows (epoch ms), where they are known. With
+    `are_few` every task gets the windows, and the records are not shuffled.
     """
     replay, keys = context.replay, context.keys
     windows = replay.spec.aligned_windows
@@ -141,7 +147,7 @@ def records_in(
     wanted = doubt.join(ends, END).select(
         *join_columns(keys), LOW, HIGH, FLOORS, *(F.col(c).alias(f"rw_d_{c}") for c in more)
     )
-    joined = with_join_keys(assigned, keys).join(wanted, join_columns(keys))
+    joined = with_join_keys(assigned, keys).join(F.broadcast(wanted) if are_few else wanted, join_columns(keys))
     floor = F.coalesce(F.element_at(FLOORS, F.col(PARTITION)), F.lit(-1).cast("bigint"))
     certain_in = (F.col(ARRIVAL) <= F.col(LOW)) | (F.col(OFFSET) <= floor)
     return joined.withColumn("rw_certain_in", certain_in).withColumn(

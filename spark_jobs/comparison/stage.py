@@ -138,11 +138,10 @@ def _compare_one(
             emitted = only_of(deployed, one.rows.windows(chosen.hull))
         with Comparer(own, deployed.pipeline, emitted, chosen.spans, chosen.older, chosen.pairs) as comparer:
             comparison = comparer.compare()
-            counts = tally(comparison.rows, width)
 
-            def reported() -> Report:
-                name = job.pipeline.name
-                return make_report(comparison, comparer.context, name, emitted, limit=SHOWN, counts=counts)
+            def reported() -> tuple[Tally, Report]:
+                name, counts = job.pipeline.name, tally(comparison.rows, width)
+                return counts, make_report(comparison, comparer.context, name, emitted, limit=SHOWN, counts=counts)
 
             def recorded() -> dict[str, int]:
                 if not windows.keeps:
@@ -152,7 +151,7 @@ def _compare_one(
                 columns = _kept_columns(found, keys, emitted.values, deployed.name)
                 return table.record(columns, lambda earlier: _in_scope(earlier, keys, chosen), chosen.hull, run)
 
-            report, kept = run_parallel(job.spark, reported, recorded)
+            (counts, report), kept = run_parallel(job.spark, reported, recorded)
             return _Compared(one, counts, final, report, kept, emitted.values)
 
 

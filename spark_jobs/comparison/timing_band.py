@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from pyspark.sql import functions as F
 
-from spark_jobs.comparison.emitted import FIRST_AT, Emitted, live_of
+from spark_jobs.comparison.emitted import AT, Emitted, live_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
@@ -55,7 +55,7 @@ def detected_band(pipeline: Pipeline, spec: ReplaySpec, timeline: Timeline, emit
     band = declared_band(pipeline)
     if not emitted.has_emission_time or spec.has_sessions:
         return band
-    table = emitted.rows.groupBy(END).agg(F.min(FIRST_AT).alias("at")).where("at IS NOT NULL").toArrow()
+    table = emitted.emissions.groupBy(END).agg(F.min(AT).alias("at")).where("at IS NOT NULL").toArrow()
     ends, at = (table.column(name).to_numpy() for name in (END, "at"))
     order = np.argsort(ends)
     ends, at = ends[order], at[order]

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
 
 from spark_jobs.comparison.emitted import AGAIN, AMBIGUOUS, AT, FIRST_AT, OFFSETS, PANE, ROWS, Emitted, emitted_name
-from spark_jobs.comparison.join_keys import join_columns, with_join_keys
+from spark_jobs.comparison.join_keys import hashed_columns, with_window_hash
 from spark_jobs.definition.live import Tolerance
 from spark_jobs.lakehouse.verdicts import Verdict
 from spark_jobs.replay import windows as replayed
@@ -178,8 +178,8 @@ def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Da
     Columns: the keys, `window_start`, `window_end` (BIGINT), for each compared aggregate `<a>__emitted`, `<a>`
     (faithful), `<a>__complete`; `verdict`, `label`, `basis`, `differs` (emitted against faithful);
     `emitted_rows`, `emitted_pane`, `emitted_at`, `first_emitted_at`, `last_offsets`; `state`,
-    `records_on_time/_late/_dropped/_undecided`, `pane`, `closed_at`; and the join columns of
-    `spark_jobs.comparison.join_keys`.
+    `records_on_time/_late/_dropped/_undecided`, `pane`, `closed_at`; and the
+    `hashed_columns` of `spark_jobs.comparison.join_keys`.
     """
     joined = _joined(windows, emitted, scope)
     has_emitted, has_faithful = F.col(ROWS) > 0, F.col(replayed.STATE) == "closed"
@@ -216,8 +216,8 @@ def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Dat
     if UNDECIDED not in windows.columns:
         windows = windows.withColumn(UNDECIDED, F.lit(0).cast("bigint"))
     arrival = f"{replayed.FIRED}_arrival"
-    ours = with_join_keys(windows, keys).select(
-        *join_columns(keys),
+    ours = with_window_hash(windows, keys).select(
+        *hashed_columns(keys),
         *(F.col(f"`{k}`").alias(f"rw_ours_{i}") for i, k in enumerate(keys)),
         *(c for v in scope.values for c in (v, complete_name(v))),
         replayed.STATE,
@@ -229,7 +229,7 @@ def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Dat
         F.col(arrival).alias(CLOSED_AT),
     )
     theirs = emitted.rows.select(
-        *join_columns(keys),
+        *hashed_columns(keys),
         *(F.col(f"`{k}`").alias(f"rw_theirs_{i}") for i, k in enumerate(keys)),
         *(emitted_name(v) for v in scope.values),
         ROWS,
@@ -240,9 +240,9 @@ def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Dat
         AMBIGUOUS,
         AGAIN,
     )
-    joined = ours.join(theirs, join_columns(keys), "full")
+    joined = ours.join(theirs, hashed_columns(keys), "full")
     return joined.select(
-        *join_columns(keys),
+        *hashed_columns(keys),
         *(F.coalesce(f"rw_ours_{i}", f"rw_theirs_{i}").alias(k) for i, k in enumerate(keys)),
         *(c for v in scope.values for c in (emitted_name(v), v, complete_name(v))),
         F.coalesce(ROWS, F.lit(0)).alias(ROWS),
