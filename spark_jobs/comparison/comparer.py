@@ -149,7 +149,7 @@ class Comparer:
                 "contradicted": F.lit(0).cast("bigint"),
             }
         )
-        first = self._cached.keep(as_delivered(first, self.pipeline, self.scope).drop(WINDOW_HASH))
+        first = self._cached.keep(as_delivered(first, self.pipeline, self.scope, self.spans).drop(WINDOW_HASH))
         is_open = F.col(VERDICT).isin(*_DIFFERENT) | (F.col(UNDECIDED) > 0)
         if self._has_evidence:
             is_open = is_open | (F.col(VERDICT) == Verdict.NOT_CLOSED)

@@ -6,6 +6,8 @@ is the value that readers should have; `late_arrivals`, if more late records hav
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -14,9 +16,10 @@ from spark_jobs.comparison.join_keys import hashed_columns, join_columns, with_j
 from spark_jobs.comparison.verdicts import LABEL, VERDICT, ComparisonScope, Label, Verdict, all_same
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.corrections import CorrectedValue, destination_name
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.corrections import CorrectionTable, new_name
 from spark_jobs.lakehouse.delivery import CorrectionAction, DeliveryKind
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import Tables, starting_in
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.spec import complete_name
@@ -36,14 +39,17 @@ def deliveries_to(spark: SparkSession, pipeline: Pipeline) -> DataFrame | None:
     return table.latest(destination).where(F.col("kind") != DeliveryKind.REVERT.value)
 
 
-def as_delivered(rows: DataFrame, pipeline: Pipeline, scope: ComparisonScope) -> DataFrame:
-    """The classified `rows`, those with another verdict that have the value that was delivered."""
+def as_delivered(rows: DataFrame, pipeline: Pipeline, scope: ComparisonScope, spans: Iterable[TimeRange]) -> DataFrame:
+    """The classified `rows`; those that have the value that was delivered get another verdict.
+
+    All start in `spans`.
+    """
     found = deliveries_to(rows.sparkSession, pipeline)
     if found is None:
         return rows
     there = set(found.columns)
     kinds = {f.name: f.dataType for f in rows.schema}
-    placed = found.withColumns({START: F.unix_millis(START), END: F.unix_millis(END)})
+    placed = starting_in(found, spans).withColumns({START: F.unix_millis(START), END: F.unix_millis(END)})
     delivered = with_window_hash(placed, scope.keys).select(
         *hashed_columns(scope.keys),
         F.col("action").alias("rw_action"),

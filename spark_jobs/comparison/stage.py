@@ -25,6 +25,7 @@ from spark_jobs.comparison.timing_band import final_until
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
 from spark_jobs.definition.deployments import Deployed, deployments_of
 from spark_jobs.errors import CatalogError, RewindowError, RunStateError
+from spark_jobs.lakehouse.tables import starting_in
 from spark_jobs.lakehouse.verdicts import (
     ComparingRun,
     LastComparison,
@@ -194,7 +195,7 @@ def _decided_before(
     current = table.current()
     if not chosen.is_partial or current is None or not chosen.older:
         return found
-    by_fit = current.where(
+    by_fit = starting_in(current, chosen.everywhere).where(
         (F.col(VERDICT) == Verdict.TIMING)
         | (F.col(LABEL).isin(Label.NO_ADMISSIBLE_CUT.value, Label.TOO_MANY_CUTS.value))
         | (F.col(BASIS) == EvidenceKind.FIT)

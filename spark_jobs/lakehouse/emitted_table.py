@@ -68,11 +68,8 @@ class Coverage(BaseModel):
 
     def holes(self, partition: int, start: int) -> list[Offsets]:
         """What was never read, from offset 0 up to `start`, where reading goes on."""
-        edges = [
-            0,
-            *(edge for part in self.ranges.get(partition, ()) for edge in part),
-            max(start, self.end(partition)),
-        ]
+        read = [edge for part in self.ranges.get(partition, ()) for edge in part]
+        edges = [0, *read, max(start, self.end(partition))]
         return [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
 
     def extended(self, topic_id: str, read: Iterable[tuple[int, int, int]]) -> Coverage:
@@ -98,7 +95,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the table has at one snapshot; None: nothing."""
+    """What the table has of one placing at a snapshot; `snapshot` None: nothing."""
 
     coverage: Coverage
     snapshot: int | None
@@ -164,9 +161,8 @@ class EmittedTable:
         """
         branch = f"reading_{secrets.token_hex(8)}"
         base, is_empty = snapshot.snapshotId(), snapshot.summary().get("total-records") == "0"
-        made = (
-            f"CREATE BRANCH {branch} AS OF VERSION {base} RETAIN {_BRANCH_DAYS} DAYS"  # a killed run leaves it behind
-        )
+        # A killed run leaves its branch behind: it expires.
+        made = f"CREATE BRANCH {branch} AS OF VERSION {base} RETAIN {_BRANCH_DAYS} DAYS"
         retried(lambda: self._spark.sql(f"ALTER TABLE {self.table} {made}"))
         try:
             target = f"{self.table}.branch_{branch}"
@@ -209,15 +205,20 @@ class EmittedTable:
 
 
 def forget_others(spark: SparkSession, table: str, placings: Sequence[str]) -> int:
-    """Delete the rows that no placing of the current definition reads; how many placings they had."""
+    """Delete the rows of all placings but these; how many placings they had."""
     properties = loaded_iceberg_table(spark, table).properties()
     known = {name.removeprefix(_PROPERTY) for name in properties if name.startswith(_PROPERTY)}
-    others = sorted(known - set(placings))
-    for placing in others:
-        # First the property: without it the rows are as good as gone, and the next run reads the topic again.
-        retried(
-            lambda name=_PROPERTY + placing: loaded_iceberg_table(spark, table).updateProperties().remove(name).commit()
-        )
-        literal = placing.replace("'", "''")
-        retried(lambda literal=literal: spark.sql(f"DELETE FROM {table} WHERE placing = '{literal}'"))
+    others = known - set(placings)
+
+    def forget() -> None:
+        change = loaded_iceberg_table(spark, table).updateProperties()
+        for placing in others:
+            change = change.remove(_PROPERTY + placing)
+        change.commit()
+
+    # First the properties: a run that starts in between reads the topic again, and replaces the rows.
+    if others:
+        retried(forget)
+    kept = ", ".join(f"'{placing}'" for placing in placings)
+    retried(lambda: spark.sql(f"DELETE FROM {table} WHERE " + (f"placing NOT IN ({kept})" if kept else "TRUE")))
     return len(others)

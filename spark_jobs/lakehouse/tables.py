@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TypeVar
 
 from py4j.protocol import Py4JError
@@ -179,6 +181,11 @@ def starts_within(span: TimeRange) -> Column:
     """Windows with a start in the span; a plain comparison, which file formats can prune by."""
     start = F.col("window_start")
     return (start >= F.timestamp_millis(F.lit(span.start))) & (start < F.timestamp_millis(F.lit(span.end)))
+
+
+def starting_in(frame: DataFrame, spans: Iterable[TimeRange]) -> DataFrame:
+    """The windows with a start in one of `spans`; a table prunes by it."""
+    return frame.where(reduce(or_, map(starts_within, spans), F.lit(False)))
 
 
 def start_bounds(windows: DataFrame) -> tuple[int | None, int | None]:

@@ -292,14 +292,6 @@ def last_comparison(spark: SparkSession, table: str, deployment: str | None = No
     return None if not rows else LastComparison(*rows[0])
 
 
-def comparisons_within(frame: DataFrame, spans: Sequence[TimeRange]) -> DataFrame:
-    """The rows with a window start in one of `spans`."""
-    inside = F.lit(False)
-    for span in spans:
-        inside = inside | starts_within(span)
-    return frame.where(inside)
-
-
 def _of_deployment(spark: SparkSession, table: str, deployment: str | None) -> DataFrame | None:
     """The counts of one deployment; tables of earlier versions know of one only. None where there are none."""
     if not spark.catalog.tableExists(table):
