@@ -154,7 +154,7 @@ class EmittedRows:
         Rows that cannot be read are left out and not counted. The rows are cached: they are few.
         """
         canonical = self._starting_in((*older, *spans))
-        return self._emitted(self._kept(of_windows(canonical, tuple(self.pipeline.keys), spans, pairs)), 0, 0, ())
+        return self._emitted(self._persisted(of_windows(canonical, tuple(self.pipeline.keys), spans, pairs)), 0, 0, ())
 
     def changed(self, within: TimeRange, since: int | None, offsets: Mapping[int, int] | None) -> DataFrame | None:
         """The windows that start in `within` and have rows that came since a comparison; None: nothing shows it.
@@ -206,7 +206,7 @@ class EmittedRows:
         )
         return shown, tuple(self._values)
 
-    def _kept(self, frame: DataFrame) -> DataFrame:
+    def _persisted(self, frame: DataFrame) -> DataFrame:
         return frame if self._cached is None else self._cached.keep(frame)
 
     def _whole(self) -> DataFrame:
@@ -215,7 +215,7 @@ class EmittedRows:
             return self._decoded
         rows = self._canonical(self.opened.frame)
         if self.opened.topic is not None:
-            rows = self._decoded = self._kept(rows)
+            rows = self._decoded = self._persisted(rows)
         return rows
 
     def _starting_in(self, spans: Sequence[TimeRange]) -> DataFrame:

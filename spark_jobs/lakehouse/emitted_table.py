@@ -113,7 +113,10 @@ class EmittedTable:
         self.placing = placing
 
     def kept(self) -> Kept:
-        """What the table has now."""
+        """What the table has now. Raises CatalogError where the catalog does not answer."""
+        return guarded("cannot read", self.table, self._now)
+
+    def _now(self) -> Kept:
         return self._kept(self._java()) if self._spark.catalog.tableExists(self.table) else NOTHING
 
     def _kept(self, table: JavaObject) -> Kept:
