@@ -118,7 +118,7 @@ class EmittedRows:
         Rows of files and tables stay where they are. Raises CatalogError where the table cannot be written.
         """
         topic = self.opened.topic
-        if topic is not None:
+        if topic is not None and topic.ahead():
             kept = topic.keep(lambda rows: _bounds(rows, self.pipeline, self.live)[0])
             self.opened, self._decoded = replace(self.opened, frame=kept.decoded(), topic=kept), None
 

@@ -33,7 +33,7 @@ from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import SourceError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.emitted_table import HEADERS, NOTHING, Addition, Coverage, EmittedTable, Kept, Offsets
-from spark_jobs.lakehouse.tables import name_hash
+from spark_jobs.lakehouse.tables import name_hash, starts_within
 from spark_jobs.sources.decode import REASON, decode, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro
 from spark_jobs.sources.expressions import refuse, schema_refused
@@ -192,7 +192,7 @@ class TopicRows:
 
         `starts` gives the starts of the windows (epoch ms) of decoded rows.
         """
-        if self.table is None or not self.ahead():
+        if self.table is None:
             return self
         topic_id = self.pinned.topic_id
 
@@ -226,11 +226,7 @@ def _stored(rows: DataFrame, starts: Callable[[DataFrame], Column]) -> DataFrame
 
 def placed_in(spans: Sequence[TimeRange]) -> Column:
     """Whether a row may be of a window that starts in one of `spans`; the table prunes by it."""
-    within = [
-        (F.col(PLACED) >= F.timestamp_millis(F.lit(span.start))) & (F.col(PLACED) < F.timestamp_millis(F.lit(span.end)))
-        for span in spans
-    ]
-    return reduce(or_, within, F.col(PLACED).isNull())
+    return reduce(or_, (starts_within(span, PLACED) for span in spans), F.col(PLACED).isNull())
 
 
 def behind(ends: Mapping[int, int]) -> Column:

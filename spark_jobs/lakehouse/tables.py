@@ -177,9 +177,9 @@ def name_hash(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def starts_within(span: TimeRange) -> Column:
+def starts_within(span: TimeRange, column: str = "window_start") -> Column:
     """Windows with a start in the span; a plain comparison, which file formats can prune by."""
-    start = F.col("window_start")
+    start = F.col(column)
     return (start >= F.timestamp_millis(F.lit(span.start))) & (start < F.timestamp_millis(F.lit(span.end)))
 
 
