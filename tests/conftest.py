@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from spark_jobs.devtools.conformance.runner import FEW_ROWS
+from spark_jobs.devtools.conformance.formats import FEW_ROWS
 from spark_jobs.settings import Variable
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS
 

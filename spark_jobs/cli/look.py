@@ -211,13 +211,11 @@ def sql(
 
 @app.command()
 def conformance(
-    folder: Annotated[
-        Path, typer.Argument(exists=True, help="A folder of case files (flink-oracle-case/1), or one file.")
-    ],
+    folder: Annotated[Path, typer.Argument(exists=True, help="A folder of case files, or one file.")],
     engine: Annotated[str, typer.Option(help="sequential or spark.")] = "sequential",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for passing cases, too.")] = False,
 ) -> None:
-    """Run an engine on recorded cases of real Flink. Prints one line for each failing case; exit code 1 if any."""
+    """Run an engine on recorded cases of live engines. Prints one line for each failing case; exit code 1 if any."""
     from spark_jobs.devtools.conformance.runner import run_cases
 
     if engine not in ("sequential", "spark"):

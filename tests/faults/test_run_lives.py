@@ -32,7 +32,7 @@ from hypothesis.stateful import (
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools.conformance.runner import TINY
+from spark_jobs.devtools.conformance.formats import TINY
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.documents import Answer, Approval, status_of
 from spark_jobs.runs.plan import make_plan

@@ -60,4 +60,11 @@ def test_a_file_of_another_format_fails_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
     lines: list[str] = []
     assert run_cases(tmp_path, "sequential", verbose=False, say=lines.append) == (0, 1)
-    assert "not a case of the format flink-oracle-case/1" in lines[0]
+    assert "not a case of the formats flink-oracle-case/1" in lines[0]
+
+
+def test_a_file_of_an_unknown_format_fails_with_the_format_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"format": "beam-oracle-case/9"}')
+    lines: list[str] = []
+    assert run_cases(tmp_path, "sequential", verbose=False, say=lines.append) == (0, 1)
+    assert "but of 'beam-oracle-case/9'" in lines[0]

@@ -166,11 +166,11 @@ def load_cases(folder: Path) -> list[Path]:
     """The case files below a folder (index files left out), in the order of their names."""
     if folder.is_file():
         return [folder]
-    paths = sorted(p for p in folder.rglob("*.json") if p.name != "index.json")
+    paths = sorted(p for p in (*folder.rglob("*.json"), *folder.rglob("*.json.gz")) if p.name != "index.json")
     if not paths:
         raise DefinitionError(
             "no case files found",
             where=str(folder),
-            hint=f"name a folder that holds *.json files of the format {FORMAT}",
+            hint="name a folder that holds case files, *.json or *.json.gz",
         )
     return paths
