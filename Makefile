@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick test-long matrix bench docs lint lock clean uninstall
+.PHONY: help setup demo up test test-quick test-long test-changed durations matrix bench docs lint lock clean uninstall
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,19 +33,25 @@ up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C; PORT
 	@$(MAKE) --no-print-directory docs >/dev/null 2>&1 || echo 'The documents could not be built as a site: see make docs.'
 	@exec $(BIN)/rewindow up $(if $(PORT),--port $(PORT))
 
-# conftest.py shares the files out: the long ones first, and last the small cases that fill any gap.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+# tests/tiers.py says which tests run when, and in which order.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder --durations 25
 WITHOUT_JAVA := tests/test_documents.py tests/test_imports.py tests/definition tests/eventtime \
 	tests/golden/test_naive.py tests/golden/test_sequential.py tests/orchestration/test_form.py
 
-test: $(STAMP) ## run all tests, in two processes
-	$(PYTEST)
+test: $(STAMP) ## run every guarantee once, with real parts, in two processes (20 minutes)
+	REWINDOW_TESTS=short $(PYTEST)
 
 test-quick: $(STAMP) ## run what needs no Java: definitions, event-time core, laws, recorded cases (under a minute)
 	$(PYTEST) $(WITHOUT_JAVA)
 
-test-long: $(STAMP) ## run all tests, and in full what `make test` samples: kills, random nights, laws (for a night)
+test-long: $(STAMP) ## run all tests, and in full what is sampled elsewhere: kills, random nights, laws (for a night)
 	REWINDOW_TESTS=long $(PYTEST) --timeout 14400
+
+test-changed: $(STAMP) ## run the long tests that the last day's change can break, for MINUTES at most (30)
+	REWINDOW_TESTS=changed REWINDOW_TESTS_MINUTES=$(or $(MINUTES),30) $(PYTEST)
+
+durations: ## keep what each file of tests took in the last run: the next run begins with the longest
+	cp build/durations.json tests/durations.json
 
 matrix: $(STAMP) ## try the built wheel with several versions of Airflow, Spark and Great Expectations (needs uv)
 	$(BIN)/python -m spark_jobs.devtools.matrix

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 from spark_jobs.devtools.conformance.formats import FEW_ROWS
 from spark_jobs.settings import Variable
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS
+from tests.tiers import Stopwatch, Tests, changed_paths, in_order, long_files_to_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,41 +35,69 @@ settings.load_profile("rewindow")
 # At the end of a process py4j logs each closed connection, when pytest has closed the log's stream.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
+STOPWATCH = Stopwatch()
+LEFT_OUT = pytest.StashKey[dict[str, str]]()
+
 SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
 OF_FEW_ROWS = tuple(
     f"tests/{folder}/" for folder in ("comparison", "corrections", "faults", "lakehouse", "operations", "runs")
 )
 """Here many small queries run. The golden cases have a session of their own; the rest runs as users run it."""
-LONGEST = (
-    "tests/orchestration/test_airflow.py",
-    "tests/runs/test_nightly.py",
-    "tests/faults/test_run_lives.py",
-    "tests/faults/test_kills.py",
-    "tests/runs/test_backfill.py",
-    "tests/orchestration/test_cluster.py",
-    "tests/runs/test_concurrent_publish.py",
-    "tests/corrections/test_hive.py",
-    "tests/runs/test_publication.py",
-    "tests/corrections/test_topic.py",
-    "tests/quality/test_right_results.py",
-    "tests/faults/test_random_nights.py",
-    "tests/replay/test_properties.py",
-    "tests/replay/test_flights.py",
-    "tests/runs/test_earlier_version.py",
-)
-"""The files that take longest, the longest first; but the two with an Airflow of their own not side by side."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files come first, and last what can fill any gap: so two processes end at about the same time."""
-    items.sort(key=_place)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the tier that is asked for, in the order in which two processes end at about the same time."""
+    chosen = Tests.chosen()
+    if chosen is Tests.SHORT:
+        _keep(config, items, lambda item: not _is_long(item))
+    elif chosen is Tests.CHANGED:
+        files = {_file(item) for item in items if _is_long(item)}
+        choice = long_files_to_run(files, changed_paths(), float(os.environ["REWINDOW_TESTS_MINUTES"]))
+        config.stash[LEFT_OUT] = dict(choice.left_out)
+        _keep(config, items, lambda item: _is_long(item) and _file(item) in choice.files)
+    place = in_order(lambda file: file.startswith(SHORT))
+    items.sort(key=lambda item: place(_file(item)))
 
 
-def _place(item: pytest.Item) -> tuple[bool, int, bool]:
-    file = item.nodeid.partition("::")[0]
-    longest = LONGEST.index(file) if file in LONGEST else len(LONGEST)
-    return item.nodeid.startswith(SHORT), longest, item.get_closest_marker("long") is None
+def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = [item for item in items if wanted(item)]
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is not None
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    STOPWATCH.add(report.nodeid.partition("::")[0], is_long="long" in report.keywords, seconds=report.duration)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process of xdist has ended: what it has left out is said by the one that started it."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, {})  # pyright: ignore
+    elif Tests.chosen():
+        STOPWATCH.keep()
+        if Tests.chosen() is Tests.CHANGED and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if Tests.chosen() is not Tests.CHANGED:
+        return
+    terminalreporter.section("long tests that were left out")
+    for file, reason in sorted(config.stash.get(LEFT_OUT, {}).items()):
+        terminalreporter.line(f"{file}: {reason}")
 
 
 class ByFile(LoadScopeScheduling):

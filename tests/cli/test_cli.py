@@ -11,8 +11,6 @@ from spark_jobs import cli
 from spark_jobs.runs.store import PAGE, REPORT, RunStore
 from tests.runs.small_runs import definition_text, record, write
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture
 def rewindow(spark, monkeypatch, capfd):

@@ -186,6 +186,7 @@ def test_two_runs_that_keep_rows_at_the_same_time_keep_each_once(spark, kafka: K
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.long
 def test_a_run_that_is_killed_while_it_keeps_rows_has_kept_all_or_none(
     spark, kafka: KafkaBroker, topic: NewTopic, monkeypatch, is_committed: bool
 ) -> None:
@@ -223,6 +224,7 @@ def test_a_run_that_fails_while_it_keeps_rows_leaves_none(spark, kafka: KafkaBro
     assert table_of(spark, defined).kept().coverage.end(0) == 1
 
 
+@pytest.mark.long
 def test_a_definition_that_places_rows_otherwise_reads_the_topic_again_and_maintenance_forgets_the_others(
     spark, kafka: KafkaBroker, topic: NewTopic
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from spark_jobs.comparison.late_records import recorded_late_records
 from tests.comparison.live_jobs import LIVE, UNEXPLAINED, compared, definition, loaded
+from tests.sampling import first_of
 
 SOLO = [
     ("solo-event-p1-1", "event-p1"), ("solo-periodic-p1-1", "periodic-p1"),
@@ -16,7 +17,7 @@ LAGGING = [("backlog-1", "event-p1"), ("backlog-1", "periodic-p2"), ("stall-1", 
 OTHERS = [("windows-1", "periodic-p1-lateness"), ("windows-1", "periodic-p1-sliding")]
 
 
-@pytest.mark.parametrize(("run", "job"), [SOLO[2], LAGGING[1], *OTHERS])
+@pytest.mark.parametrize(("run", "job"), first_of([SOLO[2], LAGGING[1], *OTHERS], 2))
 def test_with_last_offsets_every_emitted_window_and_every_late_record_is_the_jobs(spark, tmp_path, run, job) -> None:
     pipeline = loaded(tmp_path, definition(run, job, evidence=True))
     with compared(spark, pipeline) as found:
@@ -39,7 +40,7 @@ def test_the_late_side_output_is_evidence_too(spark, tmp_path) -> None:
         assert not {*UNEXPLAINED, "timing", "undecided"} & set(found.verdicts())
 
 
-@pytest.mark.parametrize(("run", "job"), [("group-1", "periodic-p1"), ("stall-1", "event-p1")])
+@pytest.mark.parametrize(("run", "job"), first_of([("group-1", "periodic-p1"), ("stall-1", "event-p1")]))
 def test_a_row_that_came_out_late_does_not_contradict_the_log(spark, tmp_path, run, job) -> None:
     """By 170 to 750 ms after its close: more than the band is wide, and less than what counts as a lag."""
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=True))) as found:
@@ -54,7 +55,7 @@ def test_with_last_offsets_every_emitted_session_is_the_jobs(spark, tmp_path) ->
         assert not set(UNEXPLAINED) & set(found.verdicts())
 
 
-@pytest.mark.parametrize(("run", "job"), SOLO)
+@pytest.mark.parametrize(("run", "job"), first_of(SOLO))
 def test_from_the_log_alone_no_window_of_a_job_with_one_subtask_is_drift(spark, tmp_path, run, job) -> None:
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
         assert not set(UNEXPLAINED) & set(found.verdicts())
@@ -63,14 +64,14 @@ def test_from_the_log_alone_no_window_of_a_job_with_one_subtask_is_drift(spark, 
         assert fitted.where("fit <> 'one_cut' OR fit_keys < 1").isEmpty()
 
 
-@pytest.mark.parametrize(("run", "job"), TWO_SUBTASKS)
+@pytest.mark.parametrize(("run", "job"), first_of(TWO_SUBTASKS))
 def test_from_the_log_alone_at_most_two_percent_are_drift_with_two_subtasks(spark, tmp_path, run, job) -> None:
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
         verdicts = found.verdicts()
         assert sum(verdicts[v] for v in UNEXPLAINED) <= 0.02 * sum(verdicts.values())
 
 
-@pytest.mark.parametrize(("run", "job"), [LAGGING[0], LAGGING[2]])
+@pytest.mark.parametrize(("run", "job"), first_of([LAGGING[0], LAGGING[2]]))
 def test_backlog_and_stall_are_lag_and_not_drift(spark, tmp_path, run, job) -> None:
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
         assert found.comparison.band.lags

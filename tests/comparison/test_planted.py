@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.comparison.live_jobs import LIVE, UNEXPLAINED, compared, definition, loaded
-
-pytestmark = pytest.mark.long
+from tests.sampling import first_of
 
 RUN, JOB = "solo-periodic-p1-1", "periodic-p1"
 SIZE = 10_000_000  # a window, in µs of the files' timestamps
@@ -65,7 +64,7 @@ def without_a_partition(spark: SparkSession, row: dict) -> dict:
     return {"count": count, "sum": total or 0, "last_offsets": rest}
 
 
-@pytest.mark.parametrize("evidence", [True, False])
+@pytest.mark.parametrize("evidence", first_of([True, False]))
 def test_planted_faults_are_found_and_nothing_else_is(spark, tmp_path, evidence) -> None:
     path, faults = plant(spark, tmp_path)
     with compared(spark, loaded(tmp_path, definition(RUN, JOB, evidence=evidence, emitted=path))) as found:

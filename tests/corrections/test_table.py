@@ -30,8 +30,6 @@ from tests.corrections.small_corrections import (
 from tests.faults.boundaries import Stopped
 from tests.sampling import sample
 
-pytestmark = pytest.mark.long
-
 SECTIONS = """
 live:
   source: {{kind: table, table: {table}}}

@@ -23,8 +23,6 @@ from tests.faults.boundaries import Stopped
 from tests.kafka import Sent, produce
 from tests.sampling import IN_FULL, sample
 
-pytestmark = pytest.mark.long
-
 SECTIONS = """
 live:
   source:

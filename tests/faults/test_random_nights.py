@@ -22,8 +22,6 @@ from tests.faults.forked import forked, kill_this_process
 from tests.runs.small_nights import CASES, T0, assert_history_is_whole, log_of, pipeline, tables_of, write
 from tests.sampling import sample
 
-pytestmark = pytest.mark.long
-
 BOUNDARIES = 50
 """About as many as a night has; a number beyond its last stops nothing."""
 WEEK = 7 * 24 * 3_600_000
@@ -100,6 +98,7 @@ def assert_all_is_settled(spark, defined: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("at", ["after move", "after drop"])
+@pytest.mark.long
 def test_a_full_run_that_ended_behind_its_commit_leaves_each_late_record_once(spark, tmp_path, at) -> None:
     """Another definition is a full run: its late records take the place of all that earlier runs wrote."""
     records = log_of(17, count=200)

@@ -45,9 +45,7 @@ from tests.faults.lives_stages import WINDOWS, Events, Lives, now
 from tests.runs.small_runs import definition_text, record, write
 from tests.sampling import IN_FULL, sample
 
-pytestmark = pytest.mark.long
-
-STEPS = int(os.environ.get("REWINDOW_LIVES", sample(300, 50_000)))
+STEPS = int(os.environ.get("REWINDOW_LIVES", sample(60, 300)))
 """Steps taken in all, at least; `REWINDOW_LIVES=2000 pytest tests/faults/test_run_lives.py` chooses another number."""
 STEPS_OF_ONE = 100
 """Steps of one pipeline, at most: Hypothesis draws the number."""

@@ -20,8 +20,6 @@ from tests.lakehouse.catalog_runs import check_catalog_runs
 from tests.processes import ROOT
 from tests.sampling import IN_FULL
 
-pytestmark = pytest.mark.long
-
 DRIVER = "org.postgresql:postgresql:42.7.7"
 
 
@@ -64,6 +62,7 @@ def postgres() -> Iterator[str]:
     shutil.rmtree(place, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_runs_on_a_jdbc_catalog_in_postgresql(postgres: str, tmp_path: Path) -> None:
     """In a process of its own: the driver's jar must be there when Java starts."""
     conf = f"type=jdbc,uri={postgres},jdbc.user=rewindow,jdbc.schema-version=V1,warehouse={tmp_path}/warehouse"
@@ -88,6 +87,7 @@ def test_runs_on_the_catalog_in_sqlite(spark: SparkSession, tmp_path: Path) -> N
     check_catalog_runs(spark, tmp_path)
 
 
+@pytest.mark.long
 def test_runs_on_a_hive_metastore(spark: SparkSession, hive_metastore: HiveMetastore, tmp_path: Path) -> None:
     """In a session of its own: that of the other tests keeps its catalog."""
     catalog = {"type": "hive", "uri": hive_metastore.uri, "warehouse": str(tmp_path / "warehouse")}

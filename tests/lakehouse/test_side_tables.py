@@ -17,8 +17,6 @@ from spark_jobs.runs.progress import NoProgress
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
 from tests.runs.small_nights import T0, log_of, pipeline, write
 
-pytestmark = pytest.mark.long
-
 
 def seen_by_a_reader(home: Path, table: str) -> tuple[str, int, int, set[str]]:
     """The newest snapshot, the dropped pairs of the windows, those of the late records, and the runs of the latter."""

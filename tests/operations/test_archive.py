@@ -18,7 +18,7 @@ from tests.kafka import Sent, produce
 from tests.processes import start_python
 from tests.sources.conftest import BASE
 
-pytestmark = [pytest.mark.long, pytest.mark.usefixtures("hive_metastore")]
+pytestmark = pytest.mark.usefixtures("hive_metastore")
 
 _NUMBERS = itertools.count()
 
@@ -93,6 +93,7 @@ def test_offsets_that_hold_no_records_are_archived_too(spark, kafka: KafkaBroker
     assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 3)]
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_nothing_and_the_next_one_appends_once(
     spark, kafka: KafkaBroker, pipeline: Pipeline, hive_metastore, tmp_path: Path
 ) -> None:

@@ -22,7 +22,6 @@ from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, t
 
 pytestmark = pytest.mark.long
 
-
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 

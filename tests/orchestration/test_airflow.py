@@ -46,7 +46,7 @@ NIGHTS = "reconcile__nights"
 PATIENCE = 1500
 """How long a run may take, in seconds: each shares two slots with all the others."""
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * PATIENCE)]
+pytestmark = pytest.mark.timeout(2 * PATIENCE)
 
 NOTIFIER = """
 from pathlib import Path
@@ -106,32 +106,25 @@ class Runs:
     """Of `plain`, in four chunks; the application of one of them is killed."""
     second_half: DagRun
     """Of `plain` too: both publish into one table."""
-    refused: DagRun
     closed: DagRun
-    unwanted: DagRun
-    """Its gate is closed too."""
     approved: DagRun
-    rejected: DagRun
     nights: list[DagRun]
     """Of Airflow's own backfill, the earliest first."""
 
 
 @pytest.fixture(scope="module")
 def runs(airflow: Airflow) -> Runs:
-    refused = airflow.trigger("backfill__plain", {"from": "the day before yesterday", "reason": "a test"})
     first_half = airflow.trigger("backfill__plain", {"to": day(2), "chunks": 4, "reason": "a test"})
     second_half = airflow.trigger("backfill__plain", {"from": day(2), "reason": "a test"})
     closed = airflow.trigger("backfill__closed", {"to": day(1), "reason": "a test"})
-    unwanted = airflow.trigger("backfill__closed", {"from": day(3), "reason": "a test"})
     approved = airflow.trigger("backfill__reviewed", {"to": day(1), "reason": "a test"})
-    rejected = airflow.trigger("backfill__reviewed", {"from": day(3), "reason": "a test"})
     backfill_nights(airflow, day(1), day(3), run_backwards=False, reprocess_behavior="none")
     # Airflow starts nothing of a paused DAG. Unpaused first, the latest night would run before the others.
     airflow.unpause(NIGHTS)
     found = airflow.get(f"/dags/{NIGHTS}/dagRuns?limit=50")["dag_runs"]
     nights = [DagRun(NIGHTS, run_id) for run_id in sorted(run["dag_run_id"] for run in found)]
     kill_one_replay(first_half)
-    return Runs(first_half, second_half, refused, closed, unwanted, approved, rejected, nights)
+    return Runs(first_half, second_half, closed, approved, nights)
 
 
 def backfill_nights(airflow: Airflow, start: str, end: str, **options: Any) -> int:
@@ -189,8 +182,9 @@ def kill_one_replay(run: DagRun) -> None:
     pytest.fail("no chunk was replayed")
 
 
-def test_a_form_that_makes_no_sense_is_refused_in_its_first_try(airflow: Airflow, project: Path, runs: Runs) -> None:
-    run = runs.refused
+@pytest.mark.long
+def test_a_form_that_makes_no_sense_is_refused_in_its_first_try(airflow: Airflow, project: Path) -> None:
+    run = airflow.trigger("backfill__plain", {"from": "the day before yesterday", "reason": "a test"})
     assert airflow.wait(run, PATIENCE) == "failed"
     plan = next(task for task in airflow.tasks(run) if task["task_id"] == "plan")
     assert plan["state"] == "failed"
@@ -258,7 +252,13 @@ def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_t
     assert (facet["end"], facet["definitionHash"]) == (day(2), plan["definition_hash"])
     assert facet["changes"] == {"inserted": ledger["windows"]}
 
-    # Cleared, it publishes nothing a second time.
+
+@pytest.mark.long
+def test_a_published_run_that_is_cleared_publishes_nothing_a_second_time(
+    airflow: Airflow, spark: SparkSession, runs: Runs
+) -> None:
+    run = runs.first_half
+    assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
     before = spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0]
     airflow.clear(run, ["publish"], downstream=True)
     assert airflow.wait(run, PATIENCE) == "success"
@@ -281,7 +281,14 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
     assert folder.read_bytes(PAGE)
     assert spark.catalog.tableExists(folder.read(OUTCOME)["tables"]["staging"])  # to look at, to publish all the same
 
-    # A person publishes it all the same, by a form; then the weekly maintenance finds nothing to clear up.
+
+@pytest.mark.long
+def test_what_a_closed_gate_keeps_back_a_person_publishes_or_discards_by_a_form_and_maintenance_goes_on(
+    airflow: Airflow, spark: SparkSession, runs: Runs
+) -> None:
+    unwanted_run = airflow.trigger("backfill__closed", {"from": day(3), "reason": "a test"})
+    assert airflow.wait(runs.closed, PATIENCE) == "failed"
+    folder = folder_of(runs.closed)
     airflow.unpause("decide__closed")
     decided = airflow.trigger("decide__closed", {"run": folder.run_id, "reason": "the data are right"})
     assert airflow.wait(decided, PATIENCE) == "success", airflow.failures(decided)
@@ -292,8 +299,8 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
     assert airflow.wait(too_late, PATIENCE) == "failed"
     assert "the run is published: `discard` is not possible any more" in airflow.task_log(too_late, "decide")
     # Another one is discarded by the same form: nothing of it stays but its report.
-    unwanted = folder_of(runs.unwanted)
-    assert airflow.wait(runs.unwanted, PATIENCE) == "failed"
+    unwanted = folder_of(unwanted_run)
+    assert airflow.wait(unwanted_run, PATIENCE) == "failed"
     staged = unwanted.read(OUTCOME)["tables"]["staging"]
     assert spark.catalog.tableExists(staged)
     form = {"run": unwanted.run_id, "action": "discard", "reason": "it was a mistake"}
@@ -310,32 +317,39 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
     assert len(rows(spark, "closed")) == ledger["windows"]
 
 
-def test_a_person_approves_one_restatement_and_refuses_another(
-    airflow: Airflow, project: Path, spark: SparkSession, runs: Runs
-) -> None:
-    yes, no = runs.approved, runs.rejected
-    for run in (yes, no):
-        airflow.wait(run, PATIENCE, until=waits_for_approval)
-        assert states(airflow, run)["approve"] <= {"awaiting_input", "deferred"}
-        assert [event for event, *_ in notes(project, run)] == ["approval"]
+def await_approval(airflow: Airflow, project: Path, run: DagRun) -> None:
+    airflow.wait(run, PATIENCE, until=waits_for_approval)
+    assert states(airflow, run)["approve"] <= {"awaiting_input", "deferred"}
+    assert [event for event, *_ in notes(project, run)] == ["approval"]
+
+
+def test_a_person_approves_a_restatement(airflow: Airflow, project: Path, spark: SparkSession, runs: Runs) -> None:
+    yes = runs.approved
+    await_approval(airflow, project, yes)
     assert rows(spark, "reviewed") == [] if spark.catalog.tableExists("rewindow.airflow.reviewed") else True
     question = airflow.question(yes, "approve")
     assert "| inserted |" in question
     assert "/rewindow/runs/" in question
     airflow.answer(yes, "approve", "Approve")
-    airflow.answer(no, "approve", "Reject", comment="not before the audit")
     assert airflow.wait(yes, PATIENCE) == "success"
-    assert airflow.wait(no, PATIENCE) == "failed"
     assert states(airflow, yes)["publish"] == {"success"}
+    published = {row[1] for row in rows(spark, "reviewed")}
+    assert published
+    assert max(published).replace(tzinfo=UTC) < START + timedelta(days=1)
+
+
+@pytest.mark.long
+def test_a_person_rejects_a_restatement(airflow: Airflow, project: Path, spark: SparkSession) -> None:
+    no = airflow.trigger("backfill__reviewed", {"from": day(3), "reason": "a test"})
+    await_approval(airflow, project, no)
+    airflow.answer(no, "approve", "Reject", comment="not before the audit")
+    assert airflow.wait(no, PATIENCE) == "failed"
     assert states(airflow, no)["publish"] == {"failed"}
     answer = folder_of(no).read(APPROVAL)
     assert (answer["decision"], answer["comment"]) == ("rejected", "not before the audit")
     assert folder_of(no).read(OUTCOME)["status"] == "rejected"
     assert "rejected by" in folder_of(no).read(OUTCOME)["message"]
     assert not spark.catalog.tableExists(folder_of(no).read(OUTCOME)["tables"]["staging"])
-    published = {row[1] for row in rows(spark, "reviewed")}
-    assert published
-    assert max(published).replace(tzinfo=UTC) < START + timedelta(days=1)
 
 
 def test_a_run_whose_task_a_person_marks_as_failed_is_failed_and_its_report_says_so(airflow: Airflow) -> None:
@@ -362,7 +376,13 @@ def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(
         assert folder_of(run).read(OUTCOME)["status"] == "published"
     assert rows(spark, "nights") == undisturbed
 
-    # A night that is older than what is published compares only.
+
+@pytest.mark.long
+def test_a_night_that_is_older_than_what_is_published_compares_only_and_nights_again_change_nothing(
+    airflow: Airflow, spark: SparkSession, runs: Runs, undisturbed
+) -> None:
+    for run in runs.nights:
+        assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
     old = airflow.trigger(NIGHTS, {"until": day(2)})
     assert airflow.wait(old, PATIENCE) == "success"
     assert folder_of(old).read(OUTCOME)["status"] == "compared_only"

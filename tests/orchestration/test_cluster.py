@@ -17,14 +17,13 @@ from spark_jobs.submit.package import packaged
 from tests.orchestration.project import SPARK_CONF, folder_of, make_project, rows
 from tests.sampling import sample
 
-pytestmark = pytest.mark.long
-
 FORM = {"reason": "a test"} | sample({}, {"chunks": 2})
 STAGES = sample(("plan",), ("plan", "replay", "replay", "verify"))
 """The applications. One does all of a small backfill; in chunks, `verify` publishes what nobody has to approve."""
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.long
 def test_a_backfill_runs_on_a_standalone_cluster(tmp_path: Path, spark: SparkSession, monkeypatch) -> None:
     project = make_project(tmp_path / "project", {"clustered": "always"}, days=1)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")

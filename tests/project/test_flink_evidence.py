@@ -15,6 +15,8 @@ from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.ivy import fetch_jars
 from spark_jobs.spark.java import find_java
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 FLINK = "2.3.0"
 ARTIFACTS = ("flink-clients", "flink-table-planner-loader", "flink-table-runtime", "flink-table-api-java-bridge")

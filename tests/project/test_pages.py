@@ -19,8 +19,6 @@ from spark_jobs.runs.store import RunStore
 from spark_jobs.spark.session import spark_session
 from tests.sampling import IN_FULL
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[2]
 Rewindow = Callable[..., str]
 
@@ -103,6 +101,7 @@ def test_the_readme_and_the_pages_of_tables_and_reports(
     assert "<testsuite" in (tmp_path / "junit.xml").read_text()
 
 
+@pytest.mark.long
 def test_the_hour_of_one_late_airline_on_the_page_of_the_three_truths() -> None:
     """United's flights of Friday, 8 March 2013, 22:00 UTC: what the page says of them, from the records."""
     start, end = datetime(2013, 3, 8, 22, tzinfo=UTC), datetime(2013, 3, 8, 23, tzinfo=UTC)
@@ -160,6 +159,7 @@ def definition(folder: Path, position: str, *more: str) -> None:
 POSITION = ", position: {partition: partition, offset: offset, arrival: append_time, arrival_unit: iso}"
 
 
+@pytest.mark.long
 def test_the_ways_of_the_how_to_page(rewindow: Rewindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page("docs/how-to.md"), re.DOTALL | re.MULTILINE))
     backfill, nights, restate, files, column, _, restore, _ = sections.values()

@@ -15,8 +15,6 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
 
-pytestmark = pytest.mark.long
-
 SAMPLE = Path("tests/data/flights").resolve()
 RUNS = ["hourly", "hourly_refining", "sliding", "sessions", "periodic"]
 

@@ -23,8 +23,6 @@ from tests.golden import naive
 from tests.golden.strategies import cases
 from tests.sampling import sample
 
-pytestmark = pytest.mark.long
-
 GENERATED = Path("generated.json")
 FEW = settings(
     max_examples=sample(4, 200),

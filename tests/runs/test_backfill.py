@@ -19,8 +19,6 @@ from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.staged_run import StagedRun
 from tests.runs.small_runs import MINUTE, T0, contents, definition_text, pipeline, record, rows, run, write
 
-pytestmark = pytest.mark.long
-
 
 def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(600)])

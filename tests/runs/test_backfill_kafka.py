@@ -24,8 +24,6 @@ from spark_jobs.sources import open_history
 from tests.conftest import KAFKA_PASSWORD
 from tests.kafka import Sent, produce
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "tests" / "data" / "flights"
 OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
@@ -98,6 +96,7 @@ def test_a_broker_that_goes_away_ends_the_run_and_a_rerun_gives_the_same_tables(
     assert run() == first
 
 
+@pytest.mark.long
 def test_a_broker_that_comes_back_in_time_is_waited_for(spark, own_broker: KafkaBroker) -> None:
     pipeline = of_broker(own_broker, "1 min")
     opened = open_history(spark, pipeline)
@@ -110,6 +109,7 @@ def test_a_broker_that_comes_back_in_time_is_waited_for(spark, own_broker: Kafka
         back.join()
 
 
+@pytest.mark.long
 def test_a_broker_that_stands_still_for_a_while_is_waited_for(spark, own_broker: KafkaBroker) -> None:
     pipeline = of_broker(own_broker, "60 s")
     plan = make_plan(spark, pipeline)

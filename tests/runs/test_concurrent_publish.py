@@ -21,8 +21,6 @@ from tests.processes import start_python
 from tests.runs.meeting import PATIENCE, meet
 from tests.runs.small_nights import MINUTE, T0, assert_history_is_whole, log_of, pipeline, rows, write
 
-pytestmark = pytest.mark.long
-
 CASE = "tumbling, per event"
 STAMP = 1_000_000
 """Added to the totals times the number of the definition: a value shows which run wrote it."""
@@ -176,6 +174,7 @@ def test_of_two_processes_that_publish_the_same_windows_one_wins_and_the_other_s
     assert late.select("run_id").distinct().collect() == [(runs[0],)]
 
 
+@pytest.mark.long
 def test_processes_that_publish_other_windows_both_succeed_also_where_there_was_no_table(
     spark, tmp_path, monkeypatch
 ) -> None:

@@ -29,11 +29,10 @@ from tests.runs.small_nights import (
     tables_of,
     write,
 )
+from tests.sampling import first_of
 
-pytestmark = pytest.mark.long
 
-
-@pytest.mark.parametrize(("case", "seed"), [(case, seed) for seed, case in enumerate(CASES)])
+@pytest.mark.parametrize(("case", "seed"), first_of(((case, seed) for seed, case in enumerate(CASES)), 2))
 def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, monkeypatch, case, seed) -> None:
     if seed % 2:  # these nights read their files each time, as they do with large ones
         monkeypatch.setattr(spool, "SMALL_BYTES", 0)
@@ -106,6 +105,7 @@ def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spar
     assert life[2].values["top"] == life[1].values["top"] + 1
 
 
+@pytest.mark.long
 def test_later_windows_that_a_rival_publishes_meanwhile_stay(spark, tmp_path) -> None:
     """A night stands for what it has seen; of what was published behind that in between it says nothing."""
     case = "tumbling, per event"

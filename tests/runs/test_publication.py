@@ -36,8 +36,6 @@ from spark_jobs.submit.application import execute_stage, plan_stage, run_stage
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
 from tests.runs.small_runs import MINUTE, T0, contents, pipeline, record, rows, write
 
-pytestmark = pytest.mark.long
-
 
 def now() -> datetime:
     return datetime.now(UTC)
@@ -269,6 +267,7 @@ def test_an_attempt_that_was_replaced_writes_nothing_any_more(spark, tmp_path) -
     assert status(spark, defined, "replaced") == "running"
 
 
+@pytest.mark.long
 def test_a_long_run_gives_signs_of_life_and_stops_when_it_has_lost_its_claim(spark, tmp_path) -> None:
     import time
 

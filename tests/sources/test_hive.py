@@ -231,6 +231,7 @@ def test_files_that_vanish_below_a_table_are_reported(
     assert str(tmp_path) in refused.value.where and "\n" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_a_metastore_that_went_away_is_unopen_history(tmp_path: Path) -> None:
     done = run_python(
         """

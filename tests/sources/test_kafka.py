@@ -368,6 +368,7 @@ def test_secrets_come_from_the_environment_and_go_nowhere(
     assert "wrong" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_a_partition_whose_broker_is_gone_is_refused_or_left_out_by_an_option(spark, tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "one") as kafka:
         with kafka.joining(tmp_path / "two"):

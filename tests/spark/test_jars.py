@@ -25,6 +25,7 @@ def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return ",".join(f"file:{file}" for file in found)
 
 
+@pytest.mark.long
 def test_the_files_stand_for_the_packages_from_the_second_start_on(jars: str, monkeypatch) -> None:
     conf = jvm_settings()
     assert with_jar_files(conf, []) == conf
@@ -40,6 +41,7 @@ def test_the_files_stand_for_the_packages_from_the_second_start_on(jars: str, mo
     assert with_jar_files(conf, []) == conf
 
 
+@pytest.mark.long
 def test_with_own_jars_ivy_resolves_all_together(jars: str, tmp_path: Path, monkeypatch) -> None:
     keep_files(jars)
     conf = jvm_settings()

@@ -69,6 +69,7 @@ def test_a_short_application_has_javas_fast_compiler_unless_the_user_names_anoth
 
 
 @pytest.mark.skipif(not class_archive().exists(), reason="`make setup` has archived no classes here")
+@pytest.mark.long
 def test_java_loads_sparks_classes_from_the_archive_of_set_up(tmp_path: Path) -> None:
     code = """
         import sys
@@ -210,6 +211,7 @@ def test_a_local_run_is_silent_and_leaves_nothing_in_the_working_folder(tmp_path
     assert "iceberg-spark-runtime" in log_file(home).read_text()
 
 
+@pytest.mark.long
 def test_jars_that_cannot_be_fetched_are_named_with_the_mend(tmp_path: Path) -> None:
     nowhere = tmp_path / "ivysettings.xml"
     nowhere.write_text(
@@ -236,6 +238,7 @@ def test_jars_that_cannot_be_fetched_are_named_with_the_mend(tmp_path: Path) -> 
         ({"JAVA_HOME": "/nonexistent"}, "JAVA_HOME has no bin/java (JAVA_HOME=/nonexistent)"),
     ],
 )
+@pytest.mark.long
 def test_what_keeps_the_jvm_from_starting_is_told(tmp_path: Path, environ: dict[str, str], message: str) -> None:
     ended = run_python(START, environ={"REWINDOW_HOME": str(tmp_path), **environ})
     assert ended.returncode == 8, ended.stderr
@@ -243,6 +246,7 @@ def test_what_keeps_the_jvm_from_starting_is_told(tmp_path: Path, environ: dict[
     assert message in ended.stdout
 
 
+@pytest.mark.long
 def test_two_applications_at_once_can_begin_with_the_same_empty_home(spark: SparkSession, tmp_path: Path) -> None:
     code = """
         import sys

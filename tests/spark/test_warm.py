@@ -58,6 +58,7 @@ def has_ended(pid: str, seconds: float = 60) -> bool:
     return not Path("/proc", pid).exists()
 
 
+@pytest.mark.long
 def test_commands_share_a_jvm_one_after_another_and_nothing_else(folder: Path, monkeypatch) -> None:
     first, saw = command()
     assert saw.strip() == "3 [] 2 0"

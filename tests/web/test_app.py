@@ -36,8 +36,6 @@ ADDRESSES = (
     "/rewindow/pipelines/departures_hourly",
 )  # fmt: skip
 
-pytestmark = pytest.mark.long
-
 PLAIN_DAG = """
 from airflow.sdk import DAG
 from airflow.providers.standard.operators.empty import EmptyOperator

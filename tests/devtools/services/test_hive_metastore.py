@@ -16,6 +16,8 @@ from spark_jobs.devtools.services.hive_metastore import HiveMetastore
 from spark_jobs.errors import EnvironmentSetupError
 from tests.processes import run_python, start_python
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def departures(spark: SparkSession) -> str:

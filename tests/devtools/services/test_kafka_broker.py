@@ -50,6 +50,7 @@ def test_a_new_topic_takes_records_at_once(spark, kafka: KafkaBroker) -> None:
         producer.close()
 
 
+@pytest.mark.long
 def test_a_broker_never_outlives_its_owner(tmp_path: Path) -> None:
     owner = start_python(
         """
@@ -74,6 +75,7 @@ def test_a_broker_never_outlives_its_owner(tmp_path: Path) -> None:
     pytest.fail("the broker still runs")
 
 
+@pytest.mark.long
 def test_what_keeps_a_broker_from_starting_is_told(tmp_path: Path) -> None:
     (tmp_path / "kafka").write_text("a file")
     with pytest.raises(EnvironmentSetupError, match="the Kafka broker did not start"):

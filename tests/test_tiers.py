@@ -1,0 +1,55 @@
+"""Which of the long tests run after a change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tiers import Seconds, keep_durations, kept_durations, long_files_to_run
+
+REPLAY, WEB, LIVES, AIRFLOW = (
+    "tests/replay/test_properties.py",
+    "tests/web/test_app.py",
+    "tests/faults/test_run_lives.py",
+    "tests/orchestration/test_airflow.py",
+)
+FILES = (REPLAY, WEB, LIVES, AIRFLOW)
+
+
+@pytest.mark.parametrize(
+    ("changed", "runs"),
+    [
+        ("spark_jobs/web/app.py", {WEB, AIRFLOW}),
+        ("spark_jobs/submit/main.py", {AIRFLOW}),
+        ("spark_jobs/runs/recovery.py", {LIVES, AIRFLOW}),
+        ("spark_jobs/replay/engine.py", {REPLAY, LIVES, AIRFLOW}),
+        ("spark_jobs/eventtime/valve.py", {REPLAY, LIVES, AIRFLOW}),
+        ("docs/airflow.md", set()),
+        ("README.md", set()),
+        ("requirements.txt", {*FILES}),
+        ("tests/conftest.py", {*FILES}),
+        ("tests/replay/test_properties.py", {REPLAY}),
+        ("tests/runs/small_runs.py", {LIVES}),
+    ],
+)
+def test_a_change_runs_the_long_tests_that_it_can_break(changed: str, runs: set[str]) -> None:
+    choice = long_files_to_run(FILES, [changed], minutes=1000)
+    assert set(choice.files) == runs
+    assert set(choice.left_out) == set(FILES) - runs
+    assert set(choice.left_out.values()) <= {"the change cannot break it"}
+
+
+def test_the_quickest_run_until_the_time_is_used_up_and_the_others_are_named() -> None:
+    choice = long_files_to_run(FILES, ["requirements.txt"], minutes=0)
+    assert not choice.files
+    assert all(reason.endswith("the time is used up") for reason in choice.left_out.values())
+
+
+def test_a_tier_that_did_not_run_keeps_its_seconds_and_a_file_that_is_gone_goes(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, measured = tmp_path / "kept.json", tmp_path / "build" / "durations.json"
+    monkeypatch.setattr("tests.tiers.MEASURED", measured)
+    monkeypatch.setattr("tests.tiers.KEPT", kept)
+    kept.write_text('{"tests/test_tiers.py": [1.0, 50.0], "tests/gone.py": [9.0, 0.0]}')
+    keep_durations({"tests/test_tiers.py": Seconds(2.5, 0), "tests/test_wheel.py": Seconds(3, 0)})
+    assert kept_durations(measured) == {"tests/test_tiers.py": (2.5, 50), "tests/test_wheel.py": (3, 0)}
