@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.definition import Pipeline
+    from spark_jobs.definition.mode import Mode
     from spark_jobs.runs.backfill import EndPolicy
     from spark_jobs.runs.job import RunResult
     from spark_jobs.runs.store import RunFolder
@@ -57,7 +58,7 @@ def run(
     start: FromOption = None,
     end: ToOption = None,
     as_of: AsOfOption = None,
-    mode: ModeOption = "both",
+    mode: ModeOption = None,
     chunks: ChunksOption = None,
     panes: Annotated[str | None, typer.Option(help="last or all; default as the definition says.")] = None,
     plan_file: Annotated[Path | None, typer.Option("--plan", help="Carry out this plan (from `plan --json`).")] = None,
@@ -73,6 +74,7 @@ def run(
     A run can be repeated: what comes out the same changes nothing, what differs becomes a new revision. One that is
     killed leaves the published tables as they were.
     """
+    from spark_jobs.definition.mode import Mode
     from spark_jobs.replay.spec import Panes
     from spark_jobs.runs.backfill import execute
     from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
@@ -85,7 +87,7 @@ def run(
     except ValueError:
         raise DefinitionError(f"--panes: {panes!r}", hint="Use last or all.") from None
     chosen_mode, from_ms, to_ms, cut = (
-        mode_of(mode),
+        mode_of(mode, loaded),
         instant(start, "--from"),
         instant(end, "--to"),
         as_of_vector(as_of),
@@ -119,7 +121,7 @@ def run(
             reason=reason,
             end_policy=end_policy,
         )
-    _end(spark, loaded, result, as_json, end_policy, stopwatch)
+    _end(spark, loaded, result, as_json, end_policy, stopwatch, Mode(planned.mode))
 
 
 @app.command()
@@ -141,9 +143,12 @@ def reconcile(
     """
     from spark_jobs.runs.nightly import reconcile as reconcile_run
     from spark_jobs.runs.progress import progress_for
+    from spark_jobs.runs.requirements import check_order, check_until
 
     loaded = load(pipeline)
     until_ms = instant(until, "--until")
+    check_until(loaded, until_ms)
+    check_order(loaded, loaded.mode)
     if dry_run_of(dry_run) == "plan":
         raise DefinitionError("--dry-run: a reconciliation has no plan of its own", hint="Use --dry-run=diff.")
     policy_of(loaded, publish)
@@ -154,7 +159,7 @@ def reconcile(
     result = reconcile_run(
         spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, end_policy=end_policy
     )
-    _end(spark, loaded, result, as_json, end_policy, stopwatch)
+    _end(spark, loaded, result, as_json, end_policy, stopwatch, loaded.mode)
 
 
 def _end(
@@ -164,6 +169,7 @@ def _end(
     as_json: bool,
     end_policy: EndPolicy,
     stopwatch: Stopwatch,
+    mode: Mode,
 ) -> None:
     """Print a run's outcome, write its report; exit code 3 where it waits for a person."""
     from spark_jobs.report.build import build_report
@@ -185,7 +191,7 @@ def _end(
     if as_json:
         print(json.dumps(result_record(result, outcome and outcome.status), default=str))
     else:
-        print_result(result, columns_to_query(pipeline), outcome and outcome.status)
+        print_result(result, columns_to_query(pipeline, mode), outcome and outcome.status)
         if (verdicts := Verdicts.read(folder)) is not None:
             print_verdicts(verdicts)
         print_corrections(corrections)

@@ -45,11 +45,12 @@ def print_refused(error: DefinitionError) -> None:
 
 def notes_of(pipeline: Pipeline) -> list[Problem]:
     """What is allowed, and refused later for some uses."""
+    from spark_jobs.definition.mode import Mode
     from spark_jobs.runs.requirements import WITHOUT_ORDER
 
     missing = pipeline.history.position.missing
-    if not missing:
+    if not missing or pipeline.mode is Mode.COMPLETE:
         return []
     file, _, line = pipeline.source_of(("history",)).rpartition(":")
-    what = f"there is no {', no '.join(missing)}: which records were late cannot be known, so that `plan` refuses"
+    what = f"there is no {', no '.join(missing)}: which records were late cannot be known, so that runs refuse"
     return [Problem(file, int(line or 1), "history.position", f"{what} faithful values", WITHOUT_ORDER)]

@@ -163,12 +163,11 @@ def _show_result(answers: Answers, directory: Path, written: list[Path], kept: l
         console.print(f"[green]written[/] {escape(str(path))}", soft_wrap=True, highlight=False)
     for path in kept:
         console.print(f"[dim]is there  {escape(str(path))}[/]", soft_wrap=True, highlight=False)
-    mode = " --mode complete" if fidelity.level == "complete_only" else ""
     place = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
     console.print(
         f"\nRead the lines with CHECK in {escape(str(written[0]))}. Then:\n"
         f"  {escape(place)}rewindow check {answers.name}\n"
-        f"  {escape(place)}rewindow run {answers.name}{mode}",
+        f"  {escape(place)}rewindow run {answers.name}",
         soft_wrap=True,
         highlight=False,
     )

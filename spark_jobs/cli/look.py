@@ -82,7 +82,7 @@ def plan(
     start: FromOption = None,
     end: ToOption = None,
     as_of: AsOfOption = None,
-    mode: ModeOption = "both",
+    mode: ModeOption = None,
     chunks: ChunksOption = None,
     as_json: JsonOption = False,
     quarantined: Annotated[bool, typer.Option(help="List some records that go to quarantine, and why.")] = False,
@@ -93,7 +93,7 @@ def plan(
 
     loaded = load(pipeline)
     from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
-    chosen = mode_of(mode)
+    chosen = mode_of(mode, loaded)
     check_range(loaded, from_ms, to_ms)
     check_order(loaded, chosen)
     spark = session(loaded, "plan")

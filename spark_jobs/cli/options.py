@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.definition import Pipeline
+    from spark_jobs.definition.mode import Mode
     from spark_jobs.definition.policy import Policy
-    from spark_jobs.replay.spec import Mode
     from spark_jobs.runs.backfill import EndPolicy
     from spark_jobs.runs.comparing import CompareStage, LiveNews
 
@@ -63,7 +63,9 @@ AsOfOption = Annotated[
     str | None,
     typer.Option(help="Cut the history here: end offsets (exclusive) by partition, as 0=120,1=95. Default: all."),
 ]
-ModeOption = Annotated[str, typer.Option(help="faithful, complete or both (one aggregation).")]
+ModeOption = Annotated[
+    str | None, typer.Option(help="faithful, complete or both (one aggregation); default as the definition says.")
+]
 ChunksOption = Annotated[
     int | None, typer.Option(min=1, help="Slices of the range to work through. Never changes a result.")
 ]
@@ -148,9 +150,12 @@ def as_of_vector(text: str | None) -> dict[int, int] | None:
         ) from None
 
 
-def mode_of(text: str) -> Mode:
-    from spark_jobs.replay.spec import Mode
+def mode_of(text: str | None, pipeline: Pipeline) -> Mode:
+    """The values that were asked for; None: those of the definition."""
+    from spark_jobs.definition.mode import Mode
 
+    if text is None:
+        return pipeline.mode
     try:
         return Mode(text)
     except ValueError:

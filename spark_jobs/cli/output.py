@@ -13,6 +13,7 @@ from spark_jobs.runs.status import RunStatus
 
 if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
+    from spark_jobs.definition.mode import Mode
     from spark_jobs.runs.verdicts import Verdicts
 
 _FIRST_AGGREGATES = 3
@@ -121,8 +122,13 @@ def print_verdicts(verdicts: Verdicts) -> None:
         console.print(f"Live job: {verdicts.windows:,} windows compared: {counts}", soft_wrap=True, highlight=False)
 
 
-def columns_to_query(pipeline: Pipeline | None) -> str:
-    """The columns of a published table that a first look needs: keys, window, the first aggregates."""
+def columns_to_query(pipeline: Pipeline | None, mode: Mode | None = None) -> str:
+    """The columns of a published table that a first look needs: keys, window, the first values that `mode` computes."""
+    from spark_jobs.definition.mode import Mode
+    from spark_jobs.replay.spec import complete_name
+
     if pipeline is None:
         return "*"
-    return ", ".join([*pipeline.keys, "window_start", *list(pipeline.aggregates)[:_FIRST_AGGREGATES]])
+    is_complete = (mode or pipeline.mode) is Mode.COMPLETE
+    values = [complete_name(name) if is_complete else name for name in list(pipeline.aggregates)[:_FIRST_AGGREGATES]]
+    return ", ".join([*pipeline.keys, "window_start", *values])

@@ -47,7 +47,7 @@ def run_compare(
     refuse_without_live(pipeline)
     with ExitStack() as resources:
         with progress.stage("plan", pipeline.name):
-            planned = planned_records(spark, pipeline, start=start, end=end, as_of=as_of)
+            planned = planned_records(spark, pipeline, start=start, end=end, as_of=as_of, mode=Mode.BOTH)
             plan, records = resources.enter_context(planned)
         return compare_planned(spark, pipeline, plan, progress, records=records, limit=limit)
 

@@ -69,7 +69,7 @@ def check_live(spark: SparkSession, deployed: Deployed, progress: Progress, *, r
     pipeline = deployed.pipeline
     with ExitStack() as resources:
         with progress.stage("plan", pipeline.name):
-            plan, records = resources.enter_context(planned_records(spark, pipeline))
+            plan, records = resources.enter_context(planned_records(spark, pipeline, mode=Mode.BOTH))
         resources.enter_context(reading(plan.pipeline))
         cached = resources.enter_context(CachedFrames())
         replay = resources.enter_context(complete_windows(plan, pipeline, records))

@@ -16,6 +16,7 @@ from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, a
 from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import FilesEmitted, Live
+from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.output import Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
 from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
@@ -24,9 +25,9 @@ from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
 
 _NO_RESULT = {
-    "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections"
+    "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections", "mode"
 }  # fmt: skip
-"""Sections that change no result."""
+"""Sections that change no result. `mode` chooses among the results; each run keeps the one that it had."""
 
 _NO_LATENESS: Any = "0 s"
 """Read as any value that a file gives."""
@@ -96,6 +97,12 @@ class Pipeline(Section):
     panes: Literal["last", "all"] = Field(
         default="last", description="last: one row per window, its last firing. all: a row per firing."
     )
+    mode: Mode = Field(
+        default=Mode.BOTH,
+        description="Which values runs and nights compute: what the live rules give, what is true now, or both. "
+        "complete: needs no order of the log.",
+        examples=["complete"],
+    )
     end_of_input: Literal["flush", "freeze"] = Field(
         default="flush",
         description="flush: open windows fire at the end, as of a bounded input. freeze: as the live job stands there.",
@@ -159,6 +166,15 @@ class Pipeline(Section):
             _refuse_other_columns(one.definition.watermark, info.data.get("watermark"), (number, "definition"))
         return live
 
+    @field_validator("live")
+    @classmethod
+    def _live_needs_both(cls, live: LiveField | None, info: ValidationInfo) -> LiveField | None:
+        mode = info.data.get("mode")
+        if live is not None and mode in (Mode.FAITHFUL, Mode.COMPLETE):
+            what = f"is compared with faithful and complete values, and `mode: {mode}` computes the {mode} ones only"
+            raise Refusal(what, "leave out `mode`, or leave out `live`")
+        return live
+
     @field_validator("corrections")
     @classmethod
     def _corrections_have_a_place(cls, corrections: Corrections | None, info: ValidationInfo) -> Corrections | None:
@@ -213,8 +229,8 @@ class Pipeline(Section):
     def to_canonical_json(self) -> str:
         """Everything that can change a result, as JSON with sorted keys and one spelling for each value.
 
-        Left out: name, description, owner, tags, links, output, publish, schedule, corrections, and all of `live`
-        except the restarts, which the replay repeats. The history except for its position is as written, with
+        Left out: name, description, owner, tags, links, mode, output, publish, schedule, corrections, and all of
+        `live` except the restarts, which the replay repeats. The history except for its position is as written, with
         unresolved variables: the place of the same history on some machine is not part of the definition. Everything
         else is resolved.
         """

@@ -13,6 +13,7 @@ from airflow.sdk import Param
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
+from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.policy import Policy
 from spark_jobs.definition.position import end_offsets
 from spark_jobs.errors import DefinitionError, RunStateError
@@ -21,7 +22,7 @@ from spark_jobs.orchestration.describe import POLICIES, as_of_text, history_rang
 from spark_jobs.runs.last_run import LastRun
 from spark_jobs.runs.status import RunStatus
 
-MODES = ("both", "faithful", "complete")
+MODES = (Mode.BOTH.value, Mode.FAITHFUL.value, Mode.COMPLETE.value)
 DRY_RUNS = ("none", "plan", "diff")
 BY_DEFINITION = "as the definition says"
 PUBLISH, DISCARD = "publish", "discard"
@@ -71,7 +72,7 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
             + "Empty: all that is there now.",
         ),
         "mode": Param(
-            "both",
+            pipeline.mode.value,
             type="string",
             enum=list(MODES),
             values_display=_MODES,
@@ -224,7 +225,7 @@ def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
         "from": None if start is None else format_instant(start),
         "to": None if end is None else format_instant(end),
         "as_of": _as_of(params.get("as_of")),
-        "mode": _one_of(params.get("mode", "both"), MODES, "Values"),
+        "mode": _one_of(params["mode"], MODES, "Values") if "mode" in params else None,
         "chunks": _chunks(params.get("chunks", 1)),
         "accept_degraded": params.get("accept_degraded") is True,
         "dry_run": _one_of(params.get("dry_run", "none"), DRY_RUNS, "Dry run"),

@@ -17,6 +17,7 @@ from airflow.sdk import Asset, Context
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import format_instant, parse_instant
+from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.orchestration.airflow_names import AirflowException, AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.form import (
@@ -36,7 +37,6 @@ from spark_jobs.orchestration.notify import notify, say_before_traceback
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import end_of, quiet
 from spark_jobs.orchestration.spark_submit import spark_submit_settings
-from spark_jobs.replay.spec import Mode
 from spark_jobs.runs.corrected import Corrections
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import (
@@ -51,7 +51,7 @@ from spark_jobs.runs.documents import (
 )
 from spark_jobs.runs.figures import changes_in_words
 from spark_jobs.runs.form_words import in_form_words
-from spark_jobs.runs.requirements import check_order, check_range
+from spark_jobs.runs.requirements import check_order, check_range, check_until
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
 from spark_jobs.runs.unfinished import BEGIN_AGAIN, ended_by_force
@@ -266,7 +266,7 @@ class Plan(SparkStage):
         requested = Requested.model_validate(form)
         Request.required(folder).model_copy(update={"requested": requested}).write(folder)
         check_range(pipeline, instant_of(requested.start), instant_of(requested.end))
-        check_order(pipeline, Mode(requested.mode or Mode.BOTH))
+        check_order(pipeline, Mode(requested.mode or pipeline.mode))
         effective_policy(pipeline.publish, requested.publish)
 
     def _result(self, folder: RunFolder, context: Context) -> list[dict[str, Any]]:
@@ -290,7 +290,10 @@ class Reconcile(SparkStage):
         pipeline = write_request(folder, self.pipeline_file, RunKind.RECONCILE, context)
         form = read_nightly_form(params)
         until = read_instant(params.get("until"), "Until")
-        if until is None and run.run_type in ("scheduled", "backfill") and run.data_interval_end is not None:
+        check_until(pipeline, instant_of(until))
+        check_order(pipeline, pipeline.mode)
+        has_arrivals = "arrival" not in pipeline.history.position.missing
+        if until is None and has_arrivals and run.run_type in ("scheduled", "backfill") and run.data_interval_end:
             until = read_instant(run.data_interval_end.isoformat(), "interval end")
         requested = Requested(until=until, publish=form["publish"], dry_run=form["dry_run"])
         Request.required(folder).model_copy(update={"requested": requested}).write(folder)

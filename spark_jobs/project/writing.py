@@ -95,7 +95,7 @@ def definition_text(answers: Answers, project: Path) -> str:
         path=path,
         read_from=sample.source.replace(sample.path, path) if sample.path else sample.source,
         description=f"{answers.name}: windows over {path or address.place}.",
-        mode_option=" --mode complete" if fidelity.level == "complete_only" else "",
+        is_complete_only=fidelity.level == "complete_only",
         fidelity=fidelity.level,
         fidelity_meaning=fidelity.meaning,
         fidelity_advice=fidelity.advice,

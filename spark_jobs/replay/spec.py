@@ -6,16 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnySessionWindows, AnyWindows
-
-
-class Mode(StrEnum):
-    """Which values to compute."""
-
-    FAITHFUL = "faithful"
-    COMPLETE = "complete"
-    BOTH = "both"
 
 
 class Panes(StrEnum):

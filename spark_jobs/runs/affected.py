@@ -22,7 +22,7 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.replay.spec import Mode, ReplaySpec
+from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import windows_of_records
 from spark_jobs.sources import Inspection, PartitionRange
 from spark_jobs.spark.cached import CachedFrames
@@ -50,7 +50,7 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
     them counts as new once more, and what comes out the same changes nothing.
     """
     another = ~F.col("definition_hash").eqNullSafe(pipeline.definition_hash) | ~F.col("mode").eqNullSafe(
-        Mode.BOTH.value
+        pipeline.mode.value
     )
     decides = another | F.coalesce("whole", F.lit(False))
     run = None
@@ -58,7 +58,7 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
         run = Ledger(spark, tables).latest_published(decides)
     if run is None:
         return None, "nothing has been published yet"
-    if run["definition_hash"] != pipeline.definition_hash or run["mode"] != Mode.BOTH:
+    if run["definition_hash"] != pipeline.definition_hash or run["mode"] != pipeline.mode:
         return None, f"run {run['run_id']} was of another definition or mode"
     if not run["whole"]:
         return None, "no run has covered the whole history"

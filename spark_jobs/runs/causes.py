@@ -36,6 +36,9 @@ def cause_of_run(plan: Plan) -> Column:
     has_more = F.forall(
         entries, lambda end: end["value"] <= F.coalesce(F.try_element_at(now, end["key"]), F.lit(-1).cast("long"))
     )
+    if not plan.as_of:  # a history without the order of the log: only the number of its records can be compared
+        before = F.col("records_read")
+        is_same, has_more = before == F.lit(plan.records), before < F.lit(plan.records)
     return (
         F.when(~F.col("definition_hash").eqNullSafe(plan.definition_hash), Cause.LOGIC_CHANGE.value)
         .when(is_same, Cause.SOURCE_REPAIR.value)

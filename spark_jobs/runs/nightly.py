@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import restarts_of
+from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
@@ -37,6 +38,7 @@ from spark_jobs.runs.plan import chunks_of, make_plan, planned_records
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.replaying import stage_parallel, stage_quarantine
+from spark_jobs.runs.requirements import check_until
 from spark_jobs.runs.start import begin, check_quarantine, refuse_missing_event_time
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
@@ -80,6 +82,7 @@ def reconcile(
     Raises as `spark_jobs.runs.backfill.execute`.
     """
     end_policy = end_policy or EndPolicy()
+    check_until(pipeline, until)
     effective_policy(pipeline.publish, end_policy.policy)
     tables = Tables.of(pipeline)
     create_tables(spark, tables)
@@ -107,11 +110,13 @@ def reconcile(
         before, why = None, "sessions are read as a whole"
     if before is not None and restarts_of(pipeline):
         before, why = None, "the live job was restarted: its timeline is made as a whole"
+    if pipeline.mode is Mode.COMPLETE:
+        before, why = None, "complete values have no timeline to go on from: all of them are computed"
     options["end_policy"] = end_policy
     if before is None:
         return _full(spark, pipeline, progress, until, why, **options)
     _refuse_another_topic(opened, before)
-    spec = spec_of(pipeline, sorted(before.as_of))
+    spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode)
     with CachedFrames() as cache:
         everything = canonical(opened.frame, pipeline)
         if is_small(opened):

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, CalendarDayWindows
 from spark_jobs.replay.from_pipeline import strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
-from spark_jobs.replay.spec import Mode
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.sources import (
@@ -143,7 +143,7 @@ def make_plan(
     start: int | None = None,
     end: int | None = None,
     as_of: Mapping[int, int] | None = None,
-    mode: Mode = Mode.BOTH,
+    mode: Mode | None = None,
     chunks: int | None = None,
     opened: OpenHistory | None = None,
     records: DataFrame | None = None,
@@ -151,14 +151,16 @@ def make_plan(
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
 
-    `as_of` cuts the history at an end offset a partition (default: all that is there). `chunks` is the least number of
-    slices. `opened` and `records` are the history and its canonical records where the
-    caller has them already, see `planned_records`; `seen` is what the caller knows of them without reading all.
+    `mode`: which values; default: as the definition says. `as_of` cuts the history at an end offset a partition
+    (default: all that is there). `chunks` is the least number of slices. `opened` and `records` are the history and
+    its canonical records where the caller has them already, see `planned_records`; `seen` is what the caller knows of
+    them without reading all.
 
     Raises EmptyRangeError where there is nothing to do, HistoryError where the history breaks a rule or a
     faithful result is not to be had, SourceError where it cannot be read.
     """
     check_range(pipeline, start, end)
+    mode = mode or pipeline.mode
     check_order(pipeline, mode)
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of)
@@ -210,7 +212,7 @@ def make_plan(
         watermark="timeline by inversion, set by set"
         if strategy.is_invertible
         else "timeline simulated in one task, in position order",
-        warnings=_warnings(pipeline, windows, seen, is_topic=opened.topic is not None),
+        warnings=_warnings(pipeline, windows, seen, mode=mode, is_topic=opened.topic is not None),
         history_records=seen.history_records,
     )
 
@@ -310,10 +312,12 @@ def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:
         )
 
 
-def _warnings(pipeline: Pipeline, windows: AnyWindows, seen: Inspection, *, is_topic: bool) -> tuple[str, ...]:
+def _warnings(
+    pipeline: Pipeline, windows: AnyWindows, seen: Inspection, *, mode: Mode, is_topic: bool
+) -> tuple[str, ...]:
     found = []
     registered = pipeline.watermark.partitions
-    if registered is None and not is_topic:
+    if mode is not Mode.COMPLETE and registered is None and not is_topic:
         names = ", ".join(str(p.partition) for p in seen.partitions)
         found.append(
             f"watermark.partitions is not set: the partitions found ({names}) count as registered; "
@@ -323,7 +327,7 @@ def _warnings(pipeline: Pipeline, windows: AnyWindows, seen: Inspection, *, is_t
     # A night counts new records only; what it knows of a partition's offsets comes from records before.
     goes_on = seen.history_records != seen.records
     empty = sorted((set(registered or known)) - {p.partition for p in seen.partitions if p.records or goes_on})
-    if empty:
+    if empty and mode is not Mode.COMPLETE:
         found.append(
             f"partition {', '.join(map(str, empty))} is registered and has no record: "
             + ("it holds the watermark" if pipeline.watermark.idleness is None else "it holds the watermark until idle")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.from_pipeline import windows_of
-from spark_jobs.replay.spec import Mode
 
 
 def check_range(pipeline: Pipeline, start: int | None, end: int | None) -> None:
@@ -47,9 +47,19 @@ def check_order(pipeline: Pipeline, mode: Mode) -> None:
         )
 
 
+def check_until(pipeline: Pipeline, until: int | None) -> None:
+    """Raises DefinitionError where a night is to end at an instant, and no record says when it arrived."""
+    if until is not None and "arrival" in pipeline.history.position.missing:
+        raise DefinitionError(
+            "--until: which records had arrived by then is not known, because the history has no arrival",
+            pipeline.source_of(("history",)) or pipeline.name,
+            "Leave it empty: all that is there is taken. Or name history.position.arrival.",
+        )
+
+
 WITHOUT_ORDER = (
     "name partition, offset and arrival under history.position (an integer that grows with each record serves as "
-    '`offset`, with `partition: "0"` where there is one file or one writer), or run with --mode complete, which needs '
-    "no order"
+    '`offset`, with `partition: "0"` where there is one file or one writer), or write `mode: complete` in the '
+    "definition: complete values need no order"
 )
 """What a history without positions can do."""

@@ -22,6 +22,7 @@ from spark_jobs.comparison.stage import compare_run
 from spark_jobs.corrections.stage import announce, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
+from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.operations.maintain import maintain
@@ -29,7 +30,6 @@ from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_for
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.quality.gx import imported_ahead
 from spark_jobs.replay.engine import History
-from spark_jobs.replay.spec import Mode
 from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import EndPolicy, end_run
 from spark_jobs.runs.comparing import ToCompare, compare_live
@@ -76,7 +76,7 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
             start=_instant(requested.start),
             end=_instant(requested.end),
             as_of=requested.as_of or None,
-            mode=Mode(requested.mode or Mode.BOTH),
+            mode=Mode(requested.mode or pipeline.mode),
             chunks=requested.chunks,
         )
     if plan.fidelity != "log_order" and plan.mode != Mode.COMPLETE and not requested.accept_degraded:

@@ -151,10 +151,10 @@ def test_check_names_what_a_history_without_an_order_can_do(rewindow, tmp_path: 
     file.write_text("\n".join(line for line in lines if not line.strip().startswith(of_position)))
     code, out, err = rewindow("check", str(file))
     assert code == 0, err
-    assert "an integer that grows with each record serves as `offset`" in out and "--mode complete" in out
+    assert "an integer that grows with each record serves as `offset`" in out and "`mode: complete`" in out
     (note,) = json.loads(rewindow("check", str(file), "--json")[1])["notes"]
     assert note["field"] == "history.position" and note["line"] > 1
-    assert "`plan` refuses faithful values" in note["what"]
+    assert "runs refuse faithful values" in note["what"]
     code, _, err = rewindow("plan", str(file))  # and so it does, in the same words
     assert code == 5 and note["hint"].removeprefix("name ") in err
     assert "home " not in err

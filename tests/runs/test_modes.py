@@ -1,0 +1,88 @@
+"""Which values runs and nights compute: the definition says it, also for a history without the order of the log."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.cli.output import columns_to_query
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.mode import Mode
+from spark_jobs.errors import DefinitionError, HistoryError
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.report.build import build_report
+from spark_jobs.report.collect import collect
+from spark_jobs.runs.backfill import EndPolicy, execute
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.store import PAGE, RunStore
+from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, rows, tables_of, write
+
+ORDER = "position: {partition: p, offset: o, arrival: a, arrival_unit: ms}"
+COLLECTING = EndPolicy(collector=collect)
+
+
+def in_mode(tmp_path: Path, name: str, case: str, mode: Mode, *, has_order: bool = True) -> Pipeline:
+    """The pipeline with the mode in its definition; without order its records have no position."""
+    file = Path(pipeline(tmp_path, name, case).file)
+    text = file.read_text() + f"mode: {mode}\n"
+    file.write_text(text if has_order else text.replace(ORDER, "position: {}"))
+    return load_pipeline(file)
+
+
+def test_a_history_without_order_has_runs_nights_and_reports_of_complete_values(spark, tmp_path) -> None:
+    case, records = next(iter(CASES)), log_of(3)
+    nightly = in_mode(tmp_path, "unordered_nights", case, Mode.COMPLETE, has_order=False)
+    results = []
+    for night, part in enumerate((records[:300], records[300:], [])):
+        if part:
+            write(tmp_path / "data", part, f"part-{night}.json")
+        results.append(reconcile(spark, nightly, LogProgress(), end_policy=COLLECTING))
+    assert [bool(result.changes) for result in results] == [True, True, False]
+    full = in_mode(tmp_path, "unordered_full", case, Mode.COMPLETE, has_order=False)
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    windows = Tables.of(nightly).windows
+    assert rows(spark.table(windows)) == rows(spark.table(Tables.of(full).windows))
+    assert_history_is_whole(spark, nightly)
+    causes = {row[0] for row in spark.table(windows).where("revision > 1").select("cause").collect()}
+    assert causes == {"late_arrivals"}
+    assert spark.sql(f"SELECT {columns_to_query(nightly)} FROM {windows}").columns[-1] == "top__complete"
+    assert {row["mode"] for row in Ledger(spark, Tables.of(nightly)).runs().collect()} == {"complete"}
+
+    folder = RunStore.configured().folder(results[1].run_id)
+    build_report(folder)
+    page = html.unescape((folder.read_bytes(PAGE) or b"").decode())
+    assert "Faithful values" not in page
+    assert "n__complete" in page and not re.search(r"<bdi>(n|total|top)</bdi>", page)
+    assert "watermark.partitions is not set" not in page
+
+
+def test_a_night_of_complete_values_cannot_end_at_an_instant_without_arrivals(spark, tmp_path) -> None:
+    write(tmp_path / "data", log_of(3)[:50], "part-0.json")
+    defined = in_mode(tmp_path, "unordered_until", next(iter(CASES)), Mode.COMPLETE, has_order=False)
+    with pytest.raises(DefinitionError, match="the history has no arrival"):
+        reconcile(spark, defined, LogProgress(), until=1)
+    without = Path(defined.file)
+    without.write_text(without.read_text().replace("mode: complete", "mode: both"))
+    with pytest.raises(HistoryError) as refused:
+        reconcile(spark, load_pipeline(without), LogProgress())
+    assert "`mode: complete`" in refused.value.hint and "--mode" not in str(refused.value)
+
+
+@pytest.mark.parametrize("case", list(CASES)[:2])
+def test_nights_of_faithful_values_end_in_the_tables_of_a_full_run(spark, tmp_path, case) -> None:
+    records, number = log_of(5), list(CASES).index(case)
+    nightly = in_mode(tmp_path, f"faithful_nights_{number}", case, Mode.FAITHFUL)
+    for night, part in enumerate((records[:350], records[350:])):
+        write(tmp_path / "data", part, f"part-{night}.json")
+        result = reconcile(spark, nightly, LogProgress())
+        assert (result.continued_from is None) == (night == 0), result.note
+    full = in_mode(tmp_path, f"faithful_full_{number}", case, Mode.FAITHFUL)
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert tables_of(spark, nightly) == tables_of(spark, full)
+    assert "n__complete" not in spark.table(Tables.of(nightly).windows).columns
