@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_jobs.devtools.conformance import case as flink
+from spark_jobs.devtools.conformance import microbatch_case
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -70,8 +71,18 @@ def _try_flink(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
     return Tried(None, note)
 
 
+def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
+    from spark_jobs.devtools.conformance.microbatch_compare import first_difference
+    from spark_jobs.devtools.conformance.microbatch_sequential import run_sequential
+
+    case = microbatch_case.MicroBatchCase(path, document)
+    outcome = run_sequential(case)
+    return Tried(first_difference(case, outcome), outcome.note)
+
+
 FORMATS: Mapping[str, Callable[[Path, dict[str, Any], Engine], Tried]] = {
     flink.FORMAT: _try_flink,
+    microbatch_case.FORMAT: _try_structured_streaming,
 }
 """What runs a case file of each format: its path, its content, the engine."""
 

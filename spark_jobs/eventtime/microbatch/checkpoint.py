@@ -1,0 +1,267 @@
+"""The files of a Structured Streaming checkpoint, as typed documents.
+
+Read are `metadata`, `offsets/N` (version 1 and 2), `commits/N` (versions 1 to 3) and `sources/I/N`. Files that Spark
+keeps
+beside them are passed over: checksums (`.0.crc`, `0.crc`), temporary files, `state/`. An unknown version is refused,
+with its number; fields that are unknown are not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+OFFSET_LOG_VERSIONS: Final = (1, 2)
+COMMIT_LOG_VERSIONS: Final = (1, 2, 3)
+SOURCE_LOG_VERSIONS: Final = (1,)
+
+_NUMBERED = re.compile(r"(offsets|commits)/(0|[1-9][0-9]*)")
+_SOURCE = re.compile(r"sources/([^/]+)/(0|[1-9][0-9]*)(\.compact)?")
+_VERSION = re.compile(r"v([1-9][0-9]*)")
+_NO_OFFSET: Final = "-"
+
+T = TypeVar("T")
+
+
+class CheckpointError(ValueError):
+    """A file of a checkpoint that is not what Spark writes: `file`, `what` is wrong with it, and the `hint`."""
+
+    def __init__(self, file: str, what: str, hint: str = "") -> None:
+        super().__init__(f"{file}: {what}" + (f". {hint}" if hint else ""))
+        self.file = file
+        self.what = what
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOffsets:
+    """The end offsets of a Kafka source, exclusive: by topic, then by partition."""
+
+    ends: Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class FileOffset:
+    """The offset of a file source: it has read all entries of its log up to this number, inclusive."""
+
+    entry: int
+
+
+SourceOffset = KafkaOffsets | FileOffset
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLogEntry:
+    """`offsets/N`: what batch N was planned to read, and the watermark that it runs with.
+
+    `offsets` has one offset for each source, by its id: in version 1 the number of the line, from 0. None: the source
+    had no data yet. `conf` holds the settings that Spark takes from the checkpoint at a restart. Times in epoch ms.
+    """
+
+    batch: int
+    watermark: int
+    timestamp: int
+    offsets: Mapping[str, SourceOffset | None]
+    conf: Mapping[str, str]
+
+    @property
+    def policy(self) -> str | None:
+        """How the watermarks of several inputs are combined: `min` or `max`; None where the file does not say."""
+        return self.conf.get("spark.sql.streaming.multipleWatermarkPolicy")
+
+    @property
+    def shuffle_partitions(self) -> str | None:
+        """The number of state partitions. Only an offline repartition changes it within a checkpoint."""
+        return self.conf.get("spark.sql.shuffle.partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """`commits/N`: batch N is done. `next_watermark` is the watermark of the batch after it (epoch ms)."""
+
+    batch: int
+    next_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file that a file source has listed: in entry `entry` of its log."""
+
+    path: str
+    timestamp: int
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint as it lies there: documents by batch, ascending.
+
+    `first_offsets` says where batch 0 of a Kafka source begins, by source id. `files` are those of the file sources'
+    logs. `query` is the id that every start of this query has; another one is another query.
+    """
+
+    query: str
+    offsets: Mapping[int, OffsetLogEntry]
+    commits: Mapping[int, CommitEntry]
+    first_offsets: Mapping[str, KafkaOffsets] = field(default_factory=dict[str, KafkaOffsets])
+    files: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict[str, tuple[SourceFile, ...]])
+
+
+def is_checkpoint_file(name: str) -> bool:
+    """Whether `read_checkpoint` needs this file, named by its path within the checkpoint."""
+    return name == "metadata" or bool(_NUMBERED.fullmatch(name) or _SOURCE.fullmatch(name))
+
+
+def read_checkpoint(files: Mapping[str, str]) -> Checkpoint:
+    """The checkpoint of these files: their texts by their paths within it. Other files are passed over.
+
+    Raises CheckpointError for a file that is not what Spark writes, and where there is no `offsets/N` at all.
+    """
+    offsets: dict[int, OffsetLogEntry] = {}
+    commits: dict[int, CommitEntry] = {}
+    sources: dict[str, dict[int, tuple[str, str, bool]]] = {}
+    for name, text in files.items():
+        if numbered := _NUMBERED.fullmatch(name):
+            batch = int(numbered[2])
+            if numbered[1] == "offsets":
+                offsets[batch] = read_offset_log_entry(name, batch, text)
+            else:
+                commits[batch] = read_commit_entry(name, batch, text)
+        elif source := _SOURCE.fullmatch(name):
+            logs = sources.setdefault(source[1], {})
+            entry, compact = int(source[2]), source[3] is not None
+            if compact or entry not in logs:
+                logs[entry] = (name, text, compact)
+    first_offsets: dict[str, KafkaOffsets] = {}
+    source_files: dict[str, tuple[SourceFile, ...]] = {}
+    for source_id, logs in sources.items():
+        name, text, _ = logs[min(logs)]
+        if text.startswith("\0"):
+            first_offsets[source_id] = _first_offsets(name, text)
+        else:
+            source_files[source_id] = _source_files(logs.values())
+    return Checkpoint(
+        _query_id(files.get("metadata")),
+        dict(sorted(offsets.items())),
+        dict(sorted(commits.items())),
+        first_offsets,
+        source_files,
+    )
+
+
+def read_offset_log_entry(name: str, batch: int, text: str) -> OffsetLogEntry:
+    """One file of `offsets/`, of either version. The order of the lines of version 2 means nothing."""
+    version, lines = _versioned(name, text, OFFSET_LOG_VERSIONS)
+    if not lines:
+        raise CheckpointError(name, "it has no line of metadata", "The file is cut short")
+    metadata = _object(name, lines[0])
+    numbered: Iterable[tuple[str, str]] = (
+        ((str(index), line) for index, line in enumerate(lines[1:]))
+        if version == 1
+        else (_named_offset(name, line) for line in lines[1:])
+    )
+    return OffsetLogEntry(
+        batch,
+        _integer(name, metadata, "batchWatermarkMs"),
+        _integer(name, metadata, "batchTimestampMs"),
+        {source: None if offset == _NO_OFFSET else _source_offset(name, offset) for source, offset in numbered},
+        {str(key): str(value) for key, value in cast("dict[Any, Any]", metadata.get("conf") or {}).items()},
+    )
+
+
+def read_commit_entry(name: str, batch: int, text: str) -> CommitEntry:
+    """One file of `commits/`, of any version. Spark before 2.4 wrote `{}`: no watermark, which is 0."""
+    _, lines = _versioned(name, text, COMMIT_LOG_VERSIONS)
+    metadata = _object(name, lines[0]) if lines else {}
+    return CommitEntry(batch, _integer(name, metadata, "nextBatchWatermarkMs") if metadata else 0)
+
+
+def _named_offset(name: str, line: str) -> tuple[str, str]:
+    """`sourceId:offset`, apart at the first colon: an offset has colons, too."""
+    source, colon, offset = line.partition(":")
+    if not colon:
+        raise CheckpointError(name, f"a line has no source id: {line[:80]!r}")
+    return source, offset
+
+
+def _source_offset(name: str, text: str) -> SourceOffset:
+    offset = _object(name, text)
+    if set(offset) == {"logOffset"}:
+        return FileOffset(_integer(name, offset, "logOffset"))
+    return _kafka_offsets(name, offset)
+
+
+def _kafka_offsets(name: str, offset: Mapping[str, Any]) -> KafkaOffsets:
+    try:
+        return KafkaOffsets(
+            {topic: {int(p): int(end) for p, end in partitions.items()} for topic, partitions in offset.items()}
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise CheckpointError(
+            name,
+            f"an offset is of no known source: {json.dumps(offset)[:80]}",
+            "Kafka's and file sources can be replayed",
+        ) from None
+
+
+def _first_offsets(name: str, text: str) -> KafkaOffsets:
+    """`sources/I/0` of a Kafka source: a NUL byte, `v1`, the first offsets."""
+    _, lines = _versioned(name, text[1:], SOURCE_LOG_VERSIONS)
+    return _kafka_offsets(name, _object(name, "".join(lines)))
+
+
+def _source_files(logs: Iterable[tuple[str, str, bool]]) -> tuple[SourceFile, ...]:
+    """The files of a file source's log; a compact entry repeats all before it."""
+    files: dict[str, SourceFile] = {}
+    for name, text, _ in logs:
+        _, lines = _versioned(name, text, SOURCE_LOG_VERSIONS)
+        for line in lines:
+            entry = _object(name, line)
+            path = entry.get("path")
+            if not isinstance(path, str):
+                raise CheckpointError(name, f"a line names no file: {line[:80]!r}")
+            files[path] = SourceFile(path, _integer(name, entry, "timestamp"), _integer(name, entry, "batchId"))
+    return tuple(sorted(files.values(), key=lambda file: (file.entry, file.path)))
+
+
+def _query_id(text: str | None) -> str:
+    return "" if text is None else str(_object("metadata", text).get("id", ""))
+
+
+def _versioned(name: str, text: str, known: tuple[int, ...]) -> tuple[int, list[str]]:
+    """The version of the first line, and the other lines that are not empty."""
+    first, *lines = text.split("\n")
+    version = _VERSION.fullmatch(first.strip())
+    if version is None:
+        raise CheckpointError(name, f"its first line is no version: {first[:40]!r}", "The file is cut short or damaged")
+    if int(version[1]) not in known:
+        raise CheckpointError(
+            name,
+            f"version {version[1]} is unknown",
+            f"Versions {', '.join(map(str, known))} can be read; a newer Spark may have written this one",
+        )
+    return int(version[1]), [line for line in lines if line.strip()]
+
+
+def _object(name: str, text: str) -> dict[str, Any]:
+    document = _json(name, text)
+    if not isinstance(document, dict):
+        raise CheckpointError(name, f"not a JSON object: {text[:80]!r}")
+    return cast("dict[str, Any]", document)
+
+
+def _json(name: str, text: str, parse: Callable[[str], object] = json.loads) -> object:
+    try:
+        return parse(text)
+    except ValueError:
+        raise CheckpointError(name, f"not JSON: {text[:80]!r}", "The file is cut short or damaged") from None
+
+
+def _integer(name: str, document: Mapping[str, Any], key: str) -> int:
+    value = document.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CheckpointError(name, f"{key} is not a whole number: {value!r}")
+    return value

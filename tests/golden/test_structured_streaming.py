@@ -1,0 +1,86 @@
+"""Recorded queries of Structured Streaming: the sequential model, and the watermarks that follow from the records."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.devtools.conformance.case import load_cases
+from spark_jobs.devtools.conformance.formats import Engine, try_case
+from spark_jobs.devtools.conformance.microbatch_case import MicroBatchCase
+from spark_jobs.devtools.conformance.runner import run_cases
+from spark_jobs.eventtime.microbatch.watermark import WatermarkPolicy, WatermarkTracker
+
+FOLDER = Path("tests/golden/spark")
+CASES = load_cases(FOLDER)
+
+
+def load(path: Path) -> MicroBatchCase:
+    return MicroBatchCase(path, json.loads(gzip.decompress(path.read_bytes())))
+
+
+def test_the_recorded_queries_are_the_ones_of_the_index() -> None:
+    index = json.loads((FOLDER / "index.json").read_text())["cases"]
+    assert len(index) == 106
+    assert {path.name for path in CASES} == {entry["file"] + ".gz" for entry in index}
+    for entry in index:
+        content = gzip.decompress((FOLDER / f"{entry['file']}.gz").read_bytes())
+        assert hashlib.sha256(content).hexdigest() == entry["sha256"], entry["file"]
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.split(".")[0])
+def test_the_sequential_model_gives_what_the_query_gave(path: Path) -> None:
+    assert try_case(path, Engine(set_based=False)).difference is None
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.split(".")[0])
+def test_the_watermark_of_each_batch_follows_from_its_records(path: Path) -> None:
+    case = load(path)
+    reads = dict(case.by_batch())
+    tracker: WatermarkTracker | None = None
+    start = None
+    for batch in case.batches.running:
+        entry = case.checkpoint.offsets[batch.number]
+        if tracker is not None:
+            assert batch.watermark == tracker.watermark
+        if case.start_of(batch.number) != start:
+            start = case.start_of(batch.number)
+            policy = WatermarkPolicy(entry.policy or "min")
+            tracker = WatermarkTracker(case.delays_ms(start), policy, watermark=batch.watermark)
+        assert tracker is not None
+        maxima: list[int | None] = [None] * case.inputs
+        for record in (case.records[i] for i in reads.get(batch.number, [])):
+            if record.timestamp is None or not (record.passes or case.moves_watermark_when_rejected):
+                continue
+            milliseconds = record.timestamp // case.ticks_per_ms
+            maxima[record.input] = max(milliseconds, maxima[record.input] or milliseconds)
+        after = tracker.after_batch(maxima)
+        if batch.number in case.checkpoint.commits:
+            assert after == case.checkpoint.commits[batch.number].next_watermark
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e: e["rows"].pop(),
+        lambda e: e["rows"].append(e["rows"][-1]),
+        lambda e: e["rows"][0].__setitem__(6, -1),
+        lambda e: e["dropped"].append([0, 0, 10_000]),
+        lambda e: e["ignored"].append(0),
+        lambda e: e["unread"].append(0),
+        lambda e: e["open"].pop(),
+        lambda e: e.__setitem__("pending_batch", 2),
+    ],
+)
+def test_a_query_that_is_said_to_have_done_something_else_fails_with_one_line(tmp_path: Path, change) -> None:
+    document = load(FOLDER / "sem_sliding_partly_late.json.gz").document
+    change(document["expected"])
+    (tmp_path / "case.json").write_text(json.dumps(document))
+    lines: list[str] = []
+    assert run_cases(tmp_path, "sequential", verbose=False, say=lines.append) == (0, 1)
+    assert len(lines) == 1
+    assert lines[0].startswith("FAIL case.json: ")
