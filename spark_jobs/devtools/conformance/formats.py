@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_jobs.devtools.conformance import case as flink
+from spark_jobs.devtools.conformance import kstreams_case as kafka_streams
 from spark_jobs.devtools.conformance import microbatch_case
 from spark_jobs.errors import DefinitionError
 
@@ -80,9 +81,18 @@ def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engi
     return Tried(first_difference(case, outcome), outcome.note)
 
 
+def _try_kafka_streams(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
+    from spark_jobs.devtools.conformance.kstreams_sequential import run_sequential
+
+    case = kafka_streams.StreamsCase(path, document)
+    outcome = run_sequential(case)
+    return Tried(kafka_streams.first_difference(case, outcome), outcome.note)
+
+
 FORMATS: Mapping[str, Callable[[Path, dict[str, Any], Engine], Tried]] = {
     flink.FORMAT: _try_flink,
     microbatch_case.FORMAT: _try_structured_streaming,
+    kafka_streams.FORMAT: _try_kafka_streams,
 }
 """What runs a case file of each format: its path, its content, the engine."""
 

@@ -102,9 +102,7 @@ class StreamsCase:
 
     def _known(self, kind: Any, value: str, what: str) -> Any:
         if value not in set(kind):
-            raise DefinitionError(
-                f"unknown {what} {value!r}", where=str(self.path), hint=f"use {', '.join(kind)}"
-            )
+            raise DefinitionError(f"unknown {what} {value!r}", where=str(self.path), hint=f"use {', '.join(kind)}")
         return kind(value)
 
     def row(self, record: int, partition: int, key: str, times: Sequence[int], held: Sequence[int] | None) -> list[Any]:

@@ -26,7 +26,7 @@ class Contents(Generic[E]):
     def elements(self) -> list[E]:
         """All records, in no order."""
         found: list[E] = []
-        waiting = [self]
+        waiting: list[Contents[E]] = [self]
         while waiting:
             bag = waiting.pop()
             found += bag.own

@@ -1,6 +1,6 @@
 """The state store of a windowed aggregation: segments of time, a retention, and a changelog (rules 15 and 16).
 
-A store has a time of its own, R: the largest window start (sessions: end) that was written since it was opened. It finds
+A store has a time of its own, R: the largest window start (sessions: end) written since it was opened. It finds
 nothing older than R - retention. It deletes only whole segments, so after it is opened again with a smaller R, older
 windows in live segments are found again. (`AbstractRocksDBSegmentedBytesStore`,
 `AbstractDualSchemaRocksDBSegmentedBytesStore`, `AbstractSegments`.)

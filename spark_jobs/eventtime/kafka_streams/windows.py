@@ -1,6 +1,6 @@
 """The windows of Kafka Streams, in its own words (rules 4, 9, 12).
 
-A hopping or tumbling window is `[start, end)`. The end of a sliding window and of a session is inclusive: it is the last
+A hopping or tumbling window is `[start, end)`. The end of a sliding window or a session is inclusive: it is the last
 millisecond that belongs to it. All times are epoch milliseconds, and no window starts before 0.
 """
 
