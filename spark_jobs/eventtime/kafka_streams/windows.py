@@ -51,8 +51,9 @@ class BetweenEvents:
     time_difference: int
 
     def __post_init__(self) -> None:
-        if self.time_difference < 0:
-            raise ValueError(f"the time difference must not be below 0, not {self.time_difference}")
+        # The library takes 0, and fails at the first record: a window's end must be above its start.
+        if self.time_difference <= 0:
+            raise ValueError(f"the time difference must be above 0, not {self.time_difference}")
 
     @property
     def least_retention(self) -> int:
