@@ -108,7 +108,8 @@ class EventTime(Section):
     unit: Literal["timestamp", "s", "ms", "us", "iso"] = Field(
         default="timestamp",
         description="What the expression gives: a timestamp, an integer of seconds, ms or µs since 1970, or ISO-8601 "
-        "text with a zone (text without one has no event time).",
+        "text with a date and a clear zone: `Z`, an offset, `UTC` or a name such as `Europe/Berlin` (other text has no "
+        "event time; `IST`, `CST`, `EST` each stand for several zones).",
     )
     missing: Literal["fail", "drop", "quarantine"] = Field(
         default="fail",

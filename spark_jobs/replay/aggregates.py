@@ -17,6 +17,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
+from spark_jobs.spark.expression_tree import Foreign, foreign_in_text, foreign_part
 from spark_jobs.spark.gateway import jvm, session_state
 
 _ORDER_DEPENDENT = {
@@ -39,22 +41,8 @@ _PARSED_AGGREGATES = {"First": "first", "Last": "last", "AnyValue": "any_value"}
 """Functions with a syntax of their own: Spark's parser does not return them as plain function calls."""
 
 _BY_ORDERING = ("max_by", "min_by")
-_NOT_REPEATABLE = frozenset(
-    {
-        "rand",
-        "randn",
-        "random",
-        "uuid",
-        "shuffle",
-        "now",
-        "current_timestamp",
-        "current_date",
-        "localtimestamp",
-        "monotonically_increasing_id",
-        "spark_partition_id",
-        "input_file_name",
-    }
-)
+_OWN_COLUMNS = frozenset({ARRIVAL, PARTITION, OFFSET, SEQUENCE, EVENT_TIME})
+"""Rewindow's own columns that an aggregate may use: a record's position and its event time."""
 _SHOWN_COLUMNS = 30
 _SORTERS = ("sort_array", "array_sort")
 
@@ -190,9 +178,7 @@ def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple
         yield problem.what, problem.hint
         return
     for call in calls:
-        if call.name in _NOT_REPEATABLE:
-            yield f"{call.name}() gives another value at each run", "use the event time or columns of the record"
-        elif call.name in _BY_ORDERING and not _is_total(call):
+        if call.name in _BY_ORDERING and not _is_total(call):
             yield (
                 f"{call.name}() depends on the order of records among ties",
                 f"end the ordering with the position: {call.name}(x, struct(y, rw_arrival, rw_partition, rw_offset))",
@@ -203,9 +189,26 @@ def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple
         yield f"{text!r} is no aggregate", "wrap it in one, such as sum(...), max(...) or count(...)"
         return
     try:
-        frame.agg(F.expr(text)).schema  # noqa: B018 - runs Spark's analyzer
+        found = foreign(frame, text)
     except AnalysisException as problem:
         yield analyzer_message(problem, [name for name in frame.columns if not name.startswith("rw_")])
+        return
+    if found is not None:
+        yield found.what, found.hint
+
+
+def foreign(frame: DataFrame, text: str) -> Foreign | None:
+    """What in an aggregate expression is no function of the records of `frame` alone; None if there is nothing.
+
+    Raises AnalysisException for what Spark does not accept at all.
+    """
+    found = foreign_in_text(frame.sparkSession, text)
+    if found is None:
+        found = foreign_part(frame, frame.agg(F.expr(text)), text, own=_OWN_COLUMNS)
+    if found is None or found.column is None:
+        return found
+    known = [name for name in frame.columns if not name.startswith("rw_")]
+    return Foreign(*no_column(found.column, known), found.column)
 
 
 def _is_total(call: _Call) -> bool:
@@ -216,12 +219,16 @@ def analyzer_message(problem: AnalysisException, columns: Sequence[str]) -> tupl
     """Spark's message about an expression in one line; for an unknown column, which of `columns` is meant."""
     parameters = problem.getMessageParameters() or {}
     if "objectName" in parameters and "UNRESOLVED_COLUMN" in (problem.getCondition() or ""):
-        name = parameters["objectName"].replace("`", "")
-        near = nearest(name.rpartition(".")[2], columns)
-        listed = ", ".join(columns[:_SHOWN_COLUMNS]) + (", ..." if len(columns) > _SHOWN_COLUMNS else "")
-        hint = f"did you mean `{near}`? " if near else ""
-        return f"there is no column `{name}`", f"{hint}known columns: {listed or 'none'}"
+        return no_column(parameters["objectName"].replace("`", ""), columns)
     return str(problem).split("\n")[0].split("SQLSTATE")[0].strip(), ""
+
+
+def no_column(name: str, columns: Sequence[str]) -> tuple[str, str]:
+    """The problem of a name that none of `columns` has, and a hint."""
+    near = nearest(name.rpartition(".")[2], columns)
+    listed = ", ".join(columns[:_SHOWN_COLUMNS]) + (", ..." if len(columns) > _SHOWN_COLUMNS else "")
+    hint = f"did you mean `{near}`? " if near else ""
+    return f"there is no column `{name}`", f"{hint}known columns: {listed or 'none'}"
 
 
 def is_additive(spark: SparkSession, text: str) -> bool:

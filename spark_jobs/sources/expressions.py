@@ -11,14 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import DefinitionError, Problem, RewindowError, SourceError
+from spark_jobs.replay import aggregates
+from spark_jobs.spark.expression_tree import foreign_in_text, foreign_part
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, analyzed_plan, session_state
-
-_CLOCK = ("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentTimestampLike")
-_SHOWN_COLUMNS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +32,22 @@ def analyse(frame: DataFrame, text: str) -> DataType | Refused:
     """The type of a scalar expression over the columns of `frame`, or why it is refused.
 
     Refused are text that is not SQL, unknown columns and functions, wrong types, aggregates, window functions,
-    generators, and expressions that give another value at each run.
+    generators, subqueries, and whatever is no function of the record alone: see `foreign_part`.
     """
     try:
+        foreign = foreign_in_text(frame.sparkSession, text)
+        if foreign is not None:
+            return Refused(foreign.what, foreign.hint)
         kind = frame.select(F.expr(text).alias("rw_value")).schema[0].dataType
         # WHERE is where aggregates, window functions and generators are refused.
-        condition = analyzed_plan(frame.where(F.expr(text).isNotNull()))
+        condition = frame.where(F.expr(text).isNotNull())
+        analyzed_plan(condition)
     except ParseException as error:
         return Refused(f"not a Spark SQL expression: {_syntax(error)}", "check brackets, quotes and commas")
     except AnalysisException as error:
         return _refusal(frame, error)
-    if not condition.deterministic() or any(_is_clock(node) for node in _conditions(condition)):
-        return Refused("gives another value at each run", "use columns of the record only")
+    if (foreign := foreign_part(frame, condition, text)) is not None:
+        return no_column(frame, foreign.column) if foreign.column else Refused(foreign.what, foreign.hint)
     return kind
 
 
@@ -118,15 +120,17 @@ def conjuncts(frame: DataFrame, text: str) -> list[str]:
     return found
 
 
+def no_column(frame: DataFrame, name: str) -> Refused:
+    """The refusal of a name that no column of `frame` has."""
+    known = [column for column in frame.columns if not column.startswith("rw_")]
+    return Refused(*aggregates.no_column(name, known), is_missing=True)
+
+
 def _refusal(frame: DataFrame, error: AnalysisException) -> Refused:
     condition, parameters = error.getCondition() or "", error.getMessageParameters() or {}
     if condition.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND")):
         name = (parameters.get("objectName") or parameters.get("fieldName") or "").replace("`", "")
-        known = [column for column in frame.columns if not column.startswith("rw_")]
-        near = nearest(name.rpartition(".")[2], known)
-        listed = ", ".join(known[:_SHOWN_COLUMNS]) + (", ..." if len(known) > _SHOWN_COLUMNS else "")
-        hint = f"did you mean `{near}`? " if near else ""
-        return Refused(f"there is no column `{name}`", f"{hint}known columns: {listed or 'none'}", is_missing=True)
+        return no_column(frame, name)
     is_many = "MISSING_GROUP_BY" in condition or "window functions inside WHERE" in str(error)
     if condition.startswith("INVALID_WHERE_CONDITION") or is_many:
         return Refused("must give one value for each record", "leave out aggregates, window functions and explode(...)")
@@ -140,19 +144,3 @@ def _refusal(frame: DataFrame, error: AnalysisException) -> Refused:
 
 def _syntax(error: ParseException) -> str:
     return short(str(error)).split("== SQL ==")[0].strip()
-
-
-def _conditions(plan: JavaObject) -> Iterator[JavaObject]:
-    def walk(node: JavaObject) -> Iterator[JavaObject]:
-        yield node
-        children = node.children()
-        for index in range(children.size()):
-            yield from walk(children.apply(index))
-
-    expressions = plan.expressions()
-    for index in range(expressions.size()):
-        yield from walk(expressions.apply(index))
-
-
-def _is_clock(node: JavaObject) -> bool:
-    return node.getClass().getSimpleName() in _CLOCK

@@ -32,6 +32,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.payload import EventTime
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
+from spark_jobs.replay import aggregates
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, OFFSET, PARTITION, SEQUENCE, STREAM, end_offset
 from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON, decode, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro
@@ -72,6 +73,7 @@ def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         keyed = _accepted(keyed, condition)
     watermark = pipeline.watermark
     timed = with_event_time(keyed, pipeline.event_time, pipeline, marker=watermark.marker, stream=watermark.stream)
+    _check_later_expressions(timed, pipeline)
     return _with_reason(timed, pipeline)
 
 
@@ -269,6 +271,17 @@ def _with_reason(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     if nulls:
         reason = F.coalesce(REASON, F.when(functools.reduce(operator.or_, nulls), NO_POSITION), PENDING)
     return frame.withColumn(REASON, reason).drop(PENDING)
+
+
+def _check_later_expressions(records: DataFrame, pipeline: Pipeline) -> None:
+    """Refuse what the replay will evaluate, and what is no function of the record: see `canonical` for the errors."""
+    if (text := pipeline.filter.after_watermark) is not None:
+        _require_boolean(records, text, pipeline, ("filter", "after_watermark"))
+    if (gap := getattr(pipeline.window, "gap_expression", None)) is not None:
+        expression_type(records, gap, pipeline, ("window", "gap_expression"))
+    for name, text in pipeline.aggregates.items():
+        if (found := aggregates.foreign(records, text)) is not None:
+            raise refuse(pipeline, ("aggregates", name), Refused(found.what, found.hint, found.column is not None))
 
 
 def _accepted(frame: DataFrame, condition: str) -> DataFrame:

@@ -25,8 +25,14 @@ from spark_jobs.sources.expressions import Refused
 
 Unit = Literal["timestamp", "s", "ms", "us", "iso"]
 
+_TIME_OF_DAY = r"\d{1,2}(:\d{1,2}){0,2}([.]\d*)?"
+_HAS_DATE = r"^\s*[+-]?\d{4,}(-|\s*$)"
+_DATED = r"^\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}[T ]"
 # After the time of day, digits, dots and colons end; whatever else Spark could read there is a zone.
-_ZONE = r"[T ]\d{1,2}(:\d{1,2}){0,2}([.]\d*)?\s*[A-Za-z+\-]"
+_ANY_ZONE = rf"(^|[T ]){_TIME_OF_DAY}\s*[A-Za-z+\-]"
+# Java's short names are not among them: BST is Bangladesh there, and IST, CST, AST, EST mean several zones.
+_CLEAR_ZONE = r"(Z|((UTC?|GMT)\s*)?[+-]\d[\d:]*|UTC?|GMT|[A-Za-z_]+(/[A-Za-z0-9_+\-]+)+)"
+_ZONED = rf"(?i){_DATED}{_TIME_OF_DAY}\s*{_CLEAR_ZONE}\s*(\[[^\]]+\]\s*)?$"
 _SHOWN_LENGTH = 60
 
 
@@ -75,19 +81,28 @@ def instants(value: Column, kind: DataType, unit: Unit) -> Instants:
     missing = value.isNull() | (F.trim(value) == "") if isinstance(kind, StringType) else value.isNull()
     if unit == "iso":
         moment = F.coalesce(value.try_cast("timestamp"), _from_java_text(value).try_cast("timestamp"))
-        zoned = F.endswith(value, F.lit("Z")) | value.rlike(_ZONE)
-        shown = F.substring(F.trim(value), 1, _SHOWN_LENGTH)
-        reason = F.when(missing | (moment.isNotNull() & zoned), never).otherwise(
-            F.when(moment.isNull(), F.concat(F.lit("event time is not ISO-8601: "), shown)).otherwise(
-                F.concat(F.lit("event time without zone: "), shown)
-            )
+        zoned = _is_plain_utc(value) | value.rlike(_ZONED)
+        why = (
+            F.when(moment.isNull(), "event time is not ISO-8601: ")
+            .when(~value.rlike(_HAS_DATE), "event time without date: ")
+            .when(value.rlike(_ANY_ZONE), "event time has no clear zone: ")
+            .otherwise("event time without zone: ")
         )
+        shown = F.substring(F.trim(value), 1, _SHOWN_LENGTH)
+        reason = F.when(missing | (moment.isNotNull() & zoned), never).otherwise(F.concat(why, shown))
         return Instants(F.when(zoned, F.unix_millis(moment)), missing, reason)
     milliseconds = _scaled(value, kind, unit)
     text = isinstance(kind, StringType)
     what = F.when(value.try_cast("decimal(38,9)").isNull(), "event time is not a number") if text else never
     unreadable = F.coalesce(what, F.lit("event time is out of any range"))
     return Instants(milliseconds, missing, F.when(~missing & milliseconds.isNull(), unreadable))
+
+
+def _is_plain_utc(text: Column) -> Column:
+    """Whether the text has a date and ends in `Z`, as most do: quicker than a regular expression."""
+    before = F.substring(text, -2, 1)
+    has_z = F.endswith(text, F.lit("Z")) & (before >= F.lit("0")) & (before <= F.lit("9"))
+    return has_z & (F.substring(text, 5, 1) == F.lit("-")) & (F.substring(text, 11, 1) == F.lit("T"))
 
 
 def _from_java_text(text: Column) -> Column:

@@ -1,0 +1,184 @@
+"""What an SQL expression is made of, as Spark's parser and analyzer see it: is it a function of the record alone?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.spark.gateway import JavaObject, analyzed_plan, is_instance_of, session_state
+
+_OF_THE_RECORD = frozenset({"Literal", "AttributeReference", "NamedLambdaVariable", "Pi", "EulerNumber"})
+"""Nodes without children whose value is a constant or comes from the record."""
+_EMPTY = frozenset({"CreateArray", "CreateMap", "CreateNamedStruct", "Concat", "Coalesce"})
+"""Nodes that may have no children, and are constants then."""
+_SUBQUERIES = ("Subquery", "Exists", "ListQuery")
+_CLOCK = frozenset({"CurrentTime", "CurrentTimestamp", "CurrentBatchTimestamp", "Now", "CurrentDate", "LocalTimestamp"})
+_NOT_REPEATABLE = frozenset(
+    {
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "uniform",
+        "uuid",
+        "shuffle",
+        "now",
+        "current_timestamp",
+        "current_time",
+        "current_date",
+        "curdate",
+        "localtimestamp",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
+        "input_file_block_start",
+        "input_file_block_length",
+    }
+)
+"""Functions of the clock, of chance, and of the task that reads a record."""
+_CLOCK_WORD = re.compile(r"^\s*(now|today|yesterday|tomorrow)\b", re.IGNORECASE)
+_CLOCK_LITERAL = re.compile(
+    r"\b(timestamp|timestamp_ntz|timestamp_ltz|date)\s*'\s*(now|today|yesterday|tomorrow)\b", re.I
+)
+_READERS_OF_TIMES = frozenset(
+    f"{attempt}{name}"
+    for attempt in ("", "try_")
+    for name in (
+        "to_timestamp",
+        "to_timestamp_ltz",
+        "to_timestamp_ntz",
+        "to_date",
+        "unix_timestamp",
+        "to_unix_timestamp",
+    )
+)
+"""Functions that read text by a pattern."""
+_ZONE_HINT = (
+    "write XXX for an offset or VV for a zone such as Europe/Berlin; where all have the same zone, write it as "
+    "text ('UTC') and convert with to_utc_timestamp"
+)
+_AGGREGATE = "org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction"
+_SHOWN = 60
+
+ANOTHER_VALUE = "gives another value at each run"
+COLUMNS_ONLY = "use columns of the record only"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A part of an expression that is no function of the record, and a hint. `column`: the column that is missing."""
+
+    what: str
+    hint: str = COLUMNS_ONLY
+    column: str | None = None
+
+
+def foreign_in_text(spark: SparkSession, text: str) -> Foreign | None:
+    """What the parser already sees: subqueries, `*`, the clock and chance. Raises ParseException for what is no SQL.
+
+    `count(*)` is parsed as `count(1)`, so it is allowed.
+    """
+    if _CLOCK_LITERAL.search(text):
+        return Foreign(ANOTHER_VALUE)
+    for node, name in _nodes(session_state(spark).sqlParser().parseExpression(text)):
+        if name.endswith(_SUBQUERIES):
+            return Foreign("holds a query of its own", COLUMNS_ONLY)
+        if name == "UnresolvedStar":
+            return Foreign("`*` stands for Rewindow's own columns too", "name the columns")
+        if name == "UnresolvedFunction":
+            function = node.nameParts().last().lower()
+            if function in _NOT_REPEATABLE:
+                return Foreign(f"{function}() {ANOTHER_VALUE}")
+            if function in _READERS_OF_TIMES and _has_zone_name(node):
+                return Foreign("the pattern reads a zone's name, which is ambiguous (IST, CST, BST)", _ZONE_HINT)
+    return None
+
+
+def foreign_part(frame: DataFrame, plan: DataFrame, text: str, own: Collection[str] = ()) -> Foreign | None:
+    """The first part of the analyzed expression in `plan` that is no function of the record; None if there is none.
+
+    Such parts are names that no column has and that Spark takes for functions (`user`), functions of the session, the
+    clock, chance or files, and Rewindow's own columns but for `own`.
+
+    Args:
+        frame: The frame whose columns the expression can use.
+        plan: A frame made from it with the expression in its last step (a WHERE or an aggregation).
+        text: The expression.
+    """
+    spark = frame.sparkSession
+    expressions = analyzed_plan(plan).expressions()
+    known = {name.lower() for name in frame.columns}
+    for index in range(expressions.size()):
+        for node, name in _nodes(expressions.apply(index)):
+            if name == "AttributeReference":
+                column = node.name()
+                if column.startswith("rw_") and column not in own:
+                    return Foreign(f"there is no column `{column}`", column=column)
+            elif _is_foreign(spark, node, name):
+                if name in _CLOCK or not node.children().isEmpty() or not node.deterministic():
+                    return Foreign(ANOTHER_VALUE)
+                bare = next((word for word in _names(spark, text) if word.lower() not in known), None)
+                if bare is not None:
+                    return Foreign(f"there is no column `{bare}`", column=bare)
+                return Foreign(f"`{_shown(node, text)}` is no function of the record")
+    return None
+
+
+def _is_foreign(spark: SparkSession, node: JavaObject, name: str) -> bool:
+    if node.children().isEmpty():
+        return name not in _OF_THE_RECORD and name not in _EMPTY
+    if name in _CLOCK:
+        return True
+    if name == "Cast" and node.child().nodeName() == "Literal" and node.dataType().typeName() in _TIMES:
+        return bool(_CLOCK_WORD.match(str(node.child().value())))
+    if name == "AesEncrypt":  # without an initialization vector, Spark draws one
+        return not (_literal(node.iv()) or _literal(node.mode()).upper() == "ECB")
+    if node.deterministic():
+        return False
+    return not is_instance_of(spark, node, _AGGREGATE) and all(
+        node.children().apply(index).deterministic() for index in range(node.children().size())
+    )
+
+
+_TIMES = ("timestamp", "timestamp_ntz", "date")
+
+
+def _has_zone_name(call: JavaObject) -> bool:
+    """Whether the pattern of a function that reads times has the letters of a zone's name, outside of quotes."""
+    if call.children().size() < 2:
+        return False
+    return bool(re.search("[zv]", re.sub(r"'[^']*'", "", _literal(call.children().apply(1)))))
+
+
+def _literal(node: JavaObject) -> str:
+    """The text of a literal; something for any other expression."""
+    if node.nodeName() == "Cast":
+        node = node.child()
+    if node.nodeName() != "Literal":
+        return node.nodeName()
+    value = node.value()
+    return "" if value is None else value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _names(spark: SparkSession, text: str) -> Iterator[str]:
+    """The first part of each name in the expression that is not called."""
+    for node, name in _nodes(session_state(spark).sqlParser().parseExpression(text)):
+        if name == "UnresolvedAttribute":
+            yield node.nameParts().head()
+
+
+def _shown(node: JavaObject, text: str) -> str:
+    start, stop = node.origin().startIndex(), node.origin().stopIndex()
+    part = text[start.get() : stop.get() + 1] if start.isDefined() and stop.isDefined() else text
+    return part if len(part) <= _SHOWN else f"{part[:_SHOWN]}..."
+
+
+def _nodes(node: JavaObject) -> Iterator[tuple[JavaObject, str]]:
+    """Each node of an expression with its name."""
+    yield node, node.nodeName()
+    children = node.children()
+    for index in range(children.size()):
+        yield from _nodes(children.apply(index))
