@@ -28,6 +28,7 @@ from spark_jobs.cli.options import (
     RunIdOption,
     ToOption,
     as_of_vector,
+    command_line,
     console,
     dry_run_of,
     end_policy_of,
@@ -119,9 +120,13 @@ def run(
             records=records,
             run_id=run_id,
             reason=reason,
+            request=command_line(**requested, panes=panes, dry_run=dry_run, publish=publish),
             end_policy=end_policy,
         )
     _end(spark, loaded, result, as_json, end_policy, stopwatch, Mode(planned.mode))
+
+
+app.command("backfill", help="The same as `run`.", short_help="The same as `run`.")(run)
 
 
 @app.command()
@@ -157,7 +162,14 @@ def reconcile(
         spark = session(loaded, "reconcile", has_gate=gate)
     end_policy = end_policy_of(loaded, publish, dry_run, gate)
     result = reconcile_run(
-        spark, loaded, progress_for(errors), until=until_ms, run_id=run_id, reason=reason, end_policy=end_policy
+        spark,
+        loaded,
+        progress_for(errors),
+        until=until_ms,
+        run_id=run_id,
+        reason=reason,
+        request=command_line(until=until_ms, dry_run=dry_run, publish=publish),
+        end_policy=end_policy,
     )
     _end(spark, loaded, result, as_json, end_policy, stopwatch, loaded.mode)
 

@@ -139,8 +139,9 @@ def compare(
     raise typer.Exit(report.exit_code)
 
 
-@app.command()
-def history(
+@app.command("history", hidden=True)
+@app.command("revisions")
+def revisions_of_a_window(
     pipeline: PipelineArgument,
     window: Annotated[str, typer.Option(help="The start of the window, with a time zone: 2013-02-01T10:00:00Z.")],
     key: Annotated[

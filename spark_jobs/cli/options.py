@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spark_jobs.definition.policy import Policy
     from spark_jobs.runs.backfill import EndPolicy
     from spark_jobs.runs.comparing import CompareStage, LiveNews
+    from spark_jobs.runs.start import CommandLine
 
 console = Console()
 errors = Console(stderr=True)
@@ -56,9 +57,14 @@ PipelineArgument = Annotated[
     ),
 ]
 FromOption = Annotated[
-    str | None, typer.Option("--from", help="First window start, with a zone: 2013-02-01T00:00:00Z. Default: all.")
+    str | None,
+    typer.Option(
+        "--from", "--start", help="First window start, inclusive, with a zone: 2013-02-01T00:00:00Z. Default: all."
+    ),
 ]
-ToOption = Annotated[str | None, typer.Option("--to", help="Windows start before this instant, with a zone.")]
+ToOption = Annotated[
+    str | None, typer.Option("--to", "--end", help="Windows start before this instant (exclusive), with a zone.")
+]
 AsOfOption = Annotated[
     str | None,
     typer.Option(help="Cut the history here: end offsets (exclusive) by partition, as 0=120,1=95. Default: all."),
@@ -222,6 +228,21 @@ def _live_news_of(pipeline: Pipeline) -> LiveNews | None:
     from spark_jobs.comparison.news import has_live_news
 
     return has_live_news
+
+
+def command_line(
+    *, start: int | None = None, end: int | None = None, until: int | None = None, **given: object
+) -> CommandLine:
+    """What this command line requested, for the run's documents; instants are epoch ms."""
+    import getpass
+
+    from spark_jobs.definition.instants import format_instant
+    from spark_jobs.runs.documents import Requested
+    from spark_jobs.runs.start import CommandLine
+
+    instants = {"from": start, "to": end, "until": until}
+    words = {name: None if value is None else format_instant(value) for name, value in instants.items()}
+    return CommandLine(Requested.model_validate({**words, **given}), getpass.getuser())
 
 
 def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:

@@ -308,7 +308,7 @@ def _history_command(status: str | None, pipeline: str, top: Sequence[Mapping[st
     if any(len(v) > _LONGEST_KEY or not v.isprintable() for v in values.values()):
         return []
     keys = " ".join(f"--key {shlex.quote(f'{name}={v}')}" for name, v in values.items())
-    command = f"rewindow history {shlex.quote(pipeline)} --window {iso(window['start'])} {keys}"
+    command = f"rewindow revisions {shlex.quote(pipeline)} --window {iso(window['start'])} {keys}"
     return [NextStep("To see all revisions of the window with the largest change:", command)]
 
 

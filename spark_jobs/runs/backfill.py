@@ -23,7 +23,7 @@ from spark_jobs.runs.plan import Plan, read_planned
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.publication import conclude
 from spark_jobs.runs.replaying import stage_chunk, stage_quarantine
-from spark_jobs.runs.start import backfill_range, begin, prepare
+from spark_jobs.runs.start import CommandLine, backfill_range, begin, prepare
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.timeline import make_timeline, opened_replay
@@ -62,6 +62,7 @@ def execute(
     run_id: str | None = None,
     kind: RunKind = RunKind.BACKFILL,
     reason: str = "",
+    request: CommandLine | None = None,
     end_policy: EndPolicy | None = None,
     store: RunStore | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -101,7 +102,7 @@ def execute(
         return job.result
     staged = backfill_range(job)
     with job.watched():
-        begin(job, reason, started)
+        begin(job, reason, started, request)
         staged.write(job.folder)
         with opened_replay(job, history) as replay:
             make_timeline(job, replay)

@@ -39,7 +39,7 @@ from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.replaying import stage_parallel, stage_quarantine
 from spark_jobs.runs.requirements import check_until
-from spark_jobs.runs.start import begin, check_quarantine, refuse_missing_event_time
+from spark_jobs.runs.start import CommandLine, begin, check_quarantine, refuse_missing_event_time
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.timeline import make_timeline
@@ -68,6 +68,7 @@ def reconcile(
     until: int | None = None,
     run_id: str | None = None,
     reason: str = "",
+    request: CommandLine | None = None,
     end_policy: EndPolicy | None = None,
     store: RunStore | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -90,7 +91,7 @@ def reconcile(
     recover(spark, tables, now(), store)
     if run_id is not None and ledger.is_published(run_id):
         return RunResult(run_id, tables, note="this run has been published already; nothing was done")
-    options = {"run_id": run_id, "reason": reason, "store": store, "now": now, "clock": clock}
+    options = {"run_id": run_id, "reason": reason, "request": request, "store": store, "now": now, "clock": clock}
     newer = _newer_run(ledger, until)
     if newer is not None:
         why = f"run {newer} has read more than this one"
@@ -162,7 +163,7 @@ def reconcile(
             clock=clock,
         )
         news = NewRecords(before, base, cut_at(new, plan.as_of), touched)
-        result = _incremental(job, news, cut_at(everything, plan.as_of), reason, end_policy)
+        result = _incremental(job, news, cut_at(everything, plan.as_of), reason, request, end_policy)
         if not seen.records:
             result.note = f"nothing has arrived since run {before.run_id}; what the live job emitted since was compared"
         return result
@@ -181,7 +182,9 @@ class NewRecords:
     touched: AffectedWindows
 
 
-def _incremental(job: Job, news: NewRecords, records: DataFrame, reason: str, end_policy: EndPolicy) -> RunResult:
+def _incremental(
+    job: Job, news: NewRecords, records: DataFrame, reason: str, request: CommandLine | None, end_policy: EndPolicy
+) -> RunResult:
     plan, spec, result, started = job.plan, job.spec, job.result, job.now()
     before, new, touched = news.before, news.records, news.touched
     result.continued_from = before.run_id
@@ -192,7 +195,7 @@ def _incremental(job: Job, news: NewRecords, records: DataFrame, reason: str, en
         reach = TimeRange(touched.older.start if touched.older else touched.recent.start, touched.recent.end)
         earlier = {"state": before.state, "timeline_records": good(new), "earlier": before.steps}
         with Replay(history, spec, **earlier) as replay, reading(plan.pipeline):
-            make_timeline(job, replay, lambda: begin(job, reason, started), lambda: job.published)
+            make_timeline(job, replay, lambda: begin(job, reason, started, request), lambda: job.published)
             parts = _parts(spec, touched)
             with job.stage("windows", f"in {len(parts)} parts, and late records"):
                 windows = [(Part.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in parts]

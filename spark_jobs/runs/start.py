@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,12 +15,20 @@ from spark_jobs.lakehouse.staging import Part, Staging
 from spark_jobs.lakehouse.tables import LAYOUT, create_tables
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
 from spark_jobs.replay.engine import History
-from spark_jobs.runs.documents import Approval, Outcome, Request, StagedRange
+from spark_jobs.runs.documents import Approval, Outcome, Request, Requested, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.lifecycle import Event
 from spark_jobs.runs.plan import Plan, check_plan
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import DEFINITION, PLAN
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What a person requested on the command line, and who it was."""
+
+    requested: Requested | None = None
+    person: str = ""
 
 
 def prepare(job: Job, history: History, started: datetime, *, is_new: bool = False) -> bool:
@@ -54,10 +63,11 @@ def backfill_range(job: Job) -> StagedRange:
     )
 
 
-def begin(job: Job, reason: str, started: datetime) -> None:
+def begin(job: Job, reason: str, started: datetime, request: CommandLine | None = None) -> None:
     """Enter a new attempt of the run into the ledger, and write the run's first documents.
 
-    Raises RunStateError where another process works on the run, or where it is published.
+    `request`: what the command line requested; Airflow has written the run's request before. Raises RunStateError where
+    another process works on the run, or where it is published.
     """
     before: list[str | None] = []
 
@@ -69,7 +79,9 @@ def begin(job: Job, reason: str, started: datetime) -> None:
         if attempt != job.attempt:
             Staging(job.spark, job.result.tables.staging(job.result.run_id, attempt)).drop()
     if Request.read(job.folder) is None:
-        Request.of(job.result.run_id, job.pipeline, job.kind, reason, started).write(job.folder)
+        asked = request or CommandLine()
+        document = Request.of(job.result.run_id, job.pipeline, job.kind, reason, started, asked.requested, asked.person)
+        document.write(job.folder)
         job.folder.write_text(DEFINITION, job.pipeline.text)
     for document in (Outcome.FILE, Approval.FILE):  # of an attempt before this one
         job.folder.remove(document)

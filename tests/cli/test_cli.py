@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from pathlib import Path
 
@@ -82,10 +83,15 @@ def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_
 def test_the_report_says_how_a_run_ended_by_hand(rewindow, definition) -> None:
     definition.write_text(definition.read_text().replace("by_hand", "ended_by_hand"))
     for command, status in (("discard", "discarded"), ("publish", "published")):
-        code, out, err = rewindow("run", str(definition), "--publish", "on_approval", "--json")
+        arguments = ("--start", "2000-01-01T00:00:00Z", "--publish", "on_approval", "--json")
+        code, out, err = rewindow("backfill", str(definition), *arguments)
         assert code == 3, err
         folder = RunStore.configured().folder(json.loads(out)["run_id"])
-        assert folder.read(REPORT)["verdict"]["status"] == "awaiting_approval"
+        report = folder.read(REPORT)
+        assert report["verdict"]["status"] == "awaiting_approval"
+        assert report["run"]["requested"]["from"] == "2000-01-01T00:00:00Z"
+        assert report["run"]["requested"]["publish"] == "on_approval"
+        assert report["run"]["requested_by"] == getpass.getuser()
         code, out, err = rewindow(command, folder.run_id, "--reason", "a test")
         assert code == 0, err
         assert folder.address(PAGE) in out

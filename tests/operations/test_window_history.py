@@ -1,4 +1,4 @@
-"""The history of a window: every value that it had, as the command `rewindow history` prints it."""
+"""The history of a window: every value that it had, as the command `rewindow revisions` prints it."""
 
 from __future__ import annotations
 

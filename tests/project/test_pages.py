@@ -80,7 +80,7 @@ def test_the_readme_and_the_pages_of_tables_and_reports(
     assert seen["now"].num_rows == seen["every"].num_rows > 100
     dropped = sum(seen["now"]["records_dropped"].to_pylist())
     assert dropped == sum(seen["missed"]["windows_missed"].to_pylist()) > 0
-    (history,) = re.findall(r"`(rewindow history [^`]*)`", tables)
+    (history,) = re.findall(r"`(rewindow revisions [^`]*)`", tables)
     assert "UA" in rewindow(history, PIPELINE="departures_hourly")
     current, every = blocks(tables, "sql")[0].splitlines()
     shown, late = blocks(tables, "sql")[1].replace(";", "").splitlines()
@@ -181,7 +181,7 @@ def test_the_ways_of_the_how_to_page(rewindow: Rewindow, tmp_path: Path, monkeyp
         run_id = next(RunStore.configured().run_ids())
         assert run_id in rewindow(report)
         rewindow(decide, RUN=run_id)
-    (history,) = re.findall(r"`(rewindow history [^`]*)`", restate)
+    (history,) = re.findall(r"`(rewindow revisions [^`]*)`", restate)
     revisions = rewindow(history)
     assert "backfill" in revisions and "late_arrivals" in revisions
 

@@ -79,7 +79,7 @@ def test_the_verdict_comes_first_and_says_what_happened_and_what_to_do(published
     box = page.locator(".box").inner_text()
     assert "published in rewindow.demo.departures_hourly: 2 windows inserted, 37 updated, 1 retracted." in box
     assert "Read 1 warning in the section Expectations." in box
-    assert "rewindow history departures_hourly --window 2013-02-08T18:00:00Z --key carrier=UA" in box
+    assert "rewindow revisions departures_hourly --window 2013-02-08T18:00:00Z --key carrier=UA" in box
 
 
 def test_numbers_stand_where_they_belong(published, opened) -> None:
