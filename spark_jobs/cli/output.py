@@ -81,7 +81,8 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
         return
     table = Table(title=f"Run {result.run_id}", show_header=False, title_justify="left")
     table.add_row("records read", f"{result.records_read:,} ({result.records_quarantined:,} in quarantine)")
-    figures = RunFigures.of({**result.counts().to_dict(), "counts": result.changes})
+    counted = {**result.counts().to_dict(), "windows_recomputed": result.windows_recomputed}
+    figures = RunFigures.of({**counted, "counts": result.changes})
     states = f" ({result.windows_open:,} still open, {result.windows_all_late:,} only late records)"
     table.add_row("windows", f"{result.windows:,}{states if figures.is_judged else ''}")
     for name, text in figures.in_words().items():

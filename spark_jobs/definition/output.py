@@ -110,14 +110,14 @@ class Publish(Section):
 
     policy: Policy = Field(
         default=Policy.ALWAYS,
-        description="always; within_tolerance: approval where more published windows change; on_approval: always "
+        description="always; within_tolerance: approval where more windows change; on_approval: always "
         "approval; never: only compare. A closed gate stops all of them.",
     )
     tolerance: ThresholdField = Field(
         default=as_written("1 %"),
         validate_default=True,
         description="For within_tolerance: the most published windows that may change without approval, a share of "
-        "those in the run's range.",
+        "those that the run computes again. Windows that it does not look at do not count; new ones neither.",
         examples=["1 %"],
     )
     may_override: bool = Field(

@@ -103,7 +103,12 @@ class Difference:
 
     @cached_property
     def _counted(self) -> list[Row]:
-        counted = (F.count("*").alias("count"), F.max("revision").alias("revision"))
+        counted = (
+            F.count("*").alias("count"),
+            F.max("revision").alias("revision"),
+            F.unix_millis(F.min("window_start")).alias("start"),
+            F.unix_millis(F.max("window_end")).alias("end"),
+        )
         return self.changes.groupBy("rw_change", "cause").agg(*counted).collect()
 
     @property
@@ -131,6 +136,12 @@ class Difference:
             if row["rw_change"] != WindowChange.BOOKKEEPING:
                 counts.setdefault(row["rw_change"], {})[row["cause"]] = row["count"]
         return counts
+
+    @property
+    def span(self) -> TimeRange | None:
+        """From the start of the first window that changes for readers to the end of the last; None: none changes."""
+        seen = [row for row in self._counted if row["rw_change"] != WindowChange.BOOKKEEPING]
+        return TimeRange(min(r["start"] for r in seen), max(r["end"] for r in seen)) if seen else None
 
     @property
     def supersedes(self) -> bool:

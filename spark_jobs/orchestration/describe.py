@@ -66,7 +66,7 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
 
 
 def policy_in_words(policy: Policy, share: float | None) -> str:
-    """What a policy means; `share`: the share of published windows that may change without approval."""
+    """What a policy means; `share`: of the published windows computed again, those that may change without one."""
     tolerance = f" (at most {share:.2%})" if policy is Policy.WITHIN_TOLERANCE else ""
     return POLICIES[policy] + tolerance
 

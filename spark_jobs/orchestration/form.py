@@ -153,7 +153,7 @@ def _publish_param(pipeline: Pipeline, section: str) -> Param:
         title="Publish",
         section=section,
         description_md=f"Who says that the result is published. {stricter} The tolerance is {own.share:.2%} of the "
-        "published windows. A closed gate stops all of them.",
+        "published windows that the run computes again. A closed gate stops all of them.",
     )
 
 

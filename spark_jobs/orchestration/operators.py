@@ -43,6 +43,7 @@ from spark_jobs.runs.documents import (
     Answer,
     Application,
     Approval,
+    Changes,
     Outcome,
     PlanDocument,
     Request,
@@ -352,19 +353,24 @@ class Publish(SparkStage):
             raise AirflowFailException(f"the run is {outcome.status.value}: nothing was published")
         if outcome is None or outcome.status is RunStatus.UNCHANGED:
             raise AirflowSkipException("nothing changed: all windows are as they were")
-        plan = PlanDocument.read(folder)
-        facts = {
-            "run_id": folder.run_id,
-            "changes": outcome.changes,
-            "from": plan and format_instant(plan.span.start),
-            "to": plan and format_instant(plan.span.end),
-            "windows": outcome.counts.windows,
-        }
+        facts = {"run_id": folder.run_id, "changes": outcome.changes, "windows": outcome.counts.windows}
+        facts |= changed_range(folder)
         outlet_events = cast(Any, context.get("outlet_events"))
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 outlet_events[outlet].extra = facts
         return facts
+
+
+def changed_range(folder: RunFolder) -> dict[str, str | None]:
+    """`from`: the start of the first window that the run changes; `to`: the end of the last one, exclusive.
+
+    A run that an earlier version verified says the range of its plan.
+    """
+    changes, plan = Changes.read(folder), PlanDocument.read(folder)
+    span = changes.changed_span if changes is not None else None
+    span = span or (plan and plan.span)
+    return {"from": span and format_instant(span.start), "to": span and format_instant(span.end)}
 
 
 class Correct(SparkStage):

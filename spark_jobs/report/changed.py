@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 
 from spark_jobs.lakehouse.change import WindowChange
+from spark_jobs.replay.aggregates import is_additive
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.report.values import json_column, json_value
@@ -23,13 +24,13 @@ _BEFORE = "rw_before_"
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 _WIDTHS = (_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY)
 _COUNTS = (ON_TIME, LATE, DROPPED)
+_NULLS_AND_ALL = (("windows", "d"), ("from_null", "f"), ("to_null", "t"))
 
 
 def changed_windows(evidence: StagedRun) -> dict[str, Any]:
     """`counts` by change, `causes`, `strip` (buckets of `width` ms of window start, sparse) and the `top` windows.
 
-    Only what readers see counts here (`VISIBLE`). `columns`: for each column in how many updated windows it differs,
-    and, of numbers, the sum of the differences (after - before), the `least` and the `most`; see `_column_differences`.
+    Only what readers see counts here (`VISIBLE`). `columns`: see `_column_differences`.
 
     The `size` of a change is the average, over the numeric aggregates, of the change relative to the largest change of
     that aggregate in this run (of the faithful or the complete value, whichever changed more). Windows that were
@@ -61,7 +62,7 @@ def changed_windows(evidence: StagedRun) -> dict[str, Any]:
         },
         "keys": list(evidence.spec.keys),
         "aggregates": list(evidence.spec.aggregates),
-        "columns": _column_differences(compared, columns, grouped),
+        "columns": _column_differences(evidence, compared, columns, grouped),
         "top": top,
     }
 
@@ -103,29 +104,40 @@ def _is_number(frame: DataFrame, column: str) -> bool:
 
 
 def _differences(compared: DataFrame, column: str, number: int) -> list[Column]:
-    """For one column of the updated windows: how many differ and, of numbers, the differences' sum and bounds."""
-    before = f"{_BEFORE}{column}"
-    differs = (F.col("rw_change") == WindowChange.UPDATED.value) & ~F.col(f"`{column}`").eqNullSafe(
-        F.col(f"`{before}`")
-    )
-    found = [F.count_if(differs).alias(f"d{number}")]
+    """For one column of the updated windows: how many differ, how many of these were or become null, and, of numbers,
+    the sum and the bounds of the differences between values that are there.
+    """
+    now, before = F.col(f"`{column}`"), F.col(f"`{_BEFORE}{column}`")
+    differs = (F.col("rw_change") == WindowChange.UPDATED.value) & ~now.eqNullSafe(before)
+    from_null, to_null = (F.count_if(differs & one.isNull()) for one in (before, now))
+    found = [F.count_if(differs).alias(f"d{number}"), from_null.alias(f"f{number}"), to_null.alias(f"t{number}")]
     if _is_number(compared, column):
-        step = F.when(differs, _number(column) - _number(before))
+        are_there = differs & now.isNotNull() & before.isNotNull()
+        step = F.when(are_there, _number(column) - _number(f"{_BEFORE}{column}"))
         found += [f(step).alias(f"{name}{number}") for name, f in (("s", F.sum), ("l", F.min), ("h", F.max))]
     return found
 
 
-def _column_differences(compared: DataFrame, columns: list[str], grouped: list[Row]) -> list[dict[str, Any]]:
-    """One entry for each column: `name`, `windows` that differ, `total`, `least`, `most` (null: not a number, or none).
-
-    A null counts as 0 in the differences.
+def _column_differences(
+    evidence: StagedRun, compared: DataFrame, columns: list[str], grouped: list[Row]
+) -> list[dict[str, Any]]:
+    """One entry for each column: `name`; `windows` in which it differs; of these `from_null` had no value before and
+    `to_null` have none any more. Of the others, for numbers, the `least` and the `most` difference (after - before),
+    and their `total` where the column is one that adds up over windows: a count or a sum, not a minimum or an average.
     """
+    additive = {c for name, text in evidence.spec.aggregates.items() if is_additive(evidence.spark, text)
+                for c in (name, complete_name(name))} | set(_COUNTS)  # fmt: skip
     found = []
     for i, column in enumerate(columns):
-        entry: dict[str, Any] = {"name": column, "windows": sum(row[f"d{i}"] for row in grouped)}
+        entry: dict[str, Any] = {
+            "name": column,
+            **{name: sum(row[f"{short}{i}"] for row in grouped) for name, short in _NULLS_AND_ALL},
+        }
         entry |= dict.fromkeys(("total", "least", "most"))
         if _is_number(compared, column):
             for name, short, reduced in (("total", "s", sum), ("least", "l", min), ("most", "h", max)):
+                if name == "total" and column not in additive:
+                    continue
                 steps = [row[f"{short}{i}"] for row in grouped if row[f"{short}{i}"] is not None]
                 entry[name] = json_value(reduced(steps)) if steps else None
         found.append(entry)

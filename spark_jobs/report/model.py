@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
@@ -68,7 +69,7 @@ _APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
 _FIGURES = (
     "changed",
     "windows",
-    "windows_before",
+    "windows_recomputed",
     "unchanged",
     "match_share",
     "late_share",
@@ -172,7 +173,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
         "expectations": expectations,
         "advisor": advise((documents.facts or {}).get("advisor")),
         "plan": _plan(documents),
-        "normal": normal_of(documents.changes, request.get("kind")),
+        "normal": normal_of(documents.changes, request.get("kind"), _span(documents.plan)),
         "unchecked": (documents.changes or {}).get("unchecked") or None,
         "decision": (outcome.get("decision") or {}).get("why"),
         "links": {
@@ -211,9 +212,17 @@ def _changes(documents: Documents) -> dict[str, Any] | None:
         "strip": facts["strip"] if facts else None,
         "keys": facts["keys"] if facts else [],
         "aggregates": facts["aggregates"] if facts else [],
-        "columns": facts.get("columns", []) if facts else [],
+        "columns": [{"from_null": 0, "to_null": 0, **c} for c in facts.get("columns", [])] if facts else [],
         "top": facts["top"] if facts else [],
     }
+
+
+def _span(plan: Mapping[str, Any] | None) -> TimeRange | None:
+    """The range of windows of a plan; None where there is no plan, or it does not say it."""
+    span = (plan or {}).get("span")
+    if not isinstance(span, Mapping) or not all(isinstance(span.get(name), int) for name in ("start", "end")):
+        return None
+    return TimeRange(span["start"], span["end"])
 
 
 def _expectations(gate: Mapping[str, Any] | None) -> dict[str, Any] | None:

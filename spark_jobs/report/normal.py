@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.formatting import count, percent
 from spark_jobs.runs.figures import RunFigures
+from spark_jobs.runs.status import RunKind
 
 LONGEST = 30
 """The most earlier runs that a run is compared with."""
 ENOUGH = 5
 """With fewer earlier runs nothing is called unusual."""
+_ALIKE = 2
+"""Backfills over ranges whose lengths differ by a larger factor are not compared: a week has more than a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +40,21 @@ _FIGURES = (
 )
 
 
-def normal_of(changes: Mapping[str, Any] | None, kind: str | None) -> dict[str, Any] | None:
-    """`runs`: how many earlier runs; `figures`: each with `now`, `low`, `median`, `high`, `place` and `values`.
+def normal_of(
+    changes: Mapping[str, Any] | None, kind: str | None, span: TimeRange | None = None
+) -> dict[str, Any] | None:
+    """`span`: the run's range of windows. A backfill is compared with backfills over a range of about that length only.
+
+    `runs`: how many earlier runs; `by_length`: they are chosen so; `figures`: each with `now`, `low`, `median`, `high`,
+    `place` and `values`.
 
     `values` are those of the earlier runs, the oldest first, without those that are not known. `place` says in words
     where the run stands among them; `is_unusual`: outside all of them, and they are enough. None where no earlier run
     is known.
     """
-    earlier = [e for e in (changes or {}).get("earlier") or [] if e.get("kind") == kind][-LONGEST:]
+    by_length = kind == RunKind.BACKFILL and span is not None
+    of_kind = [e for e in (changes or {}).get("earlier") or [] if e.get("kind") == kind]
+    earlier = [e for e in of_kind if not by_length or _is_alike(e.get("span"), span)][-LONGEST:]
     if changes is None or not earlier:
         return None
     found = []
@@ -67,7 +78,25 @@ def normal_of(changes: Mapping[str, Any] | None, kind: str | None) -> dict[str, 
                 "is_unusual": len(values) >= ENOUGH and not low <= now <= high,
             }
         )
-    return {"runs": len(earlier), "since": earlier[0].get("requested_at"), "figures": found} if found else None
+    if not found:
+        return None
+    return {
+        "runs": len(earlier),
+        "by_length": by_length,
+        "since": earlier[0].get("requested_at"),
+        "figures": found,
+    }
+
+
+def _is_alike(earlier: object, span: TimeRange | None) -> bool:
+    """Whether an earlier run's range, as its document has it, is about as long as `span`."""
+    if not isinstance(earlier, Mapping) or span is None:
+        return False
+    start, end = earlier.get("start"), earlier.get("end")
+    if not isinstance(start, int) or not isinstance(end, int):
+        return False
+    lengths = sorted((max(end - start, 1), max(span.end - span.start, 1)))
+    return lengths[1] <= _ALIKE * lengths[0]
 
 
 def shown(value: float, is_share: bool) -> str:
@@ -89,7 +118,9 @@ def points(values: Sequence[float], now: float, width: int = 160, height: int = 
 
 
 def _place(now: float, values: Sequence[float]) -> str:
-    runs = f"all {len(values)} before" if len(values) > 1 else "the one before"
+    if len(values) < ENOUGH:
+        return "too few runs before to say"
+    runs = f"all {len(values)} before"
     if now > max(values):
         return f"more than in {runs}"
     if now < min(values):

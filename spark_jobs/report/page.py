@@ -31,6 +31,9 @@ _CAUSES = {
 }
 
 _CAUSE_MEANINGS = {
+    ("inserted", "backfill"): "a new window: no run before had published a window of its time, or one that had read "
+    "other records",
+    ("updated", "backfill"): "the run before had read records that this one has not",
     ("inserted", "late_arrivals"): "the range was published before; records that have arrived since make a new window",
     ("updated", "late_arrivals"): "more records of the window have arrived since the run before",
 }

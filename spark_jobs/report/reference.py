@@ -83,11 +83,11 @@ CHANGES = {
     "changes.causes.{cause}": "windows by [cause](tables.md)",
     "changes.causes_by_change.{change}.{cause}": "windows by change and cause",
     "changes.windows": "windows that the run computed",
-    "changes.windows_before": "windows that readers saw in the range",
+    "changes.windows_recomputed": "published windows that the run computed again, with those that it retracts",
     "changes.windows_open": "windows that are still open",
     "changes.windows_all_late": "windows with late records only",
-    "changes.unchanged": "windows without a change",
-    "changes.match_share": "the share of unchanged windows among those published before; null: there were none",
+    "changes.unchanged": "of them, those whose numbers stay",
+    "changes.match_share": "`unchanged`, as a share of `windows_recomputed`; null: there were none",
     "changes.late_share": "the share of pairs (record, window) in which the record was late, dropped or not",
     "changes.dropped_share": "the share of pairs that were dropped",
     "changes.pairs_on_time": "pairs in which the record was on time",
@@ -102,8 +102,10 @@ CHANGES = {
     "changes.aggregates[]": "names of the aggregates",
     "changes.columns[].name": "a column",
     "changes.columns[].windows": "updated windows in which it differs",
-    "changes.columns[].total": "sum of the differences; null: not a number",
-    "changes.columns[].least": "the smallest difference",
+    "changes.columns[].from_null": "of these, windows in which it had no value before",
+    "changes.columns[].to_null": "of these, windows in which it has no value any more",
+    "changes.columns[].total": "of the other ones, the sum of the differences; null: not a count or a sum",
+    "changes.columns[].least": "the smallest difference; null: not a number",
     "changes.columns[].most": "the largest difference",
     **_below(
         "changes.top[]",
@@ -294,6 +296,7 @@ PLAN = {
 }
 NORMAL = {
     "normal.runs": "published runs of the same kind before, thirty at most; `normal` is null where there are none",
+    "normal.by_length": "of a backfill: only those over a range of about the same length count",
     "normal.since": "when the first of them was requested",
     **_below(
         "normal.figures[]",

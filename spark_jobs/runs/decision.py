@@ -46,7 +46,7 @@ def effective_policy(publish: Publish, requested: Policy | None) -> Policy:
 
 
 def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None) -> Decision:
-    """What becomes of a verified run. `tolerance` is a share of the published windows, 0 to 1.
+    """What becomes of a verified run. `tolerance` is a share (0 to 1) of the published windows that it computed again.
 
     A critical expectation that failed stops the run whatever the policy is. New windows and bookkeeping restate
     nothing: only updated and retracted windows count against the tolerance. Where readers would see no change at all,
@@ -54,9 +54,11 @@ def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None
     """
     if gate is not None and gate.blocks:
         return Decision(Action.STOP, f"the gate is closed: {closed_in_words(gate.critical_failures)}")
-    restated, before = changes.restated, changes.windows_before
-    share = restated / before if before else 0.0
-    effect = f"{restated:,} of {before:,} published windows change ({share:.2%})"
+    restated, again = changes.restated, changes.windows_recomputed or 0
+    share = restated / again if again else float(bool(restated))
+    effect = "no published window changes"
+    if restated:
+        effect = f"{restated:,} of {again:,} published windows that the run computed again change ({share:.2%})"
     match policy:
         case Policy.ALWAYS:
             return Decision(Action.PUBLISH, f"the policy is `always`; {effect}")

@@ -256,7 +256,10 @@ COUNTED = tuple(RunCounts.model_fields)
 
 
 class EarlierRun(RunCounts, Part):
-    """A published run before a run, in short: `counts` are its windows by change."""
+    """A published run before a run, in short: `counts` are its windows by change, `span` its range of windows.
+
+    `span` is None where an earlier version wrote the run down.
+    """
 
     COUNTED: ClassVar[tuple[str, ...]] = COUNTED
 
@@ -264,15 +267,18 @@ class EarlierRun(RunCounts, Part):
     kind: RunKind
     requested_at: str = ""
     counts: dict[str, int] = Field(default_factory=dict)
-    windows_before: int = 0
+    windows_recomputed: int | None = None
+    span: TimeRange | None = None
 
 
 class Changes(RunCounts, Document):
     """`changes.json`: what publishing would change. `counts`: windows by change; `causes`: windows by cause.
 
-    `causes_by_change`: windows by change and cause; empty in documents of earlier versions. `windows_before`: published
-    windows in the range. `run_before`: the run that was published last before this one. `earlier`: those before it, see
-    `spark_jobs.runs.earlier`. `unchecked`: why no expectation was checked; empty where some were.
+    `causes_by_change`: windows by change and cause; empty in documents of earlier versions. `windows_recomputed`: see
+    `spark_jobs.runs.figures`; None in documents of earlier versions. `changed_span`: from the start of the first window
+    that changes for readers to the end of the last; None: none changes, or an earlier version. `run_before`: the run
+    that was published last before this one. `earlier`: those before it, see `spark_jobs.runs.earlier`. `unchecked`: why
+    no expectation was checked; empty where some were.
     """
 
     FILE: ClassVar[str] = "changes.json"
@@ -280,7 +286,8 @@ class Changes(RunCounts, Document):
     counts: dict[str, int] = Field(default_factory=dict)
     causes: dict[str, int] = Field(default_factory=dict)
     causes_by_change: dict[str, dict[str, int]] = Field(default_factory=dict)
-    windows_before: int = 0
+    windows_recomputed: int | None = None
+    changed_span: TimeRange | None = None
     run_before: str | None = None
     earlier: tuple[EarlierRun, ...] = ()
     unchecked: str = ""

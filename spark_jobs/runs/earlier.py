@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from spark_jobs.errors import RewindowError
-from spark_jobs.runs.documents import Changes, EarlierRun, Request
+from spark_jobs.runs.documents import Changes, EarlierRun, PlanDocument, Request
 from spark_jobs.runs.store import RunFolder
 
 MAX_EARLIER = 60
@@ -22,13 +22,15 @@ def earlier_runs(folder: RunFolder, run_before: str | None) -> tuple[EarlierRun,
         before = folder.of_run(run_before) if run_before else None
         changes = before and Changes.read(before)
         request = before and Request.read(before)
+        plan = before and PlanDocument.read(before)
         if before and changes and request:
             last = EarlierRun(
                 run_id=before.run_id,
                 kind=request.kind,
                 requested_at=request.requested_at,
                 counts=changes.counts,
-                windows_before=changes.windows_before,
+                windows_recomputed=changes.windows_recomputed,
+                span=plan.span if plan else None,
                 **{name: getattr(changes, name) for name in EarlierRun.COUNTED},
             )
             return (*changes.earlier, last)[-MAX_EARLIER:]

@@ -22,7 +22,9 @@ class RunFigures:
     Attributes:
         by_change: Windows of each `WindowChange`.
         windows: Windows that the run computed.
-        windows_before: Published windows in the run's range, before it.
+        windows_recomputed: Published windows that the run computed again: those whose numbers stay, those that get
+            others, and those that it retracts. Nobody has looked at other published windows. The tolerance and the
+            match share are shares of these. Where each pane is a row of its own, they count panes, as `by_change` does.
         pairs_on_time, pairs_late, pairs_dropped: (record, window) pairs of the windows that the run computed. A record
             of overlapping windows is in several pairs.
         records_late: Records, of those that the run read, that at least one window dropped; a row each in the late
@@ -31,7 +33,7 @@ class RunFigures:
 
     by_change: Mapping[str, int] | None
     windows: int | None
-    windows_before: int | None
+    windows_recomputed: int | None
     pairs_on_time: int | None
     pairs_late: int | None
     pairs_dropped: int | None
@@ -50,8 +52,11 @@ class RunFigures:
             given = changes.get("counts")
             given = given if isinstance(given, Mapping) else {}
             by_change = {kind.value: _count(given.get(kind)) or 0 for kind in WindowChange}
-        names = ("windows", "windows_before", "pairs_on_time", "pairs_late", "pairs_dropped", "records_late")
-        return cls(by_change, *(_count(counts.get(name)) for name in names))
+        names = ("windows", "windows_recomputed", "pairs_on_time", "pairs_late", "pairs_dropped", "records_late")
+        windows, recomputed, *others = (_count(counts.get(name)) for name in names)
+        if recomputed is None and by_change is not None and windows is not None:  # of an earlier version
+            recomputed = recomputed_windows(windows, by_change)
+        return cls(by_change, windows, recomputed, *others)
 
     @property
     def changed(self) -> int | None:
@@ -65,17 +70,27 @@ class RunFigures:
 
     @property
     def unchanged(self) -> int | None:
-        """Published windows in the run's range whose numbers stay."""
-        if self.by_change is None or self.windows_before is None:
+        """Published windows that the run computed again and whose numbers stay."""
+        if self.by_change is None or self.windows_recomputed is None:
             return None
         restated = self.by_change[WindowChange.UPDATED] + self.by_change[WindowChange.RETRACTED]
-        return max(self.windows_before - restated, 0)
+        return max(self.windows_recomputed - restated, 0)
 
     @property
     def match_share(self) -> float | None:
-        """`unchanged`, as a share (0 to 1) of the windows before; None where there were none."""
+        """`unchanged`, as a share (0 to 1) of the windows computed again; None where there were none."""
         unchanged = self.unchanged
-        return None if unchanged is None or not self.windows_before else unchanged / self.windows_before
+        return None if unchanged is None or not self.windows_recomputed else unchanged / self.windows_recomputed
+
+    @property
+    def computed_in_words(self) -> str:
+        """What the run computed, in parts that add up; empty where that is not known."""
+        if self.by_change is None or self.unchanged is None:
+            return ""
+        new, other = self.by_change[WindowChange.INSERTED], self.by_change[WindowChange.UPDATED]
+        rows = new + other + self.unchanged
+        what = plural(rows, "window" if self.windows in (None, rows) else "pane")
+        return f"{what}: {new:,} new, {other:,} with other numbers, {self.unchanged:,} with the same numbers"
 
     @property
     def pairs(self) -> int | None:
@@ -100,10 +115,10 @@ class RunFigures:
         return None if not self.pairs else (self.pairs_dropped or 0) / self.pairs
 
     def in_words(self) -> dict[str, str]:
-        """The lines for on time, late and late records, by their names; without those that are not known."""
-        found: dict[str, str] = {}
+        """The lines for what was computed, on time, late and late records, by their names; without unknown ones."""
+        found = {"Computed": self.computed_in_words} if self.computed_in_words else {}
         if self.is_judged is False:
-            return {"Late": "not counted: the run computed complete values only, which include every record"}
+            return found | {"Late": "not counted: the run computed complete values only, which include every record"}
         if self.pairs is not None:
             found["On time"] = f"{pairs_in_words(self.pairs_on_time)} of the windows that the run computed"
             found["Late, counted"] = f"{pairs_in_words(self.pairs_late)}, within the allowed lateness"
@@ -113,6 +128,14 @@ class RunFigures:
         if self.records_late is not None:
             found["Late records"] = f"{self.records_late:,} of the records that the run read: a window dropped them"
         return found
+
+
+def recomputed_windows(computed: int, by_change: Mapping[str, int]) -> int:
+    """The published windows among those that a run computed, and those that it retracts. `computed`: rows staged."""
+    return max(
+        computed - by_change.get(WindowChange.INSERTED, 0) + by_change.get(WindowChange.RETRACTED, 0),
+        by_change.get(WindowChange.UPDATED, 0) + by_change.get(WindowChange.RETRACTED, 0),
+    )
 
 
 def changes_in_words(by_change: Mapping[str, int]) -> str:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.published_table import Difference
 from spark_jobs.lakehouse.staging import Part
-from spark_jobs.lakehouse.tables import starts_within
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
@@ -22,6 +21,7 @@ from spark_jobs.runs.comparing import verdicts_of
 from spark_jobs.runs.difference import publication_of
 from spark_jobs.runs.documents import Changes, Evidence, Facts, Gate, StagedRange
 from spark_jobs.runs.earlier import earlier_runs
+from spark_jobs.runs.figures import recomputed_windows
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.parallel import run_parallel
@@ -89,7 +89,6 @@ def verified(
     table.prepare(job.staging.rows().schema)
     publication = publication_of(job, staged)
     before = publication.in_scope(table.current())
-    windows_before = table.current().where(starts_within(staged.reach))
     made: list[Difference] = []
 
     def compared() -> dict[str, int]:
@@ -98,8 +97,9 @@ def verified(
 
     try:
         with job.stage("diff", job.result.tables.windows):
-            counts, _, published = run_parallel(job.spark, compared, lambda: count_staged(job), windows_before.count)
+            counts, _, computed = run_parallel(job.spark, compared, lambda: count_staged(job), publication.staged.count)
         difference, job.result.changes = made[0], counts
+        job.result.windows_recomputed = recomputed_windows(computed, counts)
         evidence = StagedRun(
             job.spark,
             job.pipeline,
@@ -122,7 +122,8 @@ def verified(
             counts=counts,
             causes=difference.causes,
             causes_by_change=difference.causes_by_change,
-            windows_before=published,
+            windows_recomputed=job.result.windows_recomputed,
+            changed_span=difference.span,
             run_before=run_before,
             earlier=earlier_runs(job.folder, run_before),
             unchecked=unchecked,

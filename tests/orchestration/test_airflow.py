@@ -241,6 +241,8 @@ def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_t
     extra = next(event["extra"] for event in events if event["source_run_id"] == run.run_id)
     assert extra["run_id"] == folder.run_id
     assert extra["changes"] == {"inserted": ledger["windows"]}
+    assert extra["from"] == f"{min(row[1] for row in in_first_half):%Y-%m-%dT%H:%M:%SZ}"
+    assert extra["from"] < extra["to"] <= day(2)
 
     event = lineage(project, run, "publish")
     assert [(one["namespace"], one["name"]) for one in event["inputs"]] == [("file", str(project / "data"))]

@@ -53,7 +53,7 @@ def plan(**changed: Any) -> dict[str, Any]:
 def changes(**changed: Any) -> dict[str, Any]:
     return {
         "counts": {"inserted": 2, "updated": 37, "retracted": 1}, "causes": {"late_arrivals": 39, "retraction": 1},
-        "windows": 768, "windows_before": 767, "windows_open": 0, "windows_all_late": 4, "pairs_on_time": 5800,
+        "windows": 768, "windows_recomputed": 767, "windows_open": 0, "windows_all_late": 4, "pairs_on_time": 5800,
         "pairs_late": 0, "pairs_dropped": 197, "records_late": 197, "unchanged": 728,
     } | changed  # fmt: skip
 

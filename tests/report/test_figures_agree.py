@@ -152,8 +152,10 @@ def test_changed_windows_are_the_same_everywhere(runs, kind) -> None:
     logged = what_became(Outcome.read(run.folder))  # the last line of an Airflow task
     assert words in logged if run.status.is_published else words not in logged
     if kind in ("first", "night", "waiting"):  # the others are not decided by what changes
-        restated = f"{run.changes.restated:,} of {run.changes.windows_before:,} published windows change"
-        assert run.result.decision is not None and restated in run.result.decision.why
+        restated, again = run.changes.restated, run.changes.windows_recomputed
+        effect = f"{restated:,} of {again:,} published windows that the run computed again change"
+        assert run.result.decision is not None
+        assert (effect if restated else "no published window changes") in run.result.decision.why
     row, _ = rendered("runs.html.j2", **_list_of(run.listed))
     assert words in row and ("would change" in row) == (not run.status.is_published)
     bookkeeping = bookkeeping_in_words(counts.get("bookkeeping", 0), would=not run.status.is_published)
@@ -164,6 +166,11 @@ def test_changed_windows_are_the_same_everywhere(runs, kind) -> None:
         assert facts["changes"]["counts"] == {c: counts[c] for c in sorted(VISIBLE) if c in counts}
         assert facts["changes"]["causes"] == run.changes.causes
         assert max(c["windows"] for c in facts["changes"]["columns"]) <= counts["updated"]
+        columns = {c["name"]: c for c in facts["changes"]["columns"]}
+        assert columns["n"]["total"] is not None and columns["total"]["least"] is not None
+        assert columns["top"]["total"] is None, "a sum of maxima means nothing"
+        late = columns["top"]["from_null"]  # windows of which all records were late get a first value
+        assert columns["top"]["windows"] > late >= 0 and columns["n"]["to_null"] == 0
 
 
 def _list_of(run: Run) -> dict[str, Any]:
@@ -183,6 +190,7 @@ def test_late_figures_are_the_same_everywhere(runs, kind) -> None:
         assert shown[name] == getattr(run.changes, name) == getattr(run.result, name)
     assert shown["late_share"] == run.listed.late_share
     assert shown["match_share"] == run.listed.match_share
+    assert "Computed" in shown["in_words"]
     for text in shown["in_words"].values():
         assert text in run.page and text in run.printed
     if run.report["late"]:

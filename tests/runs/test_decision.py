@@ -13,7 +13,7 @@ def changes(
     updated: int = 0, retracted: int = 0, inserted: int = 0, bookkeeping: int = 0, before: int = 100
 ) -> Changes:
     counts = {"updated": updated, "retracted": retracted, "inserted": inserted, "bookkeeping": bookkeeping}
-    return Changes(counts=counts, windows_before=before)
+    return Changes(counts=counts, windows_recomputed=before)
 
 
 def gate(*results: tuple[str, bool]) -> Gate:

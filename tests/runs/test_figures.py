@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.normal import LONGEST, normal_of, points
 from spark_jobs.runs.documents import Answer, Application, Approval, Changes, EarlierRun, Outcome, Request
 from spark_jobs.runs.earlier import MAX_EARLIER, earlier_runs
@@ -21,13 +22,14 @@ COUNTS = {"inserted": 2, "updated": 5, "retracted": 1, "bookkeeping": 90}
 
 
 def test_bookkeeping_is_no_restatement() -> None:
-    figures = RunFigures.of({"counts": COUNTS, "windows_before": 100, "pairs_on_time": 90, "pairs_late": 4,
+    figures = RunFigures.of({"counts": COUNTS, "windows_recomputed": 100, "pairs_on_time": 90, "pairs_late": 4,
                              "pairs_dropped": 6, "records_late": 5})  # fmt: skip
     assert (figures.changed, figures.bookkeeping, figures.unchanged) == (8, 90, 94)
     assert (figures.match_share, figures.late_share, figures.dropped_share) == (0.94, 0.1, 0.06)
     assert changes_in_words(COUNTS) == "2 windows inserted, 5 updated, 1 retracted"
     assert "90 windows would get another closing time" in bookkeeping_in_words(90, would=True)
     assert changes_in_words({"bookkeeping": 3}) == "no window" and bookkeeping_in_words(0) == ""
+    assert figures.in_words()["Computed"] == "101 windows: 2 new, 5 with other numbers, 94 with the same numbers"
     assert figures.in_words()["Late, dropped"] == "6 (record, window) pairs, 6.0 % of all"
 
 
@@ -40,7 +42,7 @@ def test_figures_of_a_run_that_got_nowhere_are_unknown() -> None:
 def test_a_run_of_complete_values_says_that_nothing_was_counted_as_late() -> None:
     """Each window of a run that judges its records has a pair; a run without windows has counted none."""
     nothing = {"pairs_on_time": 0, "pairs_late": 0, "pairs_dropped": 0, "records_late": 0}
-    (said,) = RunFigures.of({"windows": 66, **nothing}).in_words().items()
+    *_, said = RunFigures.of({"windows": 66, **nothing}).in_words().items()
     assert said == ("Late", "not counted: the run computed complete values only, which include every record")
     assert "On time" in RunFigures.of({"windows": 0, **nothing}).in_words()
     assert RunFigures.of({"windows": 1, **nothing, "pairs_dropped": 1}).is_judged
@@ -102,7 +104,7 @@ def test_the_list_of_earlier_runs_goes_from_run_to_run_and_stays_short(tmp_path)
     request = Request(run_id="night-1", pipeline="p", kind=RunKind.RECONCILE, requested_at="2026-01-01T05:00:00+00:00")
     request.write(before)
     many = tuple(EarlierRun(run_id=f"n{i}", kind=RunKind.RECONCILE, windows=i) for i in range(MAX_EARLIER))
-    Changes(counts=COUNTS, windows_before=100, records_read=12, earlier=many).write(before)
+    Changes(counts=COUNTS, windows_recomputed=100, records_read=12, earlier=many).write(before)
     found = earlier_runs(store.folder("night-2"), "night-1")
     assert [e.run_id for e in found] == [*(f"n{i}" for i in range(1, MAX_EARLIER)), "night-1"]
     assert (found[-1].counts, found[-1].records_read) == (COUNTS, 12)
@@ -121,8 +123,26 @@ def test_a_figure_outside_all_of_enough_runs_before_is_unusual() -> None:
     assert usual is not None and not any(f["is_unusual"] for f in usual["figures"])
     few = normal_of(changes | {"earlier": earlier[:2]}, "reconcile")
     assert few is not None and not any(f["is_unusual"] for f in few["figures"])
+    assert {f["place"] for f in few["figures"]} == {"too few runs before to say"}
     assert normal_of(changes, "other") is None and normal_of(None, "reconcile") is None
     assert all(0 <= x <= 160 and 0 <= y <= 32 for x, y in points(read["values"], 500))
+
+
+def test_a_backfill_is_compared_with_backfills_over_a_range_of_about_its_length() -> None:
+    """A week has more of everything than a day; which of them was longer says nothing about what is normal."""
+    day, hour = 86_400_000, 3_600_000
+    spans = [{"start": 0, "end": n * day} for n in (1, 7, 2, 30)] + [None, {"start": "?"}]
+    earlier = [{"kind": "backfill", "counts": {}, "records_read": 1, "span": span} for span in spans]
+    changes = {"counts": {}, "records_read": 9, "earlier": earlier}
+
+    def compared(length: int) -> int:
+        found = normal_of(changes, "backfill", TimeRange(50 * day, 50 * day + length))
+        return found["runs"] if found else 0
+
+    assert [compared(n) for n in (hour, day, 2 * day, 6 * day, 40 * day)] == [0, 2, 2, 1, 1]
+    nights = [e | {"kind": "reconcile"} for e in earlier]
+    found = normal_of(changes | {"earlier": nights}, "reconcile", TimeRange(0, day))
+    assert found is not None and found["runs"] == len(spans), "a night has no range of its own"
 
 
 def test_the_version_of_a_file_in_git(tmp_path) -> None:

@@ -30,14 +30,20 @@ def begun(store: RunStore, run_id: str, **of_request: object) -> None:
 # What the shares are.
 
 
-def test_the_match_share_is_of_the_windows_that_were_published_before() -> None:
-    run = in_short(counts={"inserted": 500, "updated": 37, "retracted": 1}, windows_before=760)
+def test_the_match_share_is_of_the_published_windows_that_were_computed_again() -> None:
+    run = in_short(counts={"inserted": 500, "updated": 37, "retracted": 1}, windows_recomputed=760)
     assert run.match_share == (760 - 38) / 760
     assert run.changed == {"inserted": 500, "updated": 37, "retracted": 1, "bookkeeping": 0}
 
 
+def test_the_match_share_of_an_earlier_version_is_that_of_what_was_computed_again() -> None:
+    """Its documents count the published windows of the whole range, also those that nobody looked at."""
+    run = in_short(counts={"inserted": 1145, "updated": 16}, windows=1170, windows_before=45, windows_recomputed=None)
+    assert run.match_share == 9 / 25
+
+
 def test_the_first_run_of_all_has_no_match_share() -> None:
-    assert in_short(counts={"inserted": 768}, windows_before=0).match_share is None
+    assert in_short(counts={"inserted": 768}, windows_recomputed=0).match_share is None
 
 
 def test_the_late_share_counts_dropped_and_refining_records() -> None:
@@ -68,7 +74,7 @@ def test_a_run_from_the_command_line_belongs_to_the_dag_of_its_pipeline_and_kind
 def test_documents_with_wrong_types_are_summarised_as_far_as_possible(odd: object) -> None:
     asked = dict.fromkeys(("pipeline", "kind", "dag_id", "requested_at", "requested_by", "reason"), odd)
     said = dict.fromkeys(("status", "message", "counts", "finished_at"), odd)
-    counted = ("counts", "windows", "windows_before", "pairs_on_time", "pairs_late", "pairs_dropped")
+    counted = ("counts", "windows", "windows_recomputed", "pairs_on_time", "pairs_late", "pairs_dropped")
     run = run_of("night-1", asked, said, dict.fromkeys(counted, odd), {"results": odd})
     assert run.requested_at is None
     assert (run.pipeline + run.message + run.status + run.reason).encode()  # can be sent
@@ -98,7 +104,7 @@ def test_pages_cover_all_runs_once_and_the_last_one_stands_for_those_beyond() ->
 
 
 def test_a_line_shows_the_last_runs_oldest_first() -> None:
-    runs = [in_short(f"r{n}", counts={"updated": n}, windows_before=100) for n in range(LONGEST + 10)]
+    runs = [in_short(f"r{n}", counts={"updated": n}, windows_recomputed=100) for n in range(LONGEST + 10)]
     (trend,) = trends_of(runs)
     assert (trend.match.runs, trend.match.now, trend.match.low) == (LONGEST, "100 %", "71.0 %")
     places = [tuple(map(float, point.split(","))) for point in trend.match.points.split()]
@@ -107,7 +113,7 @@ def test_a_line_shows_the_last_runs_oldest_first() -> None:
 
 
 def test_one_share_is_a_dot_and_none_is_no_line() -> None:
-    (trend,) = trends_of([in_short(windows_before=None)])
+    (trend,) = trends_of([in_short(windows_recomputed=None, windows=None)])
     assert trend.match is None
     assert trend.late.description.endswith("in the only run that has this share")
     assert trends_of([run_of("r", request(), None, None)]) == []
