@@ -40,6 +40,8 @@ class Variable(StrEnum):
     NOTIFIERS = "REWINDOW_NOTIFIERS"
     SPARK_HISTORY = "REWINDOW_SPARK_HISTORY"
     TABLE_LINK = "REWINDOW_TABLE_LINK"
+    VARIABLES = "REWINDOW_VARIABLES"
+    SCHEMA_FOLDERS = "REWINDOW_SCHEMA_FOLDERS"
 
 
 def _heap_size(text: str) -> str:
@@ -210,6 +212,22 @@ class Settings(BaseSettings):
         title="a web address with `{table}`",
         description="Page of a table in your data catalog; without it, a task's link opens the run's report.",
         examples=["https://catalog.example.com/tables/{table}"],
+    )
+
+    variables: str | None = Field(
+        default=None,
+        validation_alias=Variable.VARIABLES,
+        title="names of variables, separated by commas; `*` stands for any letters",
+        description="The variables that definitions may name, as `${NAME}` and under `secrets`; without it, all but "
+        "Airflow's and Rewindow's own, and in `${NAME}` those named like secrets. Airflow's own never count.",
+        examples=["KAFKA_*,LAKE"],
+    )
+    schema_folders: str | None = Field(
+        default=None,
+        validation_alias=Variable.SCHEMA_FOLDERS,
+        title="folders, separated by colons",
+        description="More folders from which definitions may read a `schema_file`, beside the project's own.",
+        examples=["/data/schemas"],
     )
 
     @property

@@ -46,9 +46,11 @@ def check(
     `plan` and `run` refuse a wrong expression too, before they write anything.
     """
     from spark_jobs.cli.checked import print_checked, print_refused
+    from spark_jobs.definition.custom import check_class
 
     try:
         loaded = load(pipeline)
+        check_class(loaded)
         if thorough:
             _check_with_spark(loaded)
     except DefinitionError as refused:

@@ -6,12 +6,41 @@ import importlib
 import inspect
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.definition.fields import Refusal, nearest, shown
+from spark_jobs.errors import DefinitionError, Problem
+
+if TYPE_CHECKING:
+    from spark_jobs.definition.pipeline import Pipeline
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _METHODS = {"on_event": ("timestamp", "arrival", "output"), "on_periodic_emit": ("now", "output")}
+
+
+def refuse_no_class(reference: str) -> None:
+    """Raise Refusal for what is not spelled `module:Class`. Nothing is imported: Airflow's DAG processor reads, too."""
+    if not _REFERENCE.fullmatch(reference):
+        raise Refusal(f"{shown(reference)} does not name a class", "write `module:Class`")
+
+
+def check_class(pipeline: Pipeline) -> None:
+    """Import the custom generator that a definition names, where a run or a check needs it.
+
+    Raises DefinitionError, with file and line, where it cannot run. No generator of the user's own: nothing happens.
+    """
+    watermark = pipeline.watermark
+    if watermark.custom_class is None:
+        return
+    field = "class"
+    try:
+        found = load_class(watermark.custom_class)
+        field = "parameters"
+        refuse_unknown_parameters(found, watermark.parameters)
+    except Refusal as refusal:
+        file, _, line = pipeline.source_of(("watermark", field)).rpartition(":")
+        problem = Problem(file, int(line or 1), f"watermark.{field}", refusal.what, refusal.hint)
+        raise DefinitionError.listing([problem]) from refusal
 
 
 def load_class(reference: str) -> type:
@@ -20,12 +49,13 @@ def load_class(reference: str) -> type:
     Raises Refusal for another spelling, a module that cannot be imported, a name that is no class, and a class without
     `on_event(self, timestamp, arrival, output)` and `on_periodic_emit(self, now, output)`.
     """
-    if not _REFERENCE.fullmatch(reference):
-        raise Refusal(f"{shown(reference)} does not name a class", "write `module:Class`")
+    refuse_no_class(reference)
     module_name, _, class_name = reference.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module can raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's module can raise anything, SystemExit too
         raise Refusal(
             f"module `{module_name}` cannot be imported: {type(error).__name__}: {error}",
             "install it beside Rewindow or put its folder on PYTHONPATH",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from spark_jobs.definition import instants
+from spark_jobs.definition.environment import refuse_variable
 from spark_jobs.definition.fields import Expression, PositiveDuration, Refusal, Section, Text, as_written, shown
 from spark_jobs.definition.position import Position
 
@@ -130,6 +132,10 @@ class TopicAccess(Section):
             if not _VARIABLE.fullmatch(variable):
                 # The value may be the secret itself: it is not shown.
                 raise Refusal("does not name an environment variable", "write the variable's name only", (name,))
+            try:
+                refuse_variable(variable, os.environ, is_shown=False)
+            except Refusal as refusal:
+                raise Refusal(refusal.what, refusal.hint, (name,)) from None
         return secrets
 
 

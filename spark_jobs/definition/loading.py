@@ -16,6 +16,7 @@ from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.problems import problems_of
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, YamlTree, read_tree
 from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.settings import Variable
 
 MAX_PROBLEMS = 20
 """Problems of one file that are listed; the others are counted."""
@@ -49,7 +50,7 @@ def load_pipeline(
     tree = read_tree(_read_text(path) if text is None else text, str(path), variables)
     written = _complete_paths(tree, project_folder(path))
     sources = SourceMap(tree.sources.file, tree.sources.lines, {**tree.sources.unresolved, **written})
-    problems = [*tree.problems, *_read_schema_files(tree, project_folder(path))]
+    problems = [*tree.problems, *_read_schema_files(tree, project_folder(path), variables)]
     pipeline = None
     more = 0
     try:
@@ -152,8 +153,14 @@ def _complete_path(
     return written
 
 
-def _read_schema_files(tree: YamlTree, root: Path) -> list[Problem]:
-    """Replace each `schema_file` by `schema`, its text, so that the text is part of the definition."""
+def _read_schema_files(tree: YamlTree, root: Path, environment: Mapping[str, str]) -> list[Problem]:
+    """Replace each `schema_file` by `schema`, its text, so that the text is part of the definition.
+
+    Only files below the project's folder, or a folder that `REWINDOW_SCHEMA_FOLDERS` lists, are read: people are shown
+    the text.
+    """
+    more = environment.get(Variable.SCHEMA_FOLDERS, "").split(os.pathsep)
+    folders = [root.resolve(), *(Path(folder).expanduser().resolve() for folder in more if folder.strip())]
     problems: list[Problem] = []
     for place in _written_at(tree, _VALUES_AT):
         value = _at(tree, place)
@@ -165,8 +172,13 @@ def _read_schema_files(tree: YamlTree, root: Path) -> list[Problem]:
             problems.append(tree.sources.problem(field, "there is a `schema` too", "keep one of the two"))
             continue
         try:
+            if not any((root / name).resolve().is_relative_to(folder) for folder in folders):
+                what = f"`{root / name}` is outside the project's folder {root}"
+                hint = f"move it below that folder, or list its folder in `{Variable.SCHEMA_FOLDERS}`"
+                problems.append(tree.sources.problem(field, what, hint))
+                continue
             value["schema"] = (root / name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to themselves
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             problems.append(
                 tree.sources.problem(field, f"`{root / name}` cannot be read: {reason}", "name a readable file")

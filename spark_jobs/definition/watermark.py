@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt, ValidationInfo, WithJsonSchema, field_validator
 
-from spark_jobs.definition.custom import load_class, refuse_unknown_parameters
+from spark_jobs.definition.custom import refuse_no_class
 from spark_jobs.definition.fields import (
     Duration,
     Expression,
@@ -176,18 +176,10 @@ class Watermark(Section):
 
     @field_validator("custom_class")
     @classmethod
-    def _class_can_run(cls, reference: str | None) -> str | None:
+    def _class_is_named(cls, reference: str | None) -> str | None:
         if reference is not None:
-            load_class(reference)
+            refuse_no_class(reference)
         return reference
-
-    @field_validator("parameters")
-    @classmethod
-    def _class_takes_parameters(cls, parameters: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        reference = info.data.get("custom_class")
-        if reference is not None:
-            refuse_unknown_parameters(load_class(reference), parameters)
-        return parameters
 
     @field_validator("streams")
     @classmethod

@@ -18,7 +18,7 @@ from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from spark_jobs.definition.environment import substitute
+from spark_jobs.definition.environment import is_place, substitute
 from spark_jobs.definition.fields import Refusal
 from spark_jobs.errors import DefinitionError, Problem
 
@@ -212,7 +212,7 @@ class _Builder:
         if "${" not in node.value:
             return self._constructed(node, path)
         try:
-            resolved = substitute(node.value, self._environment)
+            resolved = substitute(node.value, self._environment, counts=is_place(path))
         except Refusal as refusal:
             self._report(path, refusal.what, refusal.hint)
             return node.value

@@ -38,7 +38,8 @@ Rewindow also obeys these:
 
 - `JAVA_HOME` and `PATH` decide which Java runs Spark.
 - `SPARK_CONF_DIR` names the folder of your `spark-defaults.conf` (object stores, proxies, mirrors).
-- A pipeline's YAML may name any variable of yours as `${NAME}` or `${NAME:-default}`.
+- A pipeline's YAML may name variables of yours as `${NAME}` or `${NAME:-default}`, in fields that say where things are;
+  `REWINDOW_VARIABLES` can list which.
 """
 
 

@@ -17,6 +17,7 @@ from openlineage.client.event_v2 import Dataset
 from openlineage.client.facet_v2 import RunFacet, symlinks_dataset
 from openlineage.client.naming.dataset import Hive, Kafka
 
+from spark_jobs.addresses import public_address
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.corrections import FilesDestination
 from spark_jobs.definition.deployments import deployments_of, destination_of
@@ -127,9 +128,9 @@ def iceberg(table: str) -> Dataset:
         return _hive(table, uri)
     warehouse = properties.get("warehouse", "")
     if kind not in ("jdbc", "hadoop"):
-        return Dataset(_without_secrets(uri) or warehouse or CATALOG, table)
+        return Dataset((uri and public_address(uri)) or warehouse or CATALOG, table)
     folder = _of_path(f"{warehouse.rstrip('/')}/{table.replace('.', '/')}")
-    name = symlinks_dataset.Identifier(namespace=_without_secrets(uri) or warehouse, name=table, type=_TABLE)
+    name = symlinks_dataset.Identifier(namespace=(uri and public_address(uri)) or warehouse, name=table, type=_TABLE)
     return Dataset(
         folder.namespace, folder.name, facets={"symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[name])}
     )
@@ -199,11 +200,6 @@ def _of_path(path: str) -> Dataset:
     authority, _, name = rest.partition("/")
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
     return Dataset(f"{scheme}://{authority}", name.rstrip("/") or "/")
-
-
-def _without_secrets(uri: str) -> str:
-    """An address without user, password and parameters."""
-    return re.sub(r"//[^/@]*@", "//", re.split(r"[?;]", uri, maxsplit=1)[0])
 
 
 def _facet(folder: RunFolder, request: Request) -> RewindowRunFacet:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.custom import check_class
 from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import (
@@ -40,8 +41,12 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
 
 
 def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> WatermarkStrategy:
-    """The watermark strategy; where the definition registers no partitions, those found in the history are taken."""
+    """The watermark strategy; where the definition registers no partitions, those found in the history are taken.
+
+    Raises DefinitionError for a generator of the user's own that cannot run here.
+    """
     watermark = pipeline.watermark
+    check_class(pipeline)
     partitions = tuple(watermark.partitions or sorted(partitions_found))
     return WatermarkStrategy(
         generator=watermark.supplier,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_jobs.eventtime.ranges import TimeRange
@@ -81,12 +82,17 @@ _FIGURES = (
 )
 
 
+_FILES = {"applications": f"{Application.PREFIX}*.json", "chunks": "chunk-*.json"}
+"""The files of a field of `Documents` that are not named as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Documents:
     """The documents of a run; None where the run has not written one.
 
     They are kept as JSON values, not as the models of `spark_jobs.runs.documents`: a report is drawn of whatever a run
-    of any version has left, also of a status that this version does not know.
+    of any version has left, also of a status that this version does not know. `damaged`: the files that are there and
+    cannot be used; they count as not written, and the report names them.
     """
 
     run_id: str
@@ -101,17 +107,30 @@ class Documents:
     outcome: Mapping[str, Any] | None = None
     verdicts: Mapping[str, Any] | None = None
     corrections: Mapping[str, Any] | None = None
+    damaged: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, folder: RunFolder) -> Documents:
         """Read all documents of a folder."""
+        damaged: list[str] = []
+
+        def of_file(name: str) -> Mapping[str, Any] | None:
+            data = folder.read_bytes(name)
+            try:
+                found = None if data is None else json.loads(data)
+            except (ValueError, RecursionError):
+                found = ()
+            if found is None or isinstance(found, Mapping):
+                return found
+            damaged.append(name)
+            return None
 
         def each(beginning: str) -> tuple[Mapping[str, Any], ...]:
             names = [n for n in folder.documents() if n.startswith(beginning) and n.endswith(".json")]
-            return tuple(filter(None, map(folder.read, names)))
+            return tuple(filter(None, map(of_file, names)))
 
         names = (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME, VERDICTS, CORRECTIONS)
-        read = {name: folder.read(name) for name in names}
+        read = {name: of_file(name) for name in names}
         return cls(
             folder.run_id,
             read[REQUEST],
@@ -125,7 +144,18 @@ class Documents:
             read[OUTCOME],
             read[VERDICTS],
             read[CORRECTIONS],
+            tuple(damaged),
         )
+
+    def parts(self) -> tuple[str, ...]:
+        """The names of the fields that hold documents, the most telling ones first."""
+        return ("request", "outcome", "plan", "changes", "gate", "approval", "verdicts", "corrections", "applications",
+                "chunks", "facts")  # fmt: skip
+
+    def without(self, part: str) -> Documents:
+        """The same without the documents of one field, which are damaged."""
+        empty: Any = () if isinstance(getattr(self, part), tuple) else None
+        return replace(self, **{part: empty, "damaged": (*self.damaged, _FILES.get(part, f"{part}.json"))})
 
 
 def report_of(documents: Documents) -> dict[str, Any]:
@@ -140,6 +170,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
     counts = changes["counts"] if changes else outcome.get("changes") or {}
     return {
         "format": FORMAT,
+        "damaged": list(documents.damaged),
         "run": {
             "run_id": documents.run_id,
             "pipeline": pipeline,

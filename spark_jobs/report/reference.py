@@ -42,6 +42,7 @@ _VIEW = {
 
 RUN = {
     "format": "`rewindow-report/1`",
+    "damaged[]": "documents of the run that are damaged, and left out",
     "run.run_id": "the run's id",
     "run.pipeline": "the pipeline's name",
     "run.kind": "`backfill` or `reconcile`",

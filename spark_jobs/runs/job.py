@@ -34,7 +34,10 @@ from spark_jobs.runs.store import RunFolder, RunStore, checked_run_id
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run did. `pairs_*` count pairs of record and window; `records_late` rows of the late table."""
+    """What a run did. `pairs_*` count pairs of record and window; `records_late` rows of the late table.
+
+    `windows_recomputed`: see `spark_jobs.runs.figures`; None where the run did not get that far.
+    """
 
     run_id: str
     tables: Tables
@@ -47,6 +50,7 @@ class RunResult:
     pairs_late: int = 0
     pairs_dropped: int = 0
     records_late: int = 0
+    windows_recomputed: int | None = None
     changes: dict[str, int] = field(default_factory=dict)
     note: str = ""
     watermark_note: str = ""
@@ -176,6 +180,7 @@ def fail(job: Job, problem: Exception, stage: Stage | None = None) -> RunStateEr
 
     The staging is dropped, unless the run is in stages: then the stage that failed can be repeated. A run that is
     published records nothing; nor does one that another process has ended or begun again: returned is what that says.
+    Of a run that failed before it began, the ledger has no row.
     """
     if isinstance(problem, (RunStateError, NotApprovedError)):
         return None  # refused: all is as it was
@@ -184,6 +189,9 @@ def fail(job: Job, problem: Exception, stage: Stage | None = None) -> RunStateEr
     try:
         if table.head() is not None and run_id in table.published_runs():
             return None  # what is left to do after the commit is done by the next run's recovery
+        if job.life.row() is None:  # the run has not begun: the folder alone knows of it
+            end(job, RunStatus.FAILED, stage=stage, **failure_fields(problem))
+            return None
         # Without an end in the ledger the next run's recovery does what a kill in between leaves undone.
         job.life.apply(Event.FAIL, reason=str(problem)[:1000], finished_at=None)
         if job.life.claim is not None and table.head() is not None:

@@ -6,9 +6,10 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import __version__
@@ -25,7 +26,6 @@ from spark_jobs.replay.timeline import MAX_GRID_POINTS
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.sources import (
     Inspection,
-    OffsetRange,
     OpenHistory,
     PartitionRange,
     PinnedFile,
@@ -85,28 +85,43 @@ class Plan:
         return json.dumps(asdict(self), indent=2, sort_keys=True)
 
 
+_PLAN = TypeAdapter(Plan)
+
+
 def plan_from_json(text: str) -> Plan:
-    """A plan as `Plan.to_json` wrote it. Raises DefinitionError for anything else."""
+    """A plan as `Plan.to_json` wrote it. Raises DefinitionError for anything else: people edit plans."""
     try:
-        data = json.loads(text)
-        return Plan(
-            **{
-                **data,
-                "span": TimeRange(**data["span"]),
-                "event_times": TimeRange(**data["event_times"]),
-                "chunks": tuple(TimeRange(**c) for c in data["chunks"]),
-                "partitions": tuple(PartitionRange(**p) for p in data["partitions"]),
-                "pinned": tuple(PinnedFile(**f) for f in data["pinned"]),
-                "topic": data["topic"] and _topic_from(data["topic"]),
-                "fidelity_reasons": tuple(data["fidelity_reasons"]),
-                "warnings": tuple(data["warnings"]),
-                "partition_columns": tuple(data["partition_columns"]),
-            }
-        )
-    except (ValueError, KeyError, TypeError) as problem:
-        raise DefinitionError(
-            f"not a plan: {problem}", hint="Make one with `rewindow plan PIPELINE --json`."
-        ) from problem
+        plan = _PLAN.validate_json(text, strict=True)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise _no_plan(f"{field}: {first['msg']}" if field else first["msg"]) from problem
+    unknown = sorted(json.loads(text).keys() - {field.name for field in fields(Plan)})
+    if unknown:
+        raise _no_plan(f"it has an unknown field {unknown[0][:60]!r}")
+    if plan.mode not in list(Mode):
+        raise _no_plan(f"mode: {plan.mode[:60]!r} is none of {', '.join(Mode)}")
+    for span in (plan.span, plan.event_times, *plan.chunks):
+        _check_times(span.start, span.end)
+    _check_times(plan.processing_time_end)
+    numbers = [p.partition for p in plan.partitions]
+    if len(set(numbers)) < len(numbers):
+        raise _no_plan("partitions: one is there twice")
+    for p in plan.partitions:
+        if not (0 <= p.partition < 2**31 and 0 <= p.first_offset <= p.end_offset < 2**63):
+            raise _no_plan(f"partitions: the offsets of partition {p.partition} are no range of offsets")
+        _check_times(*(at for at in (p.first_arrival, p.last_arrival) if at is not None))
+    return plan
+
+
+def _check_times(*times: int) -> None:
+    for at in times:
+        if not -(2**63) <= at < 2**63:
+            raise _no_plan(f"{at} is no time in epoch milliseconds")
+
+
+def _no_plan(why: str) -> DefinitionError:
+    return DefinitionError(f"not a plan: {why}", hint="Make one with `rewindow plan PIPELINE --json`.")
 
 
 def check_plan(plan: Plan, pipeline: Pipeline) -> None:
@@ -129,11 +144,6 @@ def check_plan(plan: Plan, pipeline: Pipeline) -> None:
             f"{plan.pipeline}, {describe_span(work)}",
             "Make the plan again with `rewindow plan PIPELINE --json`; the number of chunks is --chunks.",
         )
-
-
-def _topic_from(data: Mapping[str, Any]) -> PinnedTopic:
-    ranges = tuple(OffsetRange(**r) for r in data["ranges"])
-    return PinnedTopic(**{**data, "ranges": ranges, "notes": tuple(data["notes"])})
 
 
 def make_plan(

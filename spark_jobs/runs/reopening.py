@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.errors import DefinitionError
-from spark_jobs.lakehouse.tables import create_tables
+from spark_jobs.errors import DefinitionError, DocumentError
+from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
+from spark_jobs.lakehouse.staging import Staging
+from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.replay.spec import Panes
-from spark_jobs.runs.documents import Changes, Request, StagedRange
+from spark_jobs.runs.documents import Changes, Outcome, Request, StagedRange
 from spark_jobs.runs.job import Job, RunResult, job_of
+from spark_jobs.runs.lifecycle import Event, RunLife
 from spark_jobs.runs.plan import Plan, plan_from_json
 from spark_jobs.runs.progress import Progress
-from spark_jobs.runs.publication import drop, publish
+from spark_jobs.runs.publication import publish
 from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import DEFINITION, PLAN, RunFolder, RunStore
@@ -25,7 +30,13 @@ SessionOf = Callable[[Pipeline], SparkSession]
 
 def pipeline_of(folder: RunFolder) -> Pipeline:
     """The definition as it was when the run began. Raises DefinitionError where there is no such run."""
-    pipeline = recorded_definition(folder, Request.required(folder))
+    try:
+        request = Request.required(folder)
+    except DocumentError:
+        if folder.read_bytes(DEFINITION) is None:
+            raise
+        request = None  # the definition says enough
+    pipeline = recorded_definition(folder, request)
     if pipeline is None:
         raise DefinitionError("the run's definition is missing", folder.address(DEFINITION), "Start the run again.")
     return pipeline
@@ -62,6 +73,7 @@ def reopened(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progres
     changes = Changes.read(folder)
     if changes is not None:
         job.result.take_counts(changes)
+        job.result.windows_recomputed = changes.windows_recomputed
     return job, staged
 
 
@@ -88,8 +100,47 @@ def discard_staged(
     why: str,
     status: RunStatus = RunStatus.DISCARDED,
 ) -> None:
-    """Drop what a run has staged. Raises RunStateError for a run that is published, or that a process works on."""
+    """Drop what a run has staged. Raises RunStateError for a run that is published, or that a process works on.
+
+    It needs the run's definition and its row in the ledger; its other documents may be damaged.
+    """
     folder = RunStore.configured().folder(run_id)
     pipeline = pipeline_of(folder)
-    job, _ = reopened(session_of(pipeline), folder, pipeline, progress)
-    drop(job, status, why)
+    spark, tables = session_of(pipeline), Tables.of(pipeline)
+    create_tables(spark, tables)  # those of an earlier version lack columns
+    with progress.stage("discard", run_id):
+        ledger, attempts = Ledger(spark, tables), []
+
+        def now() -> datetime:
+            return datetime.now(UTC)
+
+        def remember(row: LedgerRow | None) -> None:
+            attempts[:] = [None if row is None else row["attempt"]]
+
+        life = RunLife(ledger, run_id, None, now=now)
+        # Without an end in the ledger the next run's recovery does what a kill in between leaves undone.
+        life.apply(Event.REJECT if status is RunStatus.REJECTED else Event.DISCARD, remember, finished_at=None)
+        life.attempt = attempts[0]
+        Staging(spark, tables.staging(run_id, life.attempt)).drop()
+        _ended(folder, status, why, now())
+        life.set(finished_at=now())
+
+
+def _ended(folder: RunFolder, status: RunStatus, why: str, at: datetime) -> None:
+    """Write the outcome of a run that is dropped: with what is known of it from before."""
+    new = {"run_id": folder.run_id, "status": status, "message": why, "finished_at": at.isoformat()}
+    known = (
+        "counts",
+        "changes",
+        "timings",
+        "note",
+        "applications",
+        "tables",
+        "fidelity",
+        "fidelity_reasons",
+        "version",
+    )
+    with suppress(DocumentError):
+        if before := Outcome.read(folder):
+            new |= {name: getattr(before, name) for name in known}
+    Outcome(**new).write(folder)

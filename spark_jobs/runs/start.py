@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -21,6 +21,10 @@ from spark_jobs.runs.lifecycle import Event
 from spark_jobs.runs.plan import Plan, check_plan
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import DEFINITION, PLAN
+
+_FIRST = -62_135_596_800_000
+_LAST = 253_402_300_799_999
+"""The first and last epoch ms that Python's datetime has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,13 @@ def first_row(job: Job, reason: str, started: datetime) -> dict[str, Any]:
 
 
 def instant(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    """Epoch ms as an instant. Raises HistoryError for a time that the ledger cannot hold: years 1 to 9999."""
+    if not _FIRST <= milliseconds <= _LAST:
+        raise HistoryError(
+            f"an arrival or an event time of {milliseconds} ms lies beyond the years 1 to 9999",
+            hint="Correct the unit (`arrival_unit`, `event_time.unit`), or leave such records out with a filter.",
+        )
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
 
 
 def check_quarantine(pipeline: Pipeline, plan: Plan) -> None:

@@ -42,7 +42,7 @@ import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from spark_jobs.errors import DefinitionError, EnvironmentSetupError
+from spark_jobs.errors import DefinitionError, DocumentError, EnvironmentSetupError
 from spark_jobs.parts import Part, install_command
 from spark_jobs.settings import Variable, settings
 
@@ -111,7 +111,11 @@ class RunFolder:
 
     def read_text(self, document: str) -> str | None:
         data = self.read_bytes(document)
-        return None if data is None else data.decode()
+        try:
+            return None if data is None else data.decode()
+        except UnicodeDecodeError as problem:
+            hint = "Restore it from a copy, or discard the run and start it again."
+            raise DocumentError("the document is damaged: not UTF-8 text", self.address(document), hint) from problem
 
     def read_bytes(self, document: str) -> bytes | None:
         try:

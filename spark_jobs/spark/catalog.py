@@ -18,6 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_jobs.addresses import public_address
 from spark_jobs.errors import CatalogError, EnvironmentSetupError
 from spark_jobs.settings import Variable, pairs, settings
 from spark_jobs.spark.java import java_reason
@@ -116,10 +117,9 @@ def catalog_conf(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def describe_catalog(properties: Mapping[str, str]) -> str:
-    """The catalog's type and address, for messages, without the part after a `?`, which may contain a password."""
+    """The catalog's type and where it is, for messages, without what may contain a password: see `public_address`."""
     kind = properties.get("type") or properties.get("catalog-impl", "unknown catalog")
-    address = properties.get("uri") or properties.get("warehouse", "no address")
-    return f"{kind} at {address.partition('?')[0]}"
+    return f"{kind} at {public_address(properties.get('uri') or properties.get('warehouse') or 'no address')}"
 
 
 def prepare_catalog(home: Path, properties: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_jobs.addresses import without_passwords
 from spark_jobs.errors import EnvironmentSetupError, RewindowError
 
 OLDEST_JAVA = 17
@@ -68,12 +69,16 @@ def _version(executable: Path) -> int | None:
 
 
 def java_reason(error: BaseException) -> str:
-    """The first line of the innermost cause of an error that came out of Java (py4j or PySpark), else of its text."""
+    """The first line of the innermost cause of an error that came out of Java (py4j or PySpark), else of its text.
+
+    Drivers quote the address that they were given: it is shown without user and password.
+    """
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()
     text = str(error) if cause is None else cause.toString()
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return without_passwords(line)
 
 
 if __name__ == "__main__":

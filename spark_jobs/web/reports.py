@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
+from typing import Any
 
-from spark_jobs.report.model import Documents, report_of
+from spark_jobs.report.model import Documents
 from spark_jobs.report.verdict import UNKNOWN
 from spark_jobs.runs.store import OUTCOME, PAGE, REPORT, RunFolder
 
 _CACHED_PAGES = 8
 
 _lock = threading.Lock()
-_built: OrderedDict[str, tuple[Documents, str]] = OrderedDict()
+_built: OrderedDict[str, tuple[Documents, tuple[dict[str, Any], str]]] = OrderedDict()
 
 
 def report_bytes(folder: RunFolder) -> bytes:
@@ -21,7 +22,7 @@ def report_bytes(folder: RunFolder) -> bytes:
     stored = folder.read_bytes(REPORT)
     if stored is not None and _is_current(stored, folder):
         return stored
-    return json.dumps(report_of(Documents.of(folder)), sort_keys=True, default=str).encode()
+    return json.dumps(_drawn(Documents.of(folder))[0], sort_keys=True, default=str).encode()
 
 
 def report_page(folder: RunFolder) -> str:
@@ -31,28 +32,28 @@ def report_page(folder: RunFolder) -> str:
         page = folder.read_text(PAGE)
         if page is not None:
             return page
-    return _drawn(Documents.of(folder))
+    return _drawn(Documents.of(folder))[1]
 
 
 def _is_current(stored: bytes, folder: RunFolder) -> bool:
     """Whether the stored report is about the present outcome. A run that was started again still has its old report."""
-    outcome = folder.read(OUTCOME) or {}
     try:
+        outcome = folder.read(OUTCOME) or {}
         report = json.loads(stored)
         reported = report["verdict"]["status"], report["run"]["finished_at"]
-    except (ValueError, KeyError, TypeError):
+        return reported == (outcome.get("status") or UNKNOWN, outcome.get("finished_at"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
-    return reported == (outcome.get("status") or UNKNOWN, outcome.get("finished_at"))
 
 
-def _drawn(documents: Documents) -> str:
-    """The page built from `documents`. One page is built at a time; the last few are cached."""
-    from spark_jobs.report.page import render  # imports the chart library, which most requests do not need
+def _drawn(documents: Documents) -> tuple[dict[str, Any], str]:
+    """The report and the page built from `documents`. One page is built at a time; the last few are cached."""
+    from spark_jobs.report.build import drawn  # imports the chart library, which most requests do not need
 
     with _lock:
         cached = _built.get(documents.run_id)
         if cached is None or cached[0] != documents:
-            cached = _built[documents.run_id] = documents, render(report_of(documents), documents.facts)
+            cached = _built[documents.run_id] = documents, drawn(documents)
         _built.move_to_end(documents.run_id)
         if len(_built) > _CACHED_PAGES:
             _built.popitem(last=False)

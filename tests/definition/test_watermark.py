@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.definition.custom import check_class
 from spark_jobs.definition.generators import EXAMPLES, PARAMETERS
 from spark_jobs.definition.watermark import Watermark
+from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.suppliers import GeneratorKind
 
 BOUNDED = "generator: bounded_out_of_orderness\n  bound: 30 min"
@@ -198,7 +202,9 @@ def test_a_version_that_yaml_reads_as_a_number_is_refused(refusals, definition) 
 
 def test_a_custom_class_loads_with_its_parameters(load, definition, user_module: str) -> None:
     custom = f"generator: custom\n  class: {user_module}:Follow\n  parameters: {{step: 5}}"
-    watermark = load(definition((BOUNDED, custom))).watermark
+    pipeline = load(definition((BOUNDED, custom)))
+    check_class(pipeline)
+    watermark = pipeline.watermark
     assert (watermark.custom_class, watermark.parameters) == (f"{user_module}:Follow", {"step": 5})
 
 
@@ -216,11 +222,29 @@ def test_a_custom_class_loads_with_its_parameters(load, definition, user_module:
     ],
 )  # fmt: skip
 def test_a_custom_class_that_could_not_run_is_refused(
-    refusals, definition, user_module: str, lines: str, message: str
+    load, refusals, definition, user_module: str, lines: str, message: str
 ) -> None:
     text = definition((BOUNDED, "generator: custom\n  " + lines.replace("M", user_module, 1)))
     expected = (
         message.replace("`M`", f"`{user_module}`").replace("`M:", f"`{user_module}:").replace("`M.", f"`{user_module}.")
     )
     expected = expected.replace("M_absent", f"{user_module}_absent").replace("M_broken", f"{user_module}_broken")
-    assert refusals(text) == [f"p.yaml:11: watermark.{expected}"]
+    if "does not name a class" in message:
+        assert refusals(text) == [f"p.yaml:11: watermark.{expected}"]
+        return
+    with pytest.raises(DefinitionError) as refused:
+        check_class(load(text))
+    assert str(refused.value).endswith(f"p.yaml:11: watermark.{expected}")
+
+
+def test_a_definition_is_read_without_importing_the_users_module(load, definition, tmp_path, monkeypatch) -> None:
+    """Airflow's DAG processor reads every definition; the module is imported where a run or a check needs it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "raise SystemExit(3)\n"
+    for number, ends in enumerate((text, "raise BaseException('all DAGs')\n", "import os; os.environ['READ'] = '1'\n")):
+        (tmp_path / f"ends_{number}.py").write_text(ends)
+        pipeline = load(definition((BOUNDED, f"generator: custom\n  class: ends_{number}:Any")))
+        assert f"ends_{number}" not in sys.modules
+        with pytest.raises(DefinitionError, match=r"watermark\.class"):
+            check_class(pipeline)
+    os.environ.pop("READ")

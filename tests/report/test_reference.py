@@ -10,6 +10,7 @@ from typing import Any
 from spark_jobs.devtools import report_fields_page
 from spark_jobs.report.model import Documents, report_of
 from spark_jobs.report.reference import PARTS
+from spark_jobs.runs.store import RunFolder
 from tests.report.documents import RESULT, changes, facts, gate, outcome, plan, verdicts, written
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,11 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
 def pattern(field: str) -> re.Pattern[str]:
     text = re.escape(field).replace(re.escape("..."), r"([.\[].*)?")
     return re.compile(re.sub(r"\\\{\w+\\\}", r"[^.\\[\\]]+", text))
+
+
+def damaged_report(run: RunFolder) -> dict[str, Any]:
+    run.write_bytes("gate.json", b"{")
+    return report_of(Documents.of(run))
 
 
 def reports(folder: Path) -> Iterator[dict[str, Any]]:
@@ -57,6 +63,7 @@ def reports(folder: Path) -> Iterator[dict[str, Any]]:
         verdicts=verdicts(),
         corrections={"destination": "topic corrected", "value": "faithful", "planned": {"upsert": 3}, "notes": ["one"]},
     )
+    yield damaged_report(written(folder, "damaged"))
     yield of("short", outcome=outcome("failed"), plan=None, facts=None, changes=None, gate=None, verdicts=None)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.policy import Policy
-from spark_jobs.errors import CatalogError, DefinitionError, NotApprovedError, RunStateError
+from spark_jobs.errors import CatalogError, DefinitionError, NotApprovedError, RewindowError, RunStateError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, aligned, create_tables
@@ -302,6 +302,27 @@ def test_discarding_a_run_leaves_no_staging_and_a_published_one_cannot_be_discar
     with pytest.raises(RunStateError, match="the run is published"):
         discard_staged(lambda _: spark, done.run_id, NoProgress(), "a test")
     assert spark.table(Tables.of(defined).windows).count() == done.windows
+
+
+def test_damaged_documents_neither_publish_a_run_nor_keep_it_from_being_discarded(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(300)])
+    defined = pipeline(tmp_path, "damaged")
+    waiting = staged(spark, defined)
+    folder = folder_of(waiting.run_id)
+    needed = ("plan.json", "staged.json", "changes.json", "request.json")
+    for document in needed:
+        there = folder.read_bytes(document)
+        for damage in (b"[" * 100_000, b"\xff\x00", b"[1]", b'{"counts": 7, "reach": "x", "kind": 5}', there[:-9]):
+            folder.write_bytes(document, damage)
+            with pytest.raises(RewindowError, match=r"damaged|not a plan"):
+                publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "all the same")
+        folder.write_bytes(document, there)
+    for document in (*needed, "outcome.json"):
+        folder.write_bytes(document, b"{")
+    discard_staged(lambda _: spark, waiting.run_id, NoProgress(), "damaged")
+    assert status(spark, defined, waiting.run_id) == "discarded"
+    assert status_of(folder) is RunStatus.DISCARDED
+    assert not spark.sql("SHOW TABLES IN rewindow.run_tests LIKE 'damaged__staging*'").collect()
 
 
 def test_a_run_that_is_discarded_while_another_process_verifies_it_stays_discarded(spark, tmp_path) -> None:
