@@ -13,6 +13,7 @@ import ast
 import json
 import os
 import subprocess
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -205,6 +206,11 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._seconds: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._began = time.monotonic()
+
+    def minutes(self) -> float:
+        """Since the tests began."""
+        return (time.monotonic() - self._began) / 60
 
     def add(self, file: str, *, is_long: bool, seconds: float) -> None:
         self._seconds[file][is_long] += seconds
