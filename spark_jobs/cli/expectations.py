@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -127,3 +128,38 @@ def new_suite(
         soft_wrap=True,
         highlight=False,
     )
+
+
+@expectations_app.command("docs")
+def data_docs(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run id, as `run` and `reconcile` print it.")],
+    project: Annotated[
+        Path | None,
+        typer.Option(help="The folder of your Great Expectations project. Default: one of Rewindow's own in its home."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="A checkpoint of that project: its actions (Slack, mail, ...) are carried out for this run."),
+    ] = None,
+) -> None:
+    """Put what the gate found into a GX project as its own validation results, and build its Data Docs."""
+    from datetime import UTC, datetime
+
+    from spark_jobs.errors import DefinitionError
+    from spark_jobs.quality.data_docs import build_data_docs
+    from spark_jobs.runs.documents import Gate, Request
+    from spark_jobs.runs.store import RunStore
+    from spark_jobs.settings import settings
+
+    if checkpoint is not None and project is None:
+        raise DefinitionError("--checkpoint: no project has it", hint="Name the project too: --project FOLDER.")
+    folder = RunStore.configured().folder(run)
+    request, gate = Request.required(folder), folder.read(Gate.FILE)
+    if not gate or not gate.get("results"):
+        raise DefinitionError("the run has no results of expectations", run, "It was not checked, or it ended before.")
+    at = datetime.fromisoformat(request.requested_at) if request.requested_at else datetime.now(UTC)
+    sites = build_data_docs(gate, run, at, project or Path(settings().home) / "data_docs", checkpoint)
+    for name, address in sites.items():
+        console.print(f"Data Docs ({escape(name)}): {escape(address)}", soft_wrap=True, highlight=False)
+    if not sites:
+        console.print("The results are stored; the project has no site of Data Docs.")

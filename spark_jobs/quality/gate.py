@@ -50,10 +50,10 @@ class Verdict(StrEnum):
 class Checked:
     """The result of one expectation.
 
-    `observed`: the value that GX computed, or the number of unexpected rows. `threshold`: its kwargs, without the
-    columns. A column `run_...` is one figure: its value is `observed`. `checked`, `unexpected_count`: rows checked and
-    rows that are unexpected, for expectations about rows; nulls are not checked. `samples`: at most `SAMPLES`
-    unexpected rows. `error`: why it could not be checked; it then counts as failed.
+    `columns`: the kwargs that name columns, `threshold`: the others. `observed`: the value that GX computed, or the
+    number of unexpected rows; of a column `run_...`, which is one figure, its value. `checked`, `unexpected_count`:
+    rows checked and rows that are unexpected, for expectations about rows; nulls are not checked. `samples`: at most
+    `SAMPLES` unexpected rows. `error`: why it could not be checked; it then counts as failed.
     """
 
     suite: str
@@ -64,6 +64,7 @@ class Checked:
     severity: str
     success: bool
     column: str | None
+    columns: dict[str, Any]
     observed: Any
     threshold: dict[str, Any]
     checked: int | None
@@ -224,6 +225,7 @@ def _checked(one: Fitted, answer: gx.Answer) -> Checked:
         severity=written.severity.value,
         success=answer.success and answer.error is None,
         column=one.column,
+        columns={k: plain(v) for k, v in kwargs.items() if k in columns},
         observed=plain(observed),
         threshold={k: plain(v) for k, v in kwargs.items() if k not in columns},
         checked=None if elements is None else int(elements) - int(missing),

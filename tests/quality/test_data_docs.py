@@ -1,0 +1,129 @@
+"""What the gate found, in the Data Docs and through the checkpoints of a Great Expectations project."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_jobs.cli.app import app
+from spark_jobs.errors import DefinitionError
+from spark_jobs.quality.data_docs import build_data_docs
+from spark_jobs.quality.gx import quiet
+from spark_jobs.runs.store import RunStore
+from tests.report.documents import request
+
+AT = datetime(2026, 11, 26, 3, 0, tzinfo=UTC)
+
+
+def checked(suite: str, data: str, kind: str, **more: Any) -> dict[str, Any]:
+    """One result as `gate.json` has it."""
+    return {
+        "suite": suite, "data": data, "expectation": kind, "name": "a-name", "description": "A window has records",
+        "severity": "critical", "success": True, "column": "n", "columns": {"column": "n"}, "observed": 3,
+        "threshold": {}, "checked": None, "unexpected_count": None, "unexpected_percent": None, "samples": [],
+        "error": None,
+    } | more  # fmt: skip
+
+
+GATE = {
+    "results": [
+        checked("windows", "windows", "expect_column_max_to_be_between", threshold={"max_value": 5}),
+        checked(
+            "windows", "windows", "expect_column_values_to_not_be_null", success=False, observed=2, checked=10,
+            unexpected_count=2, unexpected_percent=20.0, samples=[{"k": "<b>a</b>", "n": None}],
+        ),
+        checked(
+            "windows", "windows", "expect_rows_to_be_told_apart_by_columns", column=None,
+            columns={"column_list": ["k", "window_start"]}, observed=0, checked=10, unexpected_count=0,
+        ),
+        checked(
+            "orders", "reconciliation", "expect_column_values_to_be_between", success=False, error="no such column",
+            threshold={"min_value": 1},
+        ),
+    ]
+}  # fmt: skip
+
+
+def pages(project: Path) -> dict[str, str]:
+    site = project / "gx/uncommitted/data_docs/local_site"
+    return {page.stem: page.read_text() for page in (site / "validations").rglob("*.html")}
+
+
+def test_a_project_gets_the_results_as_its_own_and_their_pages(tmp_path: Path) -> None:
+    for _ in range(2):  # once more replaces them
+        sites = build_data_docs(GATE, "orders-1", AT, tmp_path)
+    assert sites["local_site"].endswith("local_site/index.html")
+    found = pages(tmp_path)
+    assert sorted(found) == ["reconciliation", "windows"]
+    assert "A window has records" in found["windows"]
+    assert "<b>a</b>" not in found["windows"]
+    stored = list((tmp_path / "gx/uncommitted/validations").rglob("*.json"))
+    assert sorted(path.parts[-4] for path in stored) == ["orders_reconciliation", "windows"]
+    windows = json.loads(next(path for path in stored if path.parts[-4] == "windows").read_text())
+    assert windows["success"] is False
+    assert windows["statistics"]["successful_expectations"] == 2
+    assert windows["results"][0]["expectation_config"]["kwargs"] == {"column": "n", "max_value": 5}
+
+
+@pytest.fixture
+def slack() -> Iterator[tuple[str, list[Any]]]:
+    """The address of a server that answers as Slack does, and what it was sent."""
+    sent: list[Any] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/hook", sent
+    server.shutdown()
+
+
+def test_the_actions_of_a_checkpoint_are_carried_out(tmp_path: Path, slack: tuple[str, list[Any]]) -> None:
+    address, sent = slack
+    with quiet():
+        import great_expectations as gx
+        from great_expectations.checkpoint.actions import SlackNotificationAction
+
+        context = gx.get_context(mode="file", project_root_dir=str(tmp_path))
+        action = SlackNotificationAction(name="tell", slack_webhook=address, notify_on="failure")
+        context.checkpoints.add(gx.Checkpoint(name="nightly", validation_definitions=[], actions=[action]))
+    build_data_docs(GATE, "orders-1", AT, tmp_path, "nightly")
+    assert "nightly" in json.dumps(sent)
+    with pytest.raises(DefinitionError, match="Known here: nightly"):
+        build_data_docs(GATE, "orders-1", AT, tmp_path, "daily")
+
+
+def test_what_is_no_project_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "gx").mkdir()
+    (tmp_path / "gx/great_expectations.yml").write_text("stores: 3")
+    with pytest.raises(DefinitionError, match="not a GX project"):
+        build_data_docs(GATE, "orders-1", AT, tmp_path)
+
+
+def test_the_command_names_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REWINDOW_HOME", str(tmp_path))
+    folder = RunStore.configured().folder("orders-1")
+    folder.write("request.json", request(run_id="orders-1"))
+    refused = CliRunner().invoke(app, ["expectations", "docs", "orders-1"])
+    assert isinstance(refused.exception, DefinitionError)
+    assert "no results of expectations" in str(refused.exception)
+    folder.write("gate.json", GATE | {"verdict": "failed", "blocks": True})
+    done = CliRunner().invoke(app, ["expectations", "docs", "orders-1"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "Data Docs (local_site): file://" in done.stdout
+    assert sorted(pages(tmp_path / "data_docs")) == ["reconciliation", "windows"]
