@@ -21,6 +21,7 @@ class RewindowError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, what: str, where: str = "", hint: str = "") -> None:
+        what, where, hint = (_printable(text) for text in (what, where, hint))
         super().__init__(what, where, hint)
         self.what = what
         self.where = where
@@ -30,6 +31,11 @@ class RewindowError(Exception):
         place = f" ({self.where})" if self.where else ""
         hint = f". {self.hint}" if self.hint else ""
         return f"{self.what}{place}{hint}"
+
+
+def _printable(text: str) -> str:
+    """The text without half characters, which a request can bring in and no terminal or file can take."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)

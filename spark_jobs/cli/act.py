@@ -81,6 +81,7 @@ def run(
     from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requirements import check_order, check_range
+    from spark_jobs.runs.store import checked_run_id
 
     loaded = load(pipeline)
     try:
@@ -93,7 +94,9 @@ def run(
         instant(end, "--to"),
         as_of_vector(as_of),
     )
-    planned = plan_from_json(plan_file.read_text()) if plan_file else None
+    if run_id is not None:
+        checked_run_id(run_id)
+    planned = plan_from_json(plan_file.read_text(errors="replace")) if plan_file else None
     if planned is None:
         check_range(loaded, from_ms, to_ms)
         check_order(loaded, chosen_mode)
@@ -149,11 +152,14 @@ def reconcile(
     from spark_jobs.runs.nightly import reconcile as reconcile_run
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requirements import check_order, check_until
+    from spark_jobs.runs.store import checked_run_id
 
     loaded = load(pipeline)
     until_ms = instant(until, "--until")
     check_until(loaded, until_ms)
     check_order(loaded, loaded.mode)
+    if run_id is not None:
+        checked_run_id(run_id)
     if dry_run_of(dry_run) == "plan":
         raise DefinitionError("--dry-run: a reconciliation has no plan of its own", hint="Use --dry-run=diff.")
     policy_of(loaded, publish)

@@ -152,7 +152,7 @@ def as_of_vector(text: str | None) -> dict[int, int] | None:
         return end_offsets(text)
     except ValueError:
         raise DefinitionError(
-            f"--as-of: {text!r} is not a list of end offsets", hint="Write partition=offset pairs: 0=120,1=95."
+            f"--as-of: {text[:60]!r} is not a list of end offsets", hint="Write partition=offset pairs: 0=120,1=95."
         ) from None
 
 

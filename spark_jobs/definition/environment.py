@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-from spark_jobs.definition.fields import Refusal, nearest
+from spark_jobs.definition.fields import Refusal, nearest, shown
 from spark_jobs.settings import Variable
 
 _REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)\}?")
@@ -42,17 +42,17 @@ def refuse_variable(name: str, environment: Mapping[str, str], *, is_shown: bool
     people are shown (`is_shown`) do not come from Rewindow's own settings, nor from variables named like secrets.
     """
     if name.upper().startswith(_OF_AIRFLOW):
-        raise Refusal(f"environment variable `{name}` is Airflow's own", "name another variable")
+        raise Refusal(f"environment variable {shown(name)} is Airflow's own", "name another variable")
     listed = [pattern.strip() for pattern in environment.get(Variable.VARIABLES, "").split(",") if pattern.strip()]
     if listed and not any(fnmatchcase(name, pattern) for pattern in listed):
-        what = f"environment variable `{name}` is not among those that definitions may name"
+        what = f"environment variable {shown(name)} is not among those that definitions may name"
         raise Refusal(what, f"add it to `{Variable.VARIABLES}`, or name another one")
     if listed or not is_shown:
         return
     if name in list(Variable):
-        raise Refusal(f"environment variable `{name}` is a setting of Rewindow's own", "name another variable")
+        raise Refusal(f"environment variable {shown(name)} is a setting of Rewindow's own", "name another variable")
     if _SECRET.search(name):
-        what = f"environment variable `{name}` is named like a secret, and people are shown what this field holds"
+        what = f"environment variable {shown(name)} is named like a secret, and people are shown what this field holds"
         raise Refusal(what, f"name another variable, or list it in `{Variable.VARIABLES}`")
 
 
@@ -67,12 +67,13 @@ def substitute(text: str, environment: Mapping[str, str], *, counts: bool = True
         if match[1]:
             return match[0][1:]
         if not counts:
-            what = f"`{match[0]}`: variables count only where a definition says where things are ({', '.join(_PLACES)})"
+            places = f"variables count only where a definition says where things are ({', '.join(_PLACES)})"
+            what = f"{shown(match[0])}: {places}"
             raise Refusal(what, "write the value itself, or `$${` for a plain `${`")
         reference = _NAME.fullmatch(match[2])
         if reference is None or not match[0].endswith("}"):
             hint = "write `${NAME}`, `${NAME:-default}`, or `$${` for a plain `${`"
-            raise Refusal(f"`{match[0]}` is not a variable", hint)
+            raise Refusal(f"{shown(match[0])} is not a variable", hint)
         name, default = reference.groups()
         refuse_variable(name, environment)
         value = environment.get(name)
@@ -82,7 +83,7 @@ def substitute(text: str, environment: Mapping[str, str], *, counts: bool = True
             return default
         near = nearest(name, environment)
         similar = f" (`{near}` is set)" if near else ""
-        hint = f"set it, or write a default: `${{{name}:-...}}`"
-        raise Refusal(f"environment variable `{name}` is not set{similar}", hint)
+        hint = f"set it, or write a default: {shown(f'${{{name}:-...}}')}"
+        raise Refusal(f"environment variable {shown(name)} is not set{similar}", hint)
 
     return _REFERENCE.sub(replacement, text)

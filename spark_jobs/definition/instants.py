@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from spark_jobs.eventtime.durations import quoted
+
 EXAMPLE = "2013-01-01T10:00:00Z"
 PATTERN = r"^\s*\d{4}-\d{2}-\d{2}[T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?\s*(Z|[+-]\d{2}(:?\d{2})?)\s*$"
 """A regular expression (as JSON Schema understands them) for the instants that `parse_instant` reads."""
@@ -35,20 +37,20 @@ def parse_instant(text: str) -> int:
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError:
-        raise InstantError(f"`{stripped}` is not a time", f"write one like `{EXAMPLE}`") from None
+        raise InstantError(f"`{quoted(stripped)}` is not a time", f"write one like `{EXAMPLE}`") from None
     if moment.tzinfo is None:
         clock = moment.isoformat()
         hint = f"write `{clock}Z` if it is UTC, else its offset: `{clock}+01:00`"
-        raise InstantError(f"`{stripped}` has no zone", hint)
+        raise InstantError(f"`{quoted(stripped)}` has no zone", hint)
     try:
         moment.astimezone(UTC)
     except OverflowError:
         raise InstantError(
-            f"`{stripped}` is not in the years 1 to 9999 of UTC", f"write one like `{EXAMPLE}`"
+            f"`{quoted(stripped)}` is not in the years 1 to 9999 of UTC", f"write one like `{EXAMPLE}`"
         ) from None
     milliseconds, rest = divmod(moment - _EPOCH, _MILLISECOND)
     if rest:
-        raise InstantError(f"`{stripped}` is finer than a millisecond", "event time counts whole milliseconds")
+        raise InstantError(f"`{quoted(stripped)}` is finer than a millisecond", "event time counts whole milliseconds")
     return milliseconds
 
 

@@ -48,6 +48,9 @@ RESERVED_TABLES = frozenset({"runs", "timeline_state"})
 MAX_PIPELINE_NAME = 100
 """Letters of a pipeline's name. It is a tag of its DAGs, for which Airflow has room for 100, and part of file names."""
 
+MAX_NAMESPACE = 255
+"""Characters of a namespace: more than any catalog takes."""
+
 _PIPELINE = re.compile(r"[a-z][a-z0-9_]*")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -78,6 +81,8 @@ def _table_name(name: str) -> str:
 
 
 def _namespace(name: str) -> str:
+    if len(name) > MAX_NAMESPACE:
+        raise Refusal(f"a namespace of {len(name)} characters", f"write at most {MAX_NAMESPACE}")
     if not all(_COLUMN.fullmatch(part) for part in name.split(".")):
         raise Refusal(f"{shown(name)} is not a namespace", "write letters, digits and _, in parts joined by dots")
     return name

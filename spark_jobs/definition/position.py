@@ -10,9 +10,15 @@ from spark_jobs.definition.fields import Expression, Refusal, Section
 
 
 def end_offsets(text: str) -> dict[int, int]:
-    """Parse an as-of vector, `0=1200,1=950`: end offsets (exclusive) by partition. Raises ValueError for other text."""
+    """Parse an as-of vector, `0=1200,1=950`: end offsets (exclusive) by partition.
+
+    Raises ValueError for other text, and for numbers that no partition and no offset has: they have 32 and 64 bits.
+    """
     pairs = [item.split("=") for item in text.split(",") if item.strip()]
-    return {int(partition): int(end) for partition, end in pairs}
+    found = {int(partition): int(end) for partition, end in pairs}
+    if not all(0 <= partition < 2**31 and 0 <= end < 2**63 for partition, end in found.items()):
+        raise ValueError("a number is below 0, or beyond the 32 bits of a partition or the 64 bits of an offset")
+    return found
 
 
 class Position(Section):

@@ -64,12 +64,18 @@ def parse_duration(text: str) -> int:
         return 0
     negative = stripped.startswith("-")
     body = stripped[1:].strip() if negative else stripped
+    stripped = quoted(stripped)
     length = _sum_of_iso(body, stripped) if body.startswith("P") else _sum_of_words(body, stripped)
     if length.denominator != 1:
         raise DurationError(f"`{stripped}` is not a whole number of milliseconds", "the finest unit is `1 ms`")
     if length >= FOREVER:
         raise DurationError(f"`{stripped}` does not fit 64 bits of milliseconds", "write `forever` if it has no end")
     return -int(length) if negative else int(length)
+
+
+def quoted(text: str) -> str:
+    """A text as a message quotes it: at most 60 characters."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def format_duration(milliseconds: int) -> str:
@@ -97,7 +103,7 @@ def _sum_of_words(body: str, written: str) -> Fraction:
     for number, unit in _PART.findall(body):
         size = _UNITS.get(unit)
         if size is None:
-            raise DurationError(f"`{written}` is not a duration: `{unit}` is no unit", _mend_unit(unit))
+            raise DurationError(f"`{written}` is not a duration: `{quoted(unit)}` is no unit", _mend_unit(unit))
         if size in seen:
             raise DurationError(f"`{written}` gives the same unit twice", f"write one like {EXAMPLES}")
         seen.add(size)

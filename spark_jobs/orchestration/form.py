@@ -318,7 +318,7 @@ def _as_of(text: Any) -> dict[str, int] | None:
         vector = end_offsets(str(text))
     except ValueError:
         vector = {}
-    if not vector or any(p < 0 or end < 0 for p, end in vector.items()):
+    if not vector:
         raise DefinitionError(
             f"As of: {str(text)[:60]!r} is not a list of end offsets", "the form", "Write pairs like 0=1200,1=950."
         )

@@ -163,3 +163,14 @@ def test_a_variable_cannot_change_the_structure(load, definition) -> None:
 def test_a_quoted_variable_stays_text(load, definition) -> None:
     text = definition(("path: data/*.parquet", 'path: data\n  options:\n    a: "${X}"\n    b: ${X}'))
     assert load(text, {"X": "1"}).history.options == {"a": "1", "b": 1}
+
+
+@pytest.mark.parametrize("field", ["history.path", "description"])
+@pytest.mark.parametrize("text", ["${" + "A" * 60_000 + "}", "${" + "? " * 30_000, "${AIRFLOW" + "_" * 60_000 + "}"])
+def test_a_long_reference_is_quoted_in_part(field: str, text: str) -> None:
+    *above, last = field.split(".")
+    value: object = {last: text}
+    for step in reversed(above):
+        value = {step: value}
+    (problem,) = read_tree(json.dumps(value), "p.yaml", {}).problems
+    assert len(str(problem)) < 500
