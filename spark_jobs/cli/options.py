@@ -185,11 +185,16 @@ def session(pipeline: Pipeline | None, app_name: str, *, short: bool = False, ha
     from spark_jobs.quality.gx import imported_ahead
     from spark_jobs.spark.session import spark_session
 
+    from spark_jobs.cli.interrupt import end_on_interrupt
+
     say_home()
+    end_on_interrupt()
     metastore = pipeline.history.metastore if pipeline is not None else None
     short = short or (pipeline is not None and is_small(pipeline))
     with imported_ahead() if has_gate else nullcontext():
-        return spark_session(f"rewindow {app_name}", metastore=metastore, short=short, warm=True)
+        started = spark_session(f"rewindow {app_name}", metastore=metastore, short=short, warm=True)
+    end_on_interrupt()
+    return started
 
 
 def dry_run_of(text: str | None) -> str | None:

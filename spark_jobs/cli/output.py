@@ -91,7 +91,7 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
     if is_published:
         table.add_row("published", changes)
     else:
-        stands = "a dry run" if status is RunStatus.DRY_RUN else f"the run is {str(status).replace('_', ' ')}"
+        stands = status.in_words if status is RunStatus.DRY_RUN else f"the run is {status.in_words}"
         table.add_row("published", f"nothing: {stands}")
         table.add_row("would change", changes)
     if figures.bookkeeping:

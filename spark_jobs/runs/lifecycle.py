@@ -169,6 +169,15 @@ _ACTIVE: set[str] = set()
 """The attempts and claims that this process works with now."""
 
 
+_MOVED: dict[str, RunStatus] = {}
+"""The runs whose status this process has changed, in this order."""
+
+
+def moved_runs() -> Mapping[str, RunStatus]:
+    """The runs whose status this process has changed, the last one first, with what it became."""
+    return dict(reversed(_MOVED.items()))
+
+
 def works_on(row: LedgerRow, now: datetime) -> bool:
     """Whether the process that the run's row names may still work on the run."""
     if row["process"] == this_process():
@@ -234,7 +243,10 @@ class RunLife:
         if event in (Event.BEGIN, Event.START_PUBLISHING):
             self.attempt, self.claim = row["attempt"], row["claim"]
             _ACTIVE.update(filter(None, (self.attempt, self.claim)))
-        return RunStatus(row["status"])
+        status = RunStatus(row["status"])
+        _MOVED.pop(self.run_id, None)
+        _MOVED[self.run_id] = status
+        return status
 
     def set(self, **columns: Any) -> None:
         """Set columns of the run's row; the status stays."""

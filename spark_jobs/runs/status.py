@@ -53,6 +53,11 @@ class RunStatus(StrEnum):
         return next((status for status in cls if status.value == plain), None)
 
     @property
+    def in_words(self) -> str:
+        """The status as people read it."""
+        return _IN_WORDS.get(self, self.value.replace("_", " "))
+
+    @property
     def is_published(self) -> bool:
         """The published table holds the run's windows."""
         return self in (RunStatus.PUBLISHED, RunStatus.UNCHANGED)
@@ -81,3 +86,11 @@ class RunStatus(StrEnum):
     def is_success(self) -> bool:
         """The run did what was requested."""
         return self.is_published or self in (RunStatus.DRY_RUN, RunStatus.COMPARED_ONLY)
+
+
+_IN_WORDS = {
+    RunStatus.AWAITING_APPROVAL: "waiting for an approval",
+    RunStatus.GATE_FAILED: "stopped by its gate",
+    RunStatus.STAGED: "staged",
+    RunStatus.DRY_RUN: "a dry run",
+}

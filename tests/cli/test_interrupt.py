@@ -1,0 +1,59 @@
+"""Ctrl-C in a command that works with Spark: one sentence, exit code 130, and tables as they were."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.cli import interrupt
+from spark_jobs.runs.status import RunStatus
+from tests.processes import ROOT
+
+SAMPLE = ROOT / "dags/pipelines/departures_hourly.yaml"
+
+
+def interrupted_at(stage: str, home: Path) -> tuple[int, list[str]]:
+    """The exit code of a run that gets Ctrl-C when the stage begins, and what it said after that."""
+    command = [sys.executable, "-m", "spark_jobs.cli", "run", str(SAMPLE)]
+    environ = {**os.environ, "REWINDOW_HOME": str(home), "REWINDOW_SPARK_IDLE_MINUTES": "0"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if f'"stage": "{stage}"' in line and "stage started" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    _, said = process.communicate(timeout=60)
+    return process.returncode, [line for line in said.splitlines() if not line.startswith("{")]
+
+
+def test_an_interrupted_run_says_in_one_sentence_what_was_published_and_how_to_go_on(tmp_path) -> None:
+    code, said = interrupted_at("windows", tmp_path)
+    assert code == 130
+    (sentence,) = said
+    assert sentence.startswith("interrupted: nothing was published. What run departures_hourly-")
+    assert sentence.endswith("start the command again")
+    assert not list((tmp_path / "warehouse").glob("demo/departures_hourly/data/**/*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (RunStatus.PUBLISHING, "all of its windows are published, or none"),
+        (RunStatus.PUBLISHED, "is published; `rewindow report a-run`"),
+        (RunStatus.AWAITING_APPROVAL, "is waiting for an approval, nothing was published"),
+    ],
+)
+def test_the_sentence_follows_from_where_the_run_stands(monkeypatch, status, words) -> None:
+    monkeypatch.setattr("spark_jobs.runs.lifecycle._MOVED", {"a-run": status})
+    assert words in interrupt.sentence("run")
+
+
+def test_before_a_run_has_begun_nothing_can_have_changed(monkeypatch) -> None:
+    monkeypatch.setattr("spark_jobs.runs.lifecycle._MOVED", {})
+    assert interrupt.sentence("run").startswith("interrupted: nothing was staged or published")
+    assert "only reads" in interrupt.sentence("plan")
