@@ -7,8 +7,6 @@ import signal
 import sys
 from types import FrameType
 
-from spark_jobs.cli.options import errors
-
 INTERRUPTED = 130
 _READS = frozenset({"check", "plan", "compare", "history", "sql", "doctor", "expectations", "live"})
 
@@ -25,11 +23,10 @@ def end_on_interrupt() -> None:
 
 def _end(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if errors.is_terminal:
-        sys.stderr.write("\r\x1b[2K\x1b[?25h")  # in place of the line that shows the progress; and the cursor again
-    errors.print(sentence(sys.argv[1] if len(sys.argv) > 1 else ""), highlight=False, soft_wrap=True, markup=False)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+    said = sentence(sys.argv[1] if len(sys.argv) > 1 else "") + "\n"
+    if os.isatty(2):
+        said = f"\r\x1b[2K{said}\x1b[?25h"  # in place of the line that shows the progress; then the cursor again
+    os.write(2, said.encode())  # at once: whatever draws the progress draws no more after this
     os._exit(INTERRUPTED)
 
 

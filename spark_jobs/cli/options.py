@@ -181,11 +181,10 @@ def session(pipeline: Pipeline | None, app_name: str, *, short: bool = False, ha
 
     `short`: the command reads little, whatever the history holds. `has_gate`: it also needs Great Expectations.
     """
+    from spark_jobs.cli.interrupt import end_on_interrupt
     from spark_jobs.definition.size import is_small
     from spark_jobs.quality.gx import imported_ahead
     from spark_jobs.spark.session import spark_session
-
-    from spark_jobs.cli.interrupt import end_on_interrupt
 
     say_home()
     end_on_interrupt()

@@ -91,8 +91,8 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
     if is_published:
         table.add_row("published", changes)
     else:
-        stands = status.in_words if status is RunStatus.DRY_RUN else f"the run is {status.in_words}"
-        table.add_row("published", f"nothing: {stands}")
+        stands = "" if status is None else status.in_words
+        table.add_row("published", f"nothing: {stands if status is RunStatus.DRY_RUN else f'the run is {stands}'}")
         table.add_row("would change", changes)
     if figures.bookkeeping:
         table.add_row("bookkeeping", bookkeeping_in_words(figures.bookkeeping, would=not is_published))
