@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.formatting import written_time
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
@@ -31,6 +32,7 @@ from spark_jobs.runs.store import (
     RunFolder,
 )
 from spark_jobs.runs.unfinished import stage_at_work
+from spark_jobs.runs.unmet import is_counted
 
 FORMAT = "rewindow-report/1"
 
@@ -41,6 +43,7 @@ _RESULT = dict.fromkeys(
         "suite",
         "data",
         "expectation",
+        "name",
         "description",
         "severity",
         "column",
@@ -182,6 +185,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
             "requested_at": request.get("requested_at"),
             "started_at": outcome.get("started_at"),
             "finished_at": outcome.get("finished_at"),
+            "at_work": documents.outcome is None,
             "output_table": table,
         },
         "verdict": verdict_of(
@@ -193,7 +197,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
             pipeline,
             changes["top"] if changes else (),
             reader=Reader(documents.run_id, request.get("dag_id")),
-            at_work=stage_at_work(documents.applications),
+            at_work=_work_of(documents),
         ).to_dict(),
         "approval": _APPROVAL | dict(documents.approval) if documents.approval else None,
         "changes": changes,
@@ -213,6 +217,15 @@ def report_of(documents: Documents) -> dict[str, Any]:
             "late_rows": _late_rows(documents, outcome),
         },
     }
+
+
+def _work_of(documents: Documents) -> str:
+    """Where a run without an outcome is, in words: since when, and in which stage."""
+    request, stage = documents.request or {}, stage_at_work(documents.applications)
+    since = f" since {written_time(request['requested_at'])} UTC" if request.get("requested_at") else ""
+    done, planned = len(documents.chunks), len((documents.plan or {}).get("chunks") or [])
+    chunks = f" ({done} of {planned} chunks are done)" if stage is Stage.REPLAY and planned > 1 else ""
+    return f"{since}, in the stage {stage}{chunks}" if stage else f"{since}, between two stages" if since else ""
 
 
 def _late_rows(documents: Documents, outcome: Mapping[str, Any]) -> str | None:
@@ -265,12 +278,16 @@ def _expectations(gate: Mapping[str, Any] | None) -> dict[str, Any] | None:
         severity = result.get("severity")
         return bool(result["success"]), _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
 
-    results = sorted((_RESULT | dict(result) for result in gate.get("results") or []), key=rank)
+    results = sorted(
+        (_RESULT | dict(result) | {"counted": is_counted(result)} for result in gate.get("results") or []), key=rank
+    )
     failed = [r for r in results if not r["success"]]
+    not_counted = sum(1 for r in results if r["success"] and not r["counted"])
     return {
         "verdict": gate.get("verdict"),
         "blocks": bool(gate.get("blocks")),
-        "met": len(results) - len(failed),
+        "met": len(results) - len(failed) - not_counted,
+        "not_counted": not_counted,
         "failed": {s: sum(r.get("severity") == s for r in failed) for s in _SEVERITIES},
         "suites": gate.get("suites") or [],
         "left_out": [_LEFT_OUT | dict(one) for one in gate.get("left_out") or []],

@@ -53,6 +53,7 @@ RUN = {
     "run.requested_at": "when it was requested",
     "run.started_at": "when it began",
     "run.finished_at": "when it ended; null: not yet",
+    "run.at_work": "whether the run has not ended",
     "run.output_table": "the table of the windows",
 }
 VERDICT = {
@@ -209,7 +210,8 @@ CORRECTIONS = {
 EXPECTATIONS = {
     "expectations.verdict": "`passed`, `warned`, `failed`",
     "expectations.blocks": "whether the gate is closed",
-    "expectations.met": "expectations that were met",
+    "expectations.met": "expectations that were met; those with nothing to count are not among them",
+    "expectations.not_counted": "expectations with nothing to count in this run: no row, or no such figure",
     "expectations.failed.{severity}": "expectations that failed, by severity",
     "expectations.suites[]...": "the suites that were read",
     "expectations.left_out[].{field}": "what did not apply: `suite`, `data`, `expectation`, `name`, `reason`",
@@ -221,6 +223,8 @@ EXPECTATIONS = {
             "suite": "the suite",
             "data": "the data that it checks",
             "expectation": "Great Expectations' type",
+            "name": "its name in the suite",
+            "counted": "whether there was something to count",
             "description": "why it must hold",
             "severity": "`critical`, `warning` or `info`",
             "success": "whether it was met; the list begins with those that were not",

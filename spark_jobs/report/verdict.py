@@ -13,7 +13,7 @@ from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
 from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.unmet import closed_in_words, expectation_name
+from spark_jobs.runs.unmet import closed_in_words, expectation_name, null_key_ways
 
 
 class Level(StrEnum):
@@ -130,10 +130,10 @@ def verdict_of(
         pipeline: the name of the pipeline.
         top: the windows with the largest changes, as in the report.
         reader: how the reader acts on the run; None: nobody acts.
-        at_work: the stage that has begun and not ended, where the run has no outcome.
+        at_work: since when and in which stage the run is, where it has no outcome.
     """
     status: str | None = outcome.get("status") if outcome else None
-    unknown = Level.WAITING, "Not ended" if status is None else plain(status)
+    unknown = Level.WAITING, "At work" if status is None else plain(status)
     level, title = unknown if status is None else _TITLES.get(status, unknown)
     critical = [r for r in failing if r.get("severity") == Severity.CRITICAL]
     warnings = [r for r in failing if r.get("severity") == Severity.WARNING]
@@ -197,10 +197,7 @@ def _sentence(
             message = plain(outcome.get("message") or "there is no error message", 500)
             return f"The run failed{stage}: {message}{where}"
         case None:
-            stage = f" in the stage {plain(at_work)}" if at_work else ""
-            return (
-                f"The run has not ended: it is at work{stage}, or it was killed there. Nothing of it is published yet."
-            )
+            return f"The run is at work{plain(at_work or '')}. Nothing of it is published yet."
         case _:
             return f"The run ended with the status {plain(status)}."
 
@@ -240,9 +237,15 @@ def _next_steps(
                 *reader.approval(pipeline),
             ]
         case RunStatus.GATE_FAILED:
-            names = ", ".join(expectation_name(r) for r in critical[:3])
+            names = "; ".join(
+                f"\N{LEFT DOUBLE QUOTATION MARK}{expectation_name(r)}\N{RIGHT DOUBLE QUOTATION MARK}"
+                for r in critical[:3]
+            )
+            rows = " The section Expectations shows sample rows." if any(r.get("samples") for r in critical) else ""
+            ways = dict.fromkeys(filter(None, (null_key_ways(r, pipeline) for r in critical)))
             return [
-                NextStep(f"Start with what failed: {names}. The section Expectations shows sample rows."),
+                NextStep(f"Start with what was expected and did not hold: {names}.{rows}"),
+                *(NextStep(way) for way in ways),
                 NextStep(
                     "Correct the source or the definition, or change the expectation if it is too strict. "
                     "Then run again."
@@ -277,7 +280,10 @@ def _next_steps(
             return [NextStep("Readers of the table now see the new values. The old values are kept as revisions.")]
         case None:
             how = "clear the task that was at work" if reader.dag_id else "start it again"
-            return [NextStep(f"If no process works on the run any more, {how}. What was staged is then dropped.")]
+            return [
+                NextStep("Wait, and load this page again: each part of it appears when the run has got there."),
+                NextStep(f"If the run was killed, {how}. What was staged is then dropped."),
+            ]
         case _:
             return []
 

@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_jobs.formatting import percent, plain, plural
+from spark_jobs.formatting import length, moment, percent, plain, plural
 
-_BOUNDS = ("min_value", "max_value")
-_SENTENCES = {"known_distinct": "not counted: one aggregation by these columns made the rows"}
-"""Arguments that are no bounds, and need more than their name and value."""
+_BOUNDS = ("min_value", "max_value", "strict_min", "strict_max")
+_KNOWN = "known_distinct"
+_SENTENCES = {
+    (_KNOWN, True): "one row each: one aggregation by these columns made the rows",
+    ("or_equal", True): "equal values too",
+    ("or_equal", False): "",
+    ("ignore_row_if", "neither"): "",
+    ("ignore_row_if", "never"): "",
+    ("ignore_row_if", "both_values_are_missing"): "rows without both values are left out",
+    ("ignore_row_if", "either_value_is_missing"): "rows without one of the values are left out",
+    ("ignore_row_if", "all_values_are_missing"): "rows without any of the values are left out",
+    ("ignore_row_if", "any_value_is_missing"): "rows without one of the values are left out",
+}
+"""Arguments that are no bounds, with their values, in words; empty: what goes without saying."""
+_WRITTEN = {"regex": "text like {}", "value_set": "one of {}"}
+"""Arguments that are no bounds, in words with their value."""
+_INSTANTS = frozenset({"rw_start_ms", "first_arrival_ms", "last_arrival_ms", "run_first_event_ms", "run_last_event_ms"})
+"""The columns of milliseconds that are instants; Rewindow's other ones are lengths of time."""
 
 
 def expectation_name(result: Mapping[str, Any]) -> str:
@@ -22,6 +37,8 @@ def observed_in_words(result: Mapping[str, Any]) -> str:
     if result.get("error"):
         return f"could not be evaluated: {plain(result['error'], 200)}"
     unexpected, checked = result.get("unexpected_count"), result.get("checked")
+    if not is_counted(result):
+        return "not counted"
     if unexpected is None:
         return _value(result.get("observed"), result.get("column"))
     of = f" of {plural(checked, 'row')}" if isinstance(checked, int) else " rows"
@@ -33,25 +50,73 @@ def allowed_in_words(result: Mapping[str, Any]) -> str:
     threshold, column = result.get("threshold") or {}, result.get("column")
     if not isinstance(threshold, Mapping):
         return plain(threshold)
-    low, high = (threshold.get(name) for name in _BOUNDS)
+    low, high, above, below = (threshold.get(name) for name in _BOUNDS)
+    is_instant = column in _INSTANTS
     parts = []
-    if low is not None and high is not None:
-        parts.append(f"{_value(low, column)} to {_value(high, column)}")
-    elif low is not None:
-        parts.append(f"at least {_value(low, column)}")
-    elif high is not None:
-        parts.append(f"at most {_value(high, column)}")
-    others = {name: value for name, value in threshold.items() if name not in _BOUNDS}
-    parts += [_SENTENCES.get(name) or f"{plain(name)} {plain(value)}" for name, value in others.items()]
-    return "; ".join(parts)
+    if low is not None and low == high:
+        parts.append(_value(low, column))
+    elif low is not None and high is not None and not above:
+        before = ("before " if is_instant else "less than ") if below else ""
+        parts.append(f"{_value(low, column)} to {before}{_value(high, column)}")
+    else:
+        names = (
+            ("from", "after", "up to", "before") if is_instant else ("at least", "more than", "at most", "less than")
+        )
+        parts += [] if low is None else [f"{names[bool(above)]} {_value(low, column)}"]
+        parts += [] if high is None else [f"{names[2 + bool(below)]} {_value(high, column)}"]
+    parts += [_argument(name, value) for name, value in threshold.items() if name not in _BOUNDS]
+    return "; ".join(filter(None, parts))
+
+
+def is_counted(result: Mapping[str, Any]) -> bool:
+    """Whether there was something to look at: a figure that the run does not have, or no row, meets any expectation."""
+    threshold = result.get("threshold")
+    if result.get("error"):
+        return True
+    if isinstance(threshold, Mapping) and threshold.get(_KNOWN):
+        return False
+    if result.get("unexpected_count") is None:
+        return result.get("observed") is not None
+    return result.get("checked") != 0
+
+
+def null_key_ways(result: Mapping[str, Any], pipeline: str) -> str:
+    """What can be done about keys that are null, for the expectation that refuses them; empty for other ones."""
+    column = result.get("column")
+    if result.get("name") != "keys-not-null" or not isinstance(column, str):
+        return ""
+    key = plain(column, 80)
+    return (
+        f"Records without `{key}` make windows of their own. Keep them under a name (in the definition, "
+        f"`keys: {{{key}: \"coalesce({key}, 'none')\"}}`), or leave them out (`filter: {{before_watermark: "
+        f"{key} IS NOT NULL}}`), or allow them (in expectations/{plain(pipeline, 80) or 'PIPELINE'}.json, "
+        '`"leave_out": ["windows/keys-not-null"]`).'
+    )
+
+
+def _argument(name: Any, value: Any) -> str:
+    if isinstance(value, bool | str) and (name, value) in _SENTENCES:
+        return _SENTENCES[name, value]
+    if name == "mostly" and isinstance(value, int | float):
+        return f"in at least {percent(value, 1)} of the rows"
+    if name in _WRITTEN:
+        return _WRITTEN[name].format(plain(value))
+    return f"{plain(name)} {plain(value)}"
 
 
 def unmet_in_words(result: Mapping[str, Any]) -> str:
     """One failed expectation: its name, the observed and the allowed value."""
     allowed = allowed_in_words(result)
     observed = observed_in_words(result)
+    of_column = f", column {plain(result['column'], 80)}" if _names_column(result) else ""
     values = observed if result.get("error") else f"observed {observed}" + (f", allowed {allowed}" if allowed else "")
-    return f"{expectation_name(result)} ({values})"
+    return f"{expectation_name(result)} ({values}{of_column})"
+
+
+def _names_column(result: Mapping[str, Any]) -> bool:
+    """Whether a sentence needs the column: one of the windows' own, which the description need not name."""
+    column = result.get("column")
+    return isinstance(column, str) and not column.startswith(("run_", "rw_")) and not result.get("error")
 
 
 def closed_in_words(critical: Sequence[Mapping[str, Any]]) -> str:
@@ -65,6 +130,12 @@ def closed_in_words(critical: Sequence[Mapping[str, Any]]) -> str:
 
 def _value(value: Any, column: Any) -> str:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and isinstance(column, str) and column.endswith("_share"):
+    if not is_number or not isinstance(column, str):
+        return plain(value)
+    if column.endswith("_share"):
         return percent(value, 1)
+    if column in _INSTANTS:
+        return moment(round(value))
+    if column.endswith("_ms") and column.startswith(("run_", "rw_", "lag_")):
+        return length(value)
     return plain(value)

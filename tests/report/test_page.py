@@ -259,7 +259,7 @@ def test_the_page_is_one_small_file_that_names_no_other(published, hostile) -> N
 @pytest.mark.parametrize(
     ("documents", "title"),
     [
-        ({"outcome": None, "gate": None, "facts": None, "changes": None}, "Not ended"),
+        ({"outcome": None, "gate": None, "facts": None, "changes": None}, "At work"),
         (
             {
                 "plan": None, "gate": None, "facts": None, "changes": None, "chunk-0001": None, "chunk-0002": None,
@@ -267,7 +267,7 @@ def test_the_page_is_one_small_file_that_names_no_other(published, hostile) -> N
             },
             "Failed",
         ),
-        (dict.fromkeys(("request", "plan", "gate", "facts", "changes", "outcome")), "Not ended"),
+        (dict.fromkeys(("request", "plan", "gate", "facts", "changes", "outcome")), "At work"),
         ({"facts": None, "outcome": outcome("published")}, "Published, with 1 warning"),
         ({"facts": facts(late=None, watermark=None, advisor=None)}, "Published, with 1 warning"),
     ],

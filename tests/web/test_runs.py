@@ -53,7 +53,7 @@ def test_the_late_share_counts_dropped_and_refining_records() -> None:
 
 def test_a_run_without_an_outcome_is_running_whatever_else_it_left() -> None:
     run = run_of("night-1", request(), None, None)
-    assert (run.status, run.title, run.match_share, run.changed) == (RUNNING, "Not ended", None, None)
+    assert (run.status, run.title, run.match_share, run.changed) == (RUNNING, "At work", None, None)
     assert not run.has_ended
 
 
