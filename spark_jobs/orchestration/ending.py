@@ -11,9 +11,9 @@ from airflow.sdk import BaseOperator, Context, Param
 from spark_jobs.orchestration.airflow_names import AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.links import LINKS, report_path
 from spark_jobs.orchestration.notify import say_before_traceback
-from spark_jobs.orchestration.operators import folder_of, what_became
+from spark_jobs.orchestration.operators import folder_of, what_became, write_unread_request
 from spark_jobs.orchestration.summary import approval_body
-from spark_jobs.runs.documents import Answer, Approval, Outcome, StagedRange
+from spark_jobs.runs.documents import Answer, Approval, Outcome, Request, StagedRange
 from spark_jobs.runs.last_run import remember
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.unfinished import record_end
@@ -81,6 +81,8 @@ class Report(BaseOperator):
         from spark_jobs.runs.store import PAGE
 
         folder = folder_of(context)
+        if Request.read(folder) is None:  # it was ended before its first task began
+            write_unread_request(folder, self.pipeline, context)
         record_end(folder, datetime.now(UTC))
         build_report(folder)
         remember(folder)

@@ -189,17 +189,7 @@ class SparkStage(SparkTask):
     def _refused(self, folder: RunFolder, problem: RewindowError, context: Context) -> None:
         """Write down why the stage was refused before Spark started, so that the run has a report."""
         if Request.read(folder) is None:  # the definition itself cannot be read
-            run = dag_run_of(context)
-            Request(
-                run_id=folder.run_id,
-                pipeline=self.pipeline,
-                file=self.pipeline_file,
-                kind=RunKind.RECONCILE if self.stage is Stage.RECONCILE else RunKind.BACKFILL,
-                requested_by=person_of(run),
-                requested_at=datetime.now(UTC).isoformat(),
-                dag_id=run.dag_id,
-                dag_run_id=run.run_id,
-            ).write(folder)
+            write_unread_request(folder, self.pipeline, context, self.pipeline_file)
         Outcome(
             run_id=folder.run_id,
             status=RunStatus.FAILED,
@@ -505,6 +495,21 @@ def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context)
     folder.write_text(DEFINITION, pipeline.text or Path(file).read_text())
     _forget(folder)
     return pipeline
+
+
+def write_unread_request(folder: RunFolder, pipeline: str, context: Context, file: str | None = None) -> None:
+    """Write down who started a run that has not got as far as its form and its definition, so that it has a report."""
+    run = dag_run_of(context)
+    Request(
+        run_id=folder.run_id,
+        pipeline=pipeline,
+        file=file,
+        kind=RunKind(run.dag_id.partition("__")[0]),
+        requested_by=person_of(run),
+        requested_at=(getattr(run, "queued_at", None) or datetime.now(UTC)).isoformat(),
+        dag_id=run.dag_id,
+        dag_run_id=run.run_id,
+    ).write(folder)
 
 
 def _forget(folder: RunFolder) -> None:

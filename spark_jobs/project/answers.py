@@ -16,6 +16,7 @@ class Answers:
     """Everything that the files of a project need.
 
     Attributes:
+        keys_are_guessed: Whether no flag named the keys.
         position: The fields of `history.position`; empty where none are known, and for a topic.
         generator: A watermark generator that needs a bound or nothing.
         bound: The out-of-orderness bound as YAML text; None for a generator without one.
@@ -38,7 +39,14 @@ class Answers:
     lateness: str
     aggregates: Mapping[str, str]
     namespace: str
+    keys_are_guessed: bool = False
     metastore: str | None = None
+
+    @property
+    def null_keys(self) -> dict[str, int]:
+        """The keys that some of the records do not have, with the number of those records."""
+        found = {key: self.sample.find(expression) for key, expression in self.keys.items()}
+        return {key: field.nulls for key, field in found.items() if field is not None and field.nulls}
 
 
 def position_fields(proposal: PositionProposal, arrival_kind: str) -> dict[str, str]:

@@ -24,6 +24,13 @@ _BROKERS_CLOCK = re.compile(r"append|arriv|broker")
 _NO_EVENT_TIME = re.compile(r"arriv|append|ingest|receiv|kafka|broker|load|process|insert|updated", re.IGNORECASE)
 _EVENT_TIME = re.compile(r"event|occur|happen|creat|order|start|sched|observ|measur|click|trans", re.IGNORECASE)
 _KEY = re.compile(r"(^|_)(id|key|code|name|type|country|region|city|store|shop|device|carrier|user|customer|account)$")
+_NO_SUM = re.compile(
+    r"(^|_)(ids?|keys?|codes?|no|nr|num|number|seq|sequence|version|revision|year|month|day|hour|zip|postcode|port|phone|"
+    r"lat|lon|lng|latitude|longitude|status|level|lsn|pos|row|offset|partition)$"
+)
+_AVERAGED = re.compile(r"temp|price|rate|ratio|percent|pct|score|speed|humidity|pressure|voltage|average|avg|mean")
+_OF_CHANGES = frozenset({"before", "source", "transaction"})
+"""Structs of a change record (Debezium's envelope) that say nothing of the row as it is now."""
 _NICE_BOUNDS_S = (0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _MAX_SUMS = 3
 
@@ -81,18 +88,53 @@ def key_fields(sample: Sample, taken: Iterable[tuple[str, ...]]) -> list[Field]:
     """The fields that can be keys, the likeliest first: texts and integers that repeat, and are no times."""
     excluded = set(taken)
     found = []
+    of_changes = {*_OF_CHANGES, "op"} if is_change_record(sample) else set()
     for field in sample.fields:
+        if field.path[0] in of_changes:
+            continue
         repeats = 2 <= field.distinct <= max(2, 0.5 * len(field.values))
-        is_kind = field.kind is FieldKind.TEXT or (field.kind is FieldKind.INTEGER and _KEY.search(field.name.lower()))
+        is_kind = field.kind is FieldKind.TEXT or (field.kind is FieldKind.INTEGER and _KEY.search(_snake(field.name)))
         envelope = field.path[0] in sample.log_columns and field.name != "key"
         if repeats and is_kind and not envelope and field.path not in excluded and time_reading(field) is None:
             found.append(field)
-    return sorted(found, key=lambda field: (not _KEY.search(field.name.lower()), len(field.path), field.distinct))
+    return sorted(found, key=lambda field: (not _KEY.search(_snake(field.name)), len(field.path), field.distinct))
+
+
+def is_averaged(field: Field) -> bool:
+    """Whether a sum of the field means nothing, and an average does."""
+    return bool(_AVERAGED.search(_snake(field.name)))
+
+
+def is_change_record(sample: Sample) -> bool:
+    """Whether the records are changes of rows, as Debezium writes them: `op` beside `before` and `after`."""
+    return sample.find("op") is not None and {"after", "before"} <= {field.path[0] for field in sample.fields}
+
+
+def deletes_of(sample: Sample) -> int:
+    """How many of the records are deletes of rows, which have no `after`."""
+    operation = sample.find("op") if is_change_record(sample) else None
+    return 0 if operation is None else sum(value == "d" for value in operation.values)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _is_numbering(field: Field) -> bool:
+    """Whether the values number the records: whole, all different, and one after another."""
+    if field.kind is not FieldKind.INTEGER or len(field.values) < _ENOUGH:
+        return False
+    values = [int(value) for value in field.values]
+    return len(set(values)) == len(values) and max(values) - min(values) < 4 * len(values)
+
+
+_ENOUGH = 20
 
 
 def summable_fields(sample: Sample, taken: Iterable[tuple[str, ...]]) -> list[Field]:
-    """Numbers whose sum may mean something: no ids, no times, no envelope; at most three."""
+    """Numbers whose sum or average may mean something: no ids, no times, no envelope; at most three."""
     excluded = set(taken)
+    of_changes = _OF_CHANGES if is_change_record(sample) else frozenset()
     found = [
         field
         for field in sample.fields
@@ -100,7 +142,10 @@ def summable_fields(sample: Sample, taken: Iterable[tuple[str, ...]]) -> list[Fi
         and field.path not in excluded
         and field.path[0] not in sample.log_columns
         and time_reading(field) is None
-        and not _KEY.search(field.name.lower())
+        and field.path[0] not in of_changes
+        and not _KEY.search(_snake(field.name))
+        and not _NO_SUM.search(_snake(field.name))
+        and not _is_numbering(field)
     ]
     return found[:_MAX_SUMS]
 
@@ -110,7 +155,10 @@ def column_name(field: Field, taken: Iterable[str] = (), suffix: str = "") -> st
     plain = re.sub(r"[^A-Za-z0-9]+", "_", field.name).strip("_").lower() or "value"
     plain = f"c_{plain}" if plain[0].isdigit() or plain.startswith("rw_") else plain
     used = {name.lower() for name in taken} | RESERVED_COLUMNS
-    candidates = itertools.chain([plain + suffix], (f"{plain}{suffix}_{number}" for number in itertools.count(2)))
+    whole = "_".join(re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").lower() for name in field.path)
+    candidates = itertools.chain(
+        [plain + suffix, whole + suffix], (f"{plain}{suffix}_{number}" for number in itertools.count(2))
+    )
     return next(name for name in candidates if name not in used)
 
 
@@ -138,7 +186,7 @@ def disorder(sample: Sample, field: Field, reading: TimeReading, position: Posit
     for number, record in enumerate(sample.records):
         value = at(record, field.path)
         time = None if value is None else reading.to_ms(value)
-        if time is None:
+        if time is None or not reading.bounds.holds(time):
             continue
         if position.partition and position.offset:
             rows.append((at(record, position.partition.path), at(record, position.offset.path), time))

@@ -18,12 +18,13 @@ from spark_jobs.project.proposal import (
     column_name,
     disorder,
     event_times,
+    is_averaged,
     key_fields,
     propose_position,
     summable_fields,
 )
 from spark_jobs.project.sample import Field, Sample
-from spark_jobs.project.times import TimeReading, time_reading
+from spark_jobs.project.times import TimeReading, bounds_of, time_reading
 
 NONE = "none"
 """The answer for "there is none"."""
@@ -55,6 +56,8 @@ _SAY_NOTHING = {
     "reconciliation",
 }
 """Names of folders that make no name of a pipeline."""
+_UNKNOWN_TIME = "event_time"
+_NO_TIME = "no field of the records that were read looks like a time; name the one that is the event time"
 _UNITS = ("timestamp", "s", "ms", "us", "iso")
 _KINDS = ("append_time", "producer_time")
 
@@ -127,6 +130,7 @@ def settle(address: Address, sample: Sample, flags: Flags, ask: Ask, metastore: 
         keys=keys,
         position=position_fields(position, arrival_kind),
         disorder=found,
+        keys_are_guessed=not flags.keys,
         generator=generator,
         bound=bound,
         bound_is_measured=is_measured,
@@ -161,14 +165,21 @@ class _Settling:
         why = "The time at which something happened, according to the record; it decides the record's window."
         if names[1:]:
             why += f" Fields that can be it: {', '.join(names)}."
-        chosen = self("time", "Event time", why, names[0] if names else None, _not_empty)
+        else_note = "" if names else " No field of the records looks like a time."
+        chosen = self("time", "Event time", why + else_note, names[0] if names else _UNKNOWN_TIME, _not_empty)
         field = self.sample.find(chosen)
         reading = time_reading(field) if field is not None else None
+        if field is None and chosen == _UNKNOWN_TIME and not self.flags.time:
+            unit = self.flags.unit or ("timestamp" if self.sample.framing else "iso")
+            return None, TimeReading(chosen, unit, f"{_NO_TIME}, and what it is", lambda value: None)
         if reading is None or self.flags.unit:
             why = "What it is: a timestamp, a number of s, ms or us since 1970, or ISO text with a zone (iso)."
             unit = self("unit", "Unit of the event time", why, None, _one_of(_UNITS))
             expression = field.expression if field is not None else chosen
             reading = TimeReading(expression, unit, "", reading.to_ms if reading else lambda value: None)
+        if field is not None:
+            times = [time for time in map(reading.to_ms, field.values) if time is not None]
+            reading = replace(reading, bounds=bounds_of(times))
         return field, reading
 
     def position(self) -> tuple[PositionProposal, str]:
@@ -270,7 +281,8 @@ class _Settling:
         """The result columns and their aggregates."""
         proposed = {column_name(Field(("records",), (), 0), keys): "count(*)"}
         for field in summable_fields(self.sample, taken):
-            proposed[column_name(field, [*keys, *proposed], "_sum")] = f"sum({field.expression})"
+            function = "avg" if is_averaged(field) else "sum"
+            proposed[column_name(field, [*keys, *proposed], f"_{function}")] = f"{function}({field.expression})"
         if self.flags.aggregates:
             return dict(map(_named, self.flags.aggregates))
         why = "The result columns, as name=aggregate in Spark SQL, separated by semicolons."
@@ -293,7 +305,7 @@ def _outside_brackets(text: str) -> list[str]:
 def _name_of(address: Address) -> str:
     """A name from the last part of the address that is no wildcard."""
     parts = [part.split(".")[0] for part in re.split(r"[/]", address.place) if not re.search(r"[*?\[]", part)]
-    if address.kind is SourceKind.HIVE:
+    if address.kind is not SourceKind.FILES:
         parts = [address.place.rpartition(".")[2]]
     words = [re.sub(r"[^a-z0-9]+", "_", part.lower()).strip("_") for part in parts]
     words = [word for word in words if word and word[0].isalpha() and word not in _SAY_NOTHING]

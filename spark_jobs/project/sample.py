@@ -81,6 +81,9 @@ class Sample:
         log_columns: Columns of the record's envelope, such as a topic's, which are no fields of its value.
         append_time: Whether a topic's timestamps are the broker's; None for other kinds.
         unreadable: Records that could not be decoded.
+        tombstones: Records of a topic that were read and have no value.
+        framing: `value.framing`; empty where values have none.
+        checks: What was seen of the values and should be checked, for people.
     """
 
     records: Sequence[Mapping[str, Any]]
@@ -94,6 +97,9 @@ class Sample:
     log_columns: frozenset[str] = frozenset()
     append_time: bool | None = None
     unreadable: int = 0
+    tombstones: int = 0
+    framing: str = ""
+    checks: tuple[str, ...] = ()
 
     @property
     def fields(self) -> tuple[Field, ...]:

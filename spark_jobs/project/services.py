@@ -50,9 +50,12 @@ def read_kafka(spark: SparkSession, servers: str, topic: str, limit: int) -> Sam
     append_time = pinned.arrival_kind == "append_time"
     values = [(row, json_object(row["value"])) for row in rows if row["value"] is not None]
     objects = [found for _, found in values if found is not None]
+    empty = len(rows) - len(values)
+    if values and all(row["value"][:1] == b"\0" and len(row["value"]) > _PREFIX for row, _ in values):
+        return _framed_avro([row for row, _ in values], source, append_time, empty)
     if not objects:
         records = [{name: row[name] for name in _ENVELOPE} | {"value": _text(row["value"])} for row, _ in values]
-        return Sample(records, source, "text", log_columns=envelope, append_time=append_time)
+        return Sample(records, source, "text", log_columns=envelope, append_time=append_time, tombstones=empty)
     records = [{name: row[name] for name in _ENVELOPE} | found for row, found in values if found is not None]
     envelope -= {name for found in objects for name in found}  # a field hides the record's column of the same name
     return Sample(
@@ -63,6 +66,38 @@ def read_kafka(spark: SparkSession, servers: str, topic: str, limit: int) -> Sam
         log_columns=envelope,
         append_time=append_time,
         unreadable=len(values) - len(objects),
+        tombstones=empty,
+    )
+
+
+_PREFIX = 5
+"""Bytes before a value in Confluent's framing: a zero byte, and the id of its schema."""
+_UNKNOWN_SCHEMA = (
+    '{"type": "record", "name": "unknown", "fields": '
+    '[{"name": "event_time", "type": {"type": "long", "logicalType": "timestamp-millis"}}]}'
+)
+
+
+def _framed_avro(rows: list[dict[str, Any]], source: str, append_time: bool, empty: int) -> Sample:
+    """Values as a schema registry's serializers write them; without the schema nobody knows their fields."""
+    ids = sorted({int.from_bytes(row["value"][1:_PREFIX], "big") for row in rows})
+    found = (
+        f"the values begin with a zero byte and a schema id ({', '.join(map(str, ids[:5]))}): Avro, as a registry's "
+    )
+    check = (
+        f"{found}serializer writes it. Put the writer's schema here, or name its file: `schema_file: x.avsc`; "
+        f"the registry gives it at /schemas/ids/{ids[0]}"
+    )
+    return Sample(
+        [{name: row[name] for name in _ENVELOPE} for row in rows],
+        source,
+        "avro",
+        schema=_UNKNOWN_SCHEMA,
+        log_columns=frozenset(_ENVELOPE),
+        append_time=append_time,
+        tombstones=empty,
+        framing="confluent",
+        checks=(check,),
     )
 
 

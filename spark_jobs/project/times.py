@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -14,6 +14,8 @@ from spark_jobs.project.sample import Field, FieldKind
 _NAMED_AS_TIME = re.compile(r"time|date|epoch|stamp|(^|_)(ts|at|ms|millis)$|_(ts|at)_", re.IGNORECASE)
 # Seconds, ms and µs since 1970 of the years 1980 to 2100: three ranges that do not overlap.
 _UNITS = (("s", 315_532_800, 1), ("ms", 315_532_800_000, 1_000), ("us", 315_532_800_000_000, 1_000_000))
+_MOST = 0.9
+"""The least share of a field's values that must be times, for it to be one."""
 _YEARS = 13.1
 """The year 2100 lies so many times farther from 1970 than 1980."""
 
@@ -27,12 +29,14 @@ class TimeReading:
         unit: `timestamp`, `s`, `ms`, `us` or `iso`.
         note: What a person should check; empty where nothing is doubtful.
         to_ms: A value of the sample in epoch ms; None for one that is no instant.
+        bounds: What leaves out values that are no times of events.
     """
 
     expression: str
     unit: str
     note: str
     to_ms: Callable[[Any], int | None]
+    bounds: Bounds = field(default_factory=lambda: Bounds(None, None, 0, 0))
 
 
 def time_reading(field: Field) -> TimeReading | None:
@@ -52,7 +56,8 @@ def time_reading(field: Field) -> TimeReading | None:
 
 def _epoch(field: Field, numbers: list[int]) -> TimeReading | None:
     for unit, first, factor in _UNITS:
-        if all(first <= number < first * _YEARS for number in numbers):
+        inside = sum(first <= number < first * _YEARS for number in numbers)
+        if inside and inside >= _MOST * len(numbers):  # a 0 stands for a missing value, a 2099 for a broken clock
             if unit == "s" and not _NAMED_AS_TIME.search(field.name):
                 return None  # ids are often as large
             return TimeReading(field.expression, unit, "", partial(_scaled, factor=factor))
@@ -95,3 +100,42 @@ def _ms_of(moment: datetime) -> int:
 def _ms_of_text(text: str) -> int | None:
     moment = _instant(text)
     return None if moment is None else _ms_of(moment)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Instants (ISO text) before and from which event times are no times of events; None: there are none such.
+
+    `before`, `after`: how many of the values lie outside.
+    """
+
+    earliest: str | None
+    latest: str | None
+    before: int
+    after: int
+
+    def holds(self, time: int) -> bool:
+        """Whether an event time (epoch ms) lies within."""
+        low = self.earliest is None or time >= _ms_of(datetime.fromisoformat(self.earliest))
+        return low and (self.latest is None or time < _ms_of(datetime.fromisoformat(self.latest)))
+
+
+def bounds_of(times: Sequence[int]) -> Bounds:
+    """Bounds that leave out the few event times (epoch ms) that lie more than five years from the middle one."""
+    if not times:
+        return Bounds(None, None, 0, 0)
+    middle = sorted(times)[len(times) // 2]
+    near = [time for time in times if abs(time - middle) <= _FAR]
+    before, after = (
+        sum(test(time) for time in times) for test in (lambda t: t < middle - _FAR, lambda t: t > middle + _FAR)
+    )
+    first, last = (datetime.fromtimestamp(edge / 1000, UTC).year for edge in (min(near), max(near)))
+    return Bounds(
+        f"{first - 1}-01-01T00:00:00Z" if before else None,
+        f"{last + 2}-01-01T00:00:00Z" if after else None,
+        before,
+        after,
+    )
+
+
+_FAR = 5 * 366 * 86_400_000

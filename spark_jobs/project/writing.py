@@ -18,6 +18,7 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.project.address import SourceKind, within
 from spark_jobs.project.answers import Answers, fidelity_of
+from spark_jobs.project.proposal import deletes_of
 from spark_jobs.settings import Settings
 
 SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json", "live.json")
@@ -95,6 +96,9 @@ def definition_text(answers: Answers, project: Path) -> str:
         path=path,
         read_from=sample.source.replace(sample.path, path) if sample.path else sample.source,
         description=f"{answers.name}: windows over {path or address.place}.",
+        deletes=deletes_of(sample),
+        read=len(sample.records),
+        null_keys=answers.null_keys,
         is_complete_only=fidelity.level == "complete_only",
         fidelity=fidelity.level,
         fidelity_meaning=fidelity.meaning,
@@ -131,10 +135,17 @@ def suite_text(answers: Answers) -> str:
             "meta": {"name": "few-dropped", "data": "reconciliation"},
         }
     ]
+    notes = "Begun by `rewindow init`. After the first run, `rewindow expectations new --force` drafts more."
+    meta: dict[str, Any] = {"data": "windows"}
+    if answers.null_keys:
+        notes += (
+            f" Records without {', '.join(answers.null_keys)} were seen, so null keys are allowed: see `leave_out`."
+        )
+        meta["leave_out"] = ["windows/keys-not-null"]
     suite = {
         "name": answers.name,
-        "notes": "Begun by `rewindow init`. After the first run, `rewindow expectations new --force` drafts more.",
-        "meta": {"data": "windows"},
+        "notes": notes,
+        "meta": meta,
         "expectations": expectations,
     }
     return json.dumps(suite, indent=2) + "\n"

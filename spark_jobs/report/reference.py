@@ -63,6 +63,8 @@ VERDICT = {
     "verdict.sentence": "what happened, in a sentence",
     "verdict.next[].text": "what to do next",
     "verdict.next[].command": "the command for it, or null",
+    "verdict.next[].page": "the address below Rewindow's pages in Airflow where it is done, or null",
+    "verdict.next[].label": "the text of the link to it, or null",
     "approval.decision": "`approved` or `rejected`; `approval` is null where nobody had to decide",
     "approval.by": "who decided",
     "approval.at": "when",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
+from urllib.parse import quote
 
 from spark_jobs.formatting import iso, plain, plural
 from spark_jobs.lakehouse.change import WindowChange
@@ -50,10 +51,16 @@ ENDED_BADLY = frozenset({RunStatus.FAILED, RunStatus.GATE_FAILED, RunStatus.REJE
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """Something to do next; `command` is a command line to copy, where there is one."""
+    """Something to do next.
+
+    `command`: a command line to copy. `page`: an address below Rewindow's pages in Airflow where it is done; `label`:
+    the text of the link to it. A report that is opened as a file has no such links.
+    """
 
     text: str
     command: str | None = None
+    page: str | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +74,22 @@ class Reader:
     def publish_command(self) -> str:
         return f'rewindow publish {shlex.quote(self.run_id)} --reason "..."'
 
+    @property
+    def decision_page(self) -> str:
+        """The form of a decision about the run."""
+        return f"decide/{quote(self.run_id, safe='')}"
+
     def approval(self, pipeline: str) -> list[NextStep]:
         """How to answer a run that waits for an approval."""
         if self.dag_id:
             later = f"If that task has ended, trigger the DAG `decide__{plain(pipeline)}` with this run."
-            return [NextStep(f"Then approve or reject the run in Airflow: answer the task `approve`. {later}")]
+            return [
+                NextStep(
+                    f"Then approve or reject the run in Airflow: answer the task `approve`. {later}",
+                    page=self.decision_page,
+                    label="Open its form",
+                )
+            ]
         return [
             NextStep("Then approve it:", self.publish_command),
             NextStep("Or reject it:", f"rewindow discard {shlex.quote(self.run_id)}"),
@@ -81,7 +99,13 @@ class Reader:
         """How to publish in spite of a closed gate, or to discard."""
         if self.dag_id:
             text = f"trigger the DAG `decide__{plain(pipeline)}` with the run `{plain(self.run_id)}` and a reason."
-            return [NextStep(f"To publish in spite of the gate, or to discard what is staged, {text}")]
+            return [
+                NextStep(
+                    f"To publish in spite of the gate, or to discard what is staged, {text}",
+                    page=self.decision_page,
+                    label="Open its form",
+                )
+            ]
         return [
             NextStep("To publish in spite of the gate:", self.publish_command),
             NextStep("To discard what is staged:", f"rewindow discard {shlex.quote(self.run_id)}"),

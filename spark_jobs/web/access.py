@@ -36,6 +36,23 @@ class Reader:
             )
         return self._answers[dag_id]
 
+    @property
+    def name(self) -> str:
+        """The user's name, as Airflow shows it."""
+        return self._user.get_name()
+
+    def may_trigger(self, dag_id: str) -> bool:
+        """Whether the user may start runs of a DAG, by the check that Airflow itself makes."""
+        return self._is_known(dag_id) and get_auth_manager().is_authorized_dag(
+            method="POST",
+            access_entity=DagAccessEntity.RUN,
+            details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
+            user=self._user,
+        )
+
+    def _is_known(self, dag_id: str) -> bool:
+        return DagModel.get_current(dag_id) is not None
+
 
 def _reader(user: GetUserDep) -> Reader:
     return Reader(user)

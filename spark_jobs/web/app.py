@@ -10,7 +10,7 @@ from collections.abc import MutableMapping, Sequence
 from datetime import date
 from functools import cache
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
@@ -22,16 +22,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from spark_jobs import __version__
 from spark_jobs.definition.names import is_pipeline_name
 from spark_jobs.errors import DefinitionError, EnvironmentSetupError
-from spark_jobs.orchestration.run_ids import pipeline_of, run_id_of
+from spark_jobs.orchestration.form import MAX_REASON
+from spark_jobs.orchestration.run_ids import dag_id_of, pipeline_of, run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
+from spark_jobs.web.decisions import ACTIONS, Decision, form_token, is_own_form, is_paused, start_decision
 from spark_jobs.web.kept import kept_summaries
 from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
 from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_links, with_run_links
 from spark_jobs.web.reports import report_bytes, report_page
 from spark_jobs.web.runs import Runs
 from spark_jobs.web.standing import Standing, last_reported, standing_of
-from spark_jobs.web.summary import DAMAGED, Run, read_run
+from spark_jobs.web.summary import DAMAGED, RUNNING, Run, read_run
 from spark_jobs.web.trend import LONGEST, trends_of
 
 log = logging.getLogger(__name__)
@@ -200,7 +202,88 @@ def show_report(request: Request, run_id: str, reader: ReaderDep) -> HTMLRespons
     folder, run = _folder(run_id, reader)
     home, airflow = _home(request), _airflow(request)
     page = with_links(with_run_links(report_page(folder), home), home, airflow, run)
-    return HTMLResponse(page, headers=REPORT_HEADERS)
+    return HTMLResponse(page, headers=REPORT_HEADERS | _reloading(run))
+
+
+def _reloading(run: Run) -> dict[str, str]:
+    """The header by which the page of a run at work loads itself again."""
+    return {"Refresh": str(_RELOAD_SECONDS)} if run.status == RUNNING else {}
+
+
+_RELOAD_SECONDS = 20
+
+
+async def _form_of(request: Request) -> dict[str, str]:
+    """The fields of a form that was sent, as UTF-8 text."""
+    body = await request.body()
+    if len(body) > _LONGEST_FORM:
+        raise HTTPException(413, "The form is too long.")
+    fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+    return {name: value.strip() for name, value in fields}
+
+
+_LONGEST_FORM = 20_000
+"""Bytes."""
+
+
+def _decidable(run_id: str, reader: Reader) -> tuple[Run, str, str]:
+    """A run that the reader may read, the DAG that decides about it, and why nothing can be decided; empty: it can."""
+    _, run = _folder(run_id, reader)
+    dag_id = dag_id_of("decide", run.pipeline)
+    if not reader.may_trigger(dag_id):
+        raise HTTPException(403, f"You may not start runs of the DAG {dag_id}.")
+    status = run.known_status
+    refused = "" if status is not None and status.waits else "There is nothing to decide: nothing of this run waits."
+    return run, dag_id, refused
+
+
+def _decision_page(
+    request: Request, run_id: str, reader: Reader, given: Decision | None = None, status: int = 200, begun: str = ""
+) -> HTMLResponse:
+    run, dag_id, refused = _decidable(run_id, reader)
+    return _html(
+        request,
+        "decide.html.j2",
+        status,
+        run=run,
+        dag_id=dag_id,
+        refused=refused,
+        problem=given.problem if given else "",
+        given=given or Decision("", ""),
+        actions=ACTIONS,
+        longest=MAX_REASON,
+        paused=is_paused(dag_id),
+        token=form_token(reader.name, run_id),
+        begun=begun,
+        begun_url=f"{_airflow(request)}/dags/{quote(dag_id, safe='')}/runs/{quote(begun, safe='')}",
+    )
+
+
+@app.get("/decide/{run_id}", response_class=HTMLResponse, include_in_schema=False)
+def show_decision(
+    request: Request, run_id: str, reader: ReaderDep, begun: Annotated[str, Query(max_length=300)] = ""
+) -> HTMLResponse:
+    """The form by which a waiting run is published or discarded: the run is filled in, no action is chosen.
+
+    `begun`: the DAG run that carries a decision out; then the page says so. Airflow shows it in a frame that cannot
+    lead to other pages of Airflow.
+    """
+    return _decision_page(request, run_id, reader, begun=begun)
+
+
+@app.post("/decide/{run_id}", response_class=HTMLResponse, include_in_schema=False)
+def decide(
+    request: Request, run_id: str, reader: ReaderDep, fields: Annotated[dict[str, str], Depends(_form_of)]
+) -> Response:
+    """Start the DAG `decide__<pipeline>` with what was chosen; on to the page that says so."""
+    _, dag_id, refused = _decidable(run_id, reader)
+    if not is_own_form(fields.get("token", ""), reader.name, run_id):
+        raise HTTPException(403, "This form is not from here, or too old. Load it again.")
+    decision = Decision(fields.get("action", ""), fields.get("reason", ""))
+    if refused or decision.problem:
+        return _decision_page(request, run_id, reader, decision, 422)
+    begun = start_decision(dag_id, run_id, decision, reader.name)
+    return RedirectResponse(f"{_home(request)}decide/{quote(run_id, safe='')}?{urlencode({'begun': begun})}", 303)
 
 
 _NO_PIPELINE = "There is no such pipeline, or you may not read the runs of its DAGs."
@@ -266,7 +349,8 @@ def show_tab(
             "the task `report` has ended.",
         )
     _refuse_damaged(run)
-    return HTMLResponse(with_run_links(report_page(folder), _home(request)), headers=REPORT_HEADERS)
+    page = with_run_links(report_page(folder), _home(request))
+    return HTMLResponse(page, headers=REPORT_HEADERS | _reloading(run))
 
 
 # JSON.

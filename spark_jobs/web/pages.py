@@ -22,6 +22,7 @@ _POLICY = (
     "default-src 'none'; style-src {styles}; img-src data:; frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
 )
 _PARTS = '<header class="top">'
+_PAGE_LINK = re.compile(r'<span data-page="([^"<>]+)" data-label="([^"<>]+)"></span>')
 _RUN_LINK = re.compile(r'href="\.\./([^"/]+)/report\.html"')
 
 
@@ -65,8 +66,9 @@ def with_links(report: str, home: str, airflow: str, run: Run) -> str:
 
 
 def with_run_links(report: str, home: str) -> str:
-    """A report whose link to the run before leads to the page of that run here, not to a file beside it."""
-    return _RUN_LINK.sub(lambda found: f'href="{home}runs/{found[1]}"', report)
+    """A report whose links lead to pages here: to that of the run before, not to a file beside it; to forms."""
+    linked = _RUN_LINK.sub(lambda found: f'href="{home}runs/{found[1]}"', report)
+    return _PAGE_LINK.sub(lambda found: f'<a href="{home}{found[1]}">{found[2]}</a>', linked)
 
 
 @cache

@@ -135,10 +135,11 @@ def test_a_person_is_asked_what_the_flags_leave_open_and_again_after_a_wrong_ans
     assert made.aggregates == {"n": "count(*)"}
 
 
-def test_what_cannot_be_proposed_must_be_named(project: Path) -> None:
+def test_what_cannot_be_proposed_is_marked_and_what_is_wrong_is_refused(project: Path) -> None:
     write_lines(project / "data/sizes.jsonl", [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}])
-    with pytest.raises(DefinitionError, match=r"Event time: there is nothing to propose.*--time"):
-        init("data", "--yes")
+    init("data", "--name", "sizes", "--yes")
+    text = (project / "dags/pipelines/sizes.yaml").read_text()
+    assert "# CHECK: no field of the records that were read looks like a time" in text
     with pytest.raises(DefinitionError, match="--bound: `30` has no unit"):
         init("data", "--time", "a", "--unit", "s", "--bound", "30", "--yes")
     with pytest.raises(DefinitionError, match=r"kafka://HOST:PORT/TOPIC"):
@@ -244,3 +245,60 @@ def test_damaged_lines_are_counted_and_an_array_is_refused(project: Path) -> Non
     (project / "array.json").write_text('[{"a": 1}]\n')
     with pytest.raises(SourceError, match="one JSON object"):
         read_files("array.json", 10)
+
+
+def change(number: int) -> dict:
+    """A change of a row as Debezium writes it; each tenth deletes."""
+    row = {"order_id": 100 + number, "shop": "a" if number % 2 else "b", "total_cents": number % 7 * 100,
+           "created_at": 1_700_000_000_000_000 + number * 1_000_000}  # fmt: skip
+    is_delete = number % 10 == 9
+    return {"op": "d" if is_delete else "c", "before": row if is_delete else None, "after": None if is_delete else row,
+            "source": {"lsn": number, "table": "orders"}}  # fmt: skip
+
+
+def test_changes_of_rows_are_known_and_their_deletes_are_left_out(project: Path) -> None:
+    write_lines(project / "data/shop.jsonl", [change(number) for number in range(100)])
+    init("data/shop.jsonl", "--yes")
+    made = definition(project, "shop")
+    assert made.filter.before_watermark == "coalesce(op, '') <> 'd'"
+    assert made.event_time.expression == "after.created_at"
+    assert made.keys == {"shop": "after.shop"}
+    assert made.aggregates == {"records": "count(*)", "total_cents_sum": "sum(after.total_cents)"}
+    assert "# CHECK: 10 of the 100 records read are deletes" in (project / "dags/pipelines/shop.yaml").read_text()
+
+
+def test_null_keys_are_allowed_and_said(project: Path) -> None:
+    write_lines(project / "data/clicks.jsonl", [order(n, shop=None if n % 20 == 0 else "a") for n in range(100)])
+    init("data/clicks.jsonl", "--yes", "--key", "shop")
+    text = (project / "dags/pipelines/clicks.yaml").read_text()
+    assert "# CHECK: 5 of the 100 records read have no `shop`." in text and "guessed" not in text
+    own = next(
+        suite
+        for suite in load_suites(definition(project, "clicks"), project / "expectations").suites
+        if suite.name == "clicks"
+    )
+    assert own.leave_out == {"windows/keys-not-null"}
+
+
+def test_event_times_of_1970_and_of_a_broken_clock_get_bounds_and_do_not_spoil_the_watermark(project: Path) -> None:
+    second = 1_709_294_400
+    times = [0 if n == 3 else 4_070_908_800 if n == 50 else second + 10 * n for n in range(100)]
+    write_lines(project / "data/odd.jsonl", [{"ts": ts, "shop": "ab"[n % 2]} for n, ts in enumerate(times)])
+    init("data/odd.jsonl", "--yes")
+    made = definition(project, "odd")
+    assert (made.event_time.expression, made.event_time.unit) == ("ts", "s")
+    assert made.event_time.model_dump(mode="json")["earliest"] == 1_672_531_200_000  # 2023
+    assert made.event_time.model_dump(mode="json")["latest"] == 1_767_225_600_000  # 2026
+    assert made.watermark.bound == 0
+
+
+def test_numbers_that_are_no_amounts_are_not_summed(project: Path) -> None:
+    records = [
+        order(n, userId=n * 7919, orderNo=5000 + n, temperature=20.5, serial=n, qty=n % 5, latitude=1.5)
+        for n in range(100)
+    ]
+    write_lines(project / "data/numbers.jsonl", records)
+    init("data/numbers.jsonl", "--yes", "--key", "shop")
+    assert definition(project, "numbers").aggregates == {
+        "records": "count(*)", "amount_sum": "sum(amount)", "temperature_avg": "avg(temperature)", "qty_sum": "sum(qty)",
+    }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -33,7 +34,7 @@ ADDRESSES = (
     "/rewindow/", "/rewindow/?pipeline=departures_hourly", f"/rewindow/runs/{HOURLY}",
     "/rewindow/tab?dag_id=backfill__departures_hourly&run_id=tab-1", "/rewindow/api/runs",
     f"/rewindow/api/runs/{HOURLY}", "/rewindow/openapi.json", "/rewindow/runs/no-such-run",
-    "/rewindow/pipelines/departures_hourly",
+    "/rewindow/pipelines/departures_hourly", f"/rewindow/decide/{KAFKA}",
 )  # fmt: skip
 
 PLAIN_DAG = """
@@ -432,3 +433,48 @@ def test_the_list_fits_a_telephone(server: Server, chromium: Browser, scheme: st
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.get_by_role("row").count() > 1, "rows stay rows for a screen reader"
     context.close()
+
+
+# Decisions.
+
+
+def test_a_decision_is_made_from_the_report_and_starts_the_dag_with_its_fields(server: Server, page: Page) -> None:
+    page.goto(f"{server.url}/dags/backfill__departures_kafka/runs/tab-1")
+    page.get_by_role("link", name="Rewindow report").click()
+    frame = page.frame_locator("iframe[title='Rewindow report']")
+    frame.get_by_role("link", name="Open its form").click()
+    frame.get_by_role("heading", name="Publish or discard").wait_for()
+    assert frame.get_by_role("link", name=KAFKA).is_visible()
+    assert frame.get_by_role("radio", checked=True).count() == 0, "nothing is chosen for a person"
+    frame.get_by_label("Discard it").check()
+    frame.get_by_label("Why").fill("the source is wrong <b>")
+    frame.get_by_role("button", name="Start").click()
+    frame.get_by_role("heading", name="Started").wait_for()
+    (begun,) = server.get("/api/v2/dags/decide__departures_kafka/dagRuns").json()["dag_runs"]
+    assert begun["conf"] == {"run": KAFKA, "action": "discard", "reason": "the source is wrong <b>"}
+    assert begun["triggering_user_name"] == "admin"
+
+
+def test_only_who_may_start_the_dag_decides_and_only_by_this_form(server: Server) -> None:
+    address, before = f"/rewindow/decide/{KAFKA}", "/api/v2/dags/decide__departures_kafka/dagRuns"
+    known = len(server.get(before).json()["dag_runs"])
+    assert server.get(address, "viewer").status_code == 403
+    assert server.get(address, "outsider").status_code == 404
+    fields = {"action": "discard", "reason": "no", "token": "0" * 64}
+    assert server.get(address, method="POST", data=fields).status_code == 403
+    token = re.search(r'name="token" value="([0-9a-f]{64})"', server.get(address).text)
+    assert token is not None
+    own = fields | {"token": token[1]}
+    assert server.get(address, "viewer", method="POST", data=own).status_code == 403
+    for wrong in ({"action": "drop table"}, {"reason": " "}, {"reason": "x" * 1001}):
+        assert server.get(address, method="POST", data=own | wrong).status_code == 422
+    assert "There is nothing to decide" in server.get(f"/rewindow/decide/{HOURLY}").text
+    assert len(server.get(before).json()["dag_runs"]) == known
+
+
+def test_the_page_of_a_run_at_work_says_so_and_loads_itself_again(server: Server) -> None:
+    run_id = server.run("departures_hourly", "early-2", day=1, outcome=None, changes=None)
+    answer = server.get(f"/rewindow/runs/{run_id}")
+    assert "The run is at work since 2026-11-01 05:00:00 UTC" in answer.text and answer.headers["Refresh"] == "20"
+    assert "The run ended" not in answer.text
+    assert "Refresh" not in server.get(f"/rewindow/runs/{HOURLY}").headers
