@@ -300,5 +300,6 @@ def test_numbers_that_are_no_amounts_are_not_summed(project: Path) -> None:
     write_lines(project / "data/numbers.jsonl", records)
     init("data/numbers.jsonl", "--yes", "--key", "shop")
     assert definition(project, "numbers").aggregates == {
-        "records": "count(*)", "amount_sum": "sum(amount)", "temperature_avg": "avg(temperature)", "qty_sum": "sum(qty)",
+        "records": "count(*)", "amount_sum": "sum(amount)", "temperature_avg": "avg(temperature)",
+        "qty_sum": "sum(qty)",
     }  # fmt: skip
