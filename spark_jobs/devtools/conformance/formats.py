@@ -82,10 +82,15 @@ def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engi
 
 
 def _try_kafka_streams(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
-    from spark_jobs.devtools.conformance.kstreams_sequential import run_sequential
-
     case = kafka_streams.StreamsCase(path, document)
-    outcome = run_sequential(case)
+    if engine.set_based:
+        from spark_jobs.devtools.conformance.kstreams_spark import run_spark
+
+        outcome = run_spark(engine.spark, case)
+    else:
+        from spark_jobs.devtools.conformance.kstreams_sequential import run_sequential
+
+        outcome = run_sequential(case)
     return Tried(kafka_streams.first_difference(case, outcome), outcome.note)
 
 

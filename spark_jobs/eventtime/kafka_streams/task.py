@@ -120,9 +120,13 @@ class Late(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Processed(Generic[E]):
-    """What one record caused: rows in their order, dropped pairs, or why it was ignored."""
+    """What one record caused: rows in their order, dropped pairs, or why it was ignored.
+
+    `changes`: what it did to the windows, whether or not a row came out; None withdraws a session that was merged.
+    """
 
     rows: tuple[Row[E], ...] = ()
+    changes: tuple[Row[E], ...] = ()
     late: tuple[Late, ...] = ()
     ignored: Ignored | None = None
 
@@ -156,15 +160,17 @@ class Task(Generic[E]):
         self.stream_time = max(self.stream_time, timestamp)
         close_time = self.stream_time - self._topology.wait
         rows: list[Row[E]] = []
+        changes: list[Row[E]] = []
         late: list[Late] = []
         for change in self._aggregation.process(key, timestamp, element, close_time):
             if isinstance(change, Skipped):
                 late.append(Late(change.window, close_time, self.stream_time))
             else:
+                changes.append(_row(change))
                 rows += map(_row, self._emitted(change))
         if self._close is not None and self._looks(timestamp, close_time):
             rows += map(_row, self._close.look(self._aggregation.store, close_time, clock))
-        return Processed(tuple(rows), tuple(late))
+        return Processed(tuple(rows), tuple(changes), tuple(late))
 
     def restart(self, state: StoreState) -> None:
         """The task begins anew, in a new process: stream time is unknown."""
@@ -186,6 +192,10 @@ class Task(Generic[E]):
         """What the suppression still holds, in the order in which it would come out."""
         if self._suppression is not None:
             yield from map(_row, self._suppression.waiting())
+
+    def has_looked_past(self, window: StreamsWindow) -> bool:
+        """Whether the emit strategy has looked for closed windows up to this one: what it did not find then is lost."""
+        return self._close is not None and self._close.has_looked_past(window)
 
     def _ignored(self, key: bytes | None, timestamp: int, has_value: bool) -> Ignored | None:
         if timestamp < 0:
@@ -239,6 +249,11 @@ class CloseEmission:
         is_session = isinstance(self._windows, Sessions)
         for stored, aggregate in list(store.closed(earliest, latest, all_live=is_session)):
             yield Update(stored, self._window(stored), aggregate, aggregate.timestamp)
+
+    def has_looked_past(self, window: StreamsWindow) -> bool:
+        """Whether a window that ends there has had its turn."""
+        inclusive = not isinstance(self._windows, HoppingWindows)
+        return window.end + (1 if inclusive else 0) <= self._last_close_time
 
     def _range(self, last: int, close_time: int) -> tuple[int, int]:
         """The first and the last start (sessions: end) that come out now, both included."""

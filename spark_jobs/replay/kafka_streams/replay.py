@@ -1,0 +1,235 @@
+"""Windows and late records of a Kafka Streams application whose tasks need the order of the log.
+
+The tasks say which records each window holds; Spark aggregates them, and sets the complete values beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.kafka_streams.task import Emission, Topology
+from spark_jobs.eventtime.kafka_streams.windows import BetweenEvents, HoppingWindows, Sessions
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.replay.aggregates import conditional
+from spark_jobs.replay.assign import END, START
+from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION, identity_columns, position_names
+from spark_jobs.replay.kafka_streams.tasks import HAS_VALUE, KEY, Kind, Order, Restarts, TaskRestart, run_tasks
+from spark_jobs.replay.spec import Mode, ReplaySpec, complete_name
+from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.spark.cached import CachedFrames
+
+_HELD = "rw_rows > 0"
+"""The record is in the contents of a row that came out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A Kafka Streams application: its aggregation, and when its tasks began anew.
+
+    `restarts`: of single tasks. `of_all`: of all tasks at once.
+    """
+
+    topology: Topology
+    restarts: Restarts = field(default_factory=dict)
+    of_all: tuple[TaskRestart, ...] = ()
+
+    @property
+    def needs_tasks(self) -> bool:
+        """Whether the order of a whole partition decides; else a look-up of closes does (`StreamsTimeline`)."""
+        topology = self.topology
+        is_looked_up = (
+            isinstance(topology.windows, HoppingWindows) and topology.emission is not Emission.ON_WINDOW_CLOSE
+        )
+        return not is_looked_up or bool(self.of_all) or any(self.restarts.values())
+
+
+def has_key(keys: Sequence[str]) -> Column:
+    """Whether a record has a key: not all of its key columns are null."""
+    return reduce(or_, (F.col(f"`{key}`").isNotNull() for key in keys))
+
+
+def with_streams_columns(records: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Add the key in bytes, and whether there is a value. Without key columns all records have the same key."""
+    if KEY in records.columns:
+        return records
+    if not keys:
+        return records.withColumns({KEY: F.lit(b""), HAS_VALUE: F.lit(True)})
+    whole = F.to_json(F.struct(*(F.col(f"`{key}`") for key in keys)), {"ignoreNullFields": "false"})
+    return records.withColumns({KEY: F.when(has_key(keys), F.encode(whole, "UTF-8")), HAS_VALUE: F.lit(True)})
+
+
+class TaskReplay:
+    """The replay of one history through the tasks; what it computes once serves all ranges."""
+
+    def __init__(self, records: DataFrame, spec: ReplaySpec, application: Application, cache: CachedFrames) -> None:
+        self._records = with_streams_columns(records.where(F.col(EVENT_TIME) >= 0), spec.keys)
+        self._spec = spec
+        self._application = application
+        self._cache = cache
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        application = self._application
+        return self._cache.keep(
+            run_tasks(self._records, application.topology, application.restarts, of_all=application.of_all, finals=True)
+        )
+
+    def windows(self, span: TimeRange) -> DataFrame:
+        """The windows with a start in `span`, in the columns of `replay_windows`: the last row of each."""
+        spec = self._spec
+        if spec.mode is Mode.COMPLETE:
+            return self._complete(span)
+        faithful = self._faithful(span)
+        if spec.mode is Mode.FAITHFUL:
+            return faithful
+        complete = self._complete(span)
+        by = [*spec.keys, START, END]
+        same = [F.col(f"f.`{c}`").eqNullSafe(F.col(f"c.`{c}`")) for c in by]
+        joined = faithful.alias("f").join(complete.alias("c"), same, "full")
+        zero = F.lit(0).cast("long")
+        values = {c: F.col(f"f.`{c}`") for c in faithful.columns}
+        values |= {c: F.coalesce(f"f.`{c}`", f"c.`{c}`") for c in by}
+        values |= {c: F.coalesce(f"f.{c}", zero) for c in (ON_TIME, LATE, DROPPED)}
+        values[STATE] = F.coalesce(f"f.{STATE}", F.lit("not_emitted"))
+        columns = [c for c in faithful.columns if c not in spec.aggregates]
+        return joined.select(
+            *(values[c].alias(c) for c in by),
+            *(values[name].alias(name) for name in spec.aggregates),
+            *(F.col(f"c.`{complete_name(name)}`") for name in spec.aggregates),
+            *(values[c].alias(c) for c in columns if c not in by),
+        )
+
+    def late(self, span: TimeRange, chosen: TimeRange) -> DataFrame:
+        """The records that a window with a start in `chosen` dropped, in the columns of `late_records`.
+
+        A record belongs to the chunk `span` that holds the start of the last window that it missed.
+        """
+        spec = self._spec
+        rows = _chosen(self._rows.where(F.col("kind") == F.lit(Kind.LATE.value)), chosen)
+        last = F.max(F.struct(F.col(END), F.col(START), F.col("missed_by"))).alias("rw_last")
+        by_record = rows.groupBy(PARTITION, OFFSET).agg(
+            F.count("*").alias("windows_missed"), (~F.bool_or("entered")).alias("side_output"), last
+        )
+        start = F.col(f"rw_last.{START}")
+        own = by_record.where((start >= F.lit(span.start)) & (start < F.lit(span.end)))
+        joined = self._records.join(own, [PARTITION, OFFSET])
+        return joined.select(
+            *spec.keys,
+            *identity_columns(self._records),
+            "windows_missed",
+            "side_output",
+            start.alias(START),
+            F.col(f"rw_last.{END}").alias(END),
+            F.col("rw_last.missed_by").alias("missed_by"),
+        )
+
+    def _faithful(self, span: TimeRange) -> DataFrame:
+        """One row for each window that the application has made, or that only late records belong to."""
+        spec, spark = self._spec, self._records.sparkSession
+        rows = self._rows.where(F.col("kind").isin(Kind.FINAL.value, Kind.LATE.value))
+        pairs = _chosen(rows, span).select(
+            F.col(PARTITION).alias("rw_p"),
+            START,
+            END,
+            (F.col("kind") == F.lit(Kind.LATE.value)).alias("rw_late"),
+            F.coalesce("rows", F.lit(0)).alias("rw_rows"),
+            (F.col("reason") == "lost").alias("rw_lost"),
+            F.struct(F.col("arrival").alias("arrival"), F.col(PARTITION).cast("long"), F.col(OFFSET)).alias("rw_place"),
+            F.explode(F.coalesce("members", F.array(OFFSET))).alias("rw_member"),
+        )
+        same = (F.col("rw_p") == F.col(PARTITION)) & (F.col("rw_member") == F.col(OFFSET))
+        values = [F.expr(conditional(spark, text, _HELD)).alias(name) for name, text in spec.aggregates.items()]
+        place = F.max(F.when(F.expr(_HELD), F.col("rw_place")))
+        grouped = (
+            pairs.join(self._records.drop(KEY), same)
+            .groupBy(*(f"`{key}`" for key in spec.keys), START, END)
+            .agg(
+                *values,
+                F.expr(f"count(*) FILTER (WHERE {_HELD})").alias(ON_TIME),
+                F.lit(0).cast("long").alias(LATE),
+                F.count_if("rw_late").alias(DROPPED),
+                F.max("rw_rows").alias("rw_rows"),
+                F.coalesce(F.bool_or("rw_lost"), F.lit(False)).alias("rw_lost"),
+                F.bool_and("rw_late").alias("rw_all_late"),
+                place.alias("rw_place"),
+            )
+        )
+        out = F.col("rw_rows") > 0
+        state = (
+            F.when(out, "closed")
+            .when(F.col("rw_all_late"), "all_late")
+            .when(F.col("rw_lost"), "not_emitted")
+            .otherwise("open")
+        )
+        names = ("arrival", PARTITION, OFFSET)
+        fired = (F.col("rw_place")[name].alias(part) for name, part in zip(names, position_names(FIRED), strict=True))
+        return grouped.select(
+            *(f"`{key}`" for key in spec.keys),
+            START,
+            END,
+            *(f"`{name}`" for name in spec.aggregates),
+            ON_TIME,
+            LATE,
+            DROPPED,
+            F.when(out, F.lit(0)).cast("int").alias(PANE),
+            state.alias(STATE),
+            *fired,
+        )
+
+    def _complete(self, span: TimeRange) -> DataFrame:
+        """The windows of all records, as if none had been late: keys, bounds, complete values."""
+        records, topology = self._records.where(F.col(KEY).isNotNull()), self._application.topology
+        match topology.windows:
+            case HoppingWindows() as windows:
+                placed = _assigned(records, windows)
+            case Sessions(gap):
+                placed = _sessions(records, gap)
+            case BetweenEvents():
+                placed = _between_events(records, topology)
+        keys = (f"`{key}`" for key in self._spec.keys)
+        values = [F.expr(text).alias(complete_name(name)) for name, text in self._spec.aggregates.items()]
+        return _chosen(placed, span).groupBy(*keys, START, END).agg(*values)
+
+
+def _assigned(records: DataFrame, windows: HoppingWindows) -> DataFrame:
+    """One row for each record and window; no window starts before 0."""
+    ts, size, advance = F.col(EVENT_TIME), windows.size, windows.advance
+    first = F.greatest(ts - F.lit(size - advance), F.lit(0))
+    first = first - F.pmod(first, F.lit(advance))
+    starts = F.sequence(first, ts - F.pmod(ts, F.lit(advance)), F.lit(advance).cast("long"))
+    assigned = records.withColumn(START, F.explode(starts))
+    return assigned.withColumn(END, F.col(START) + F.lit(size))
+
+
+def _sessions(records: DataFrame, gap: int) -> DataFrame:
+    """The records with the session that they would be in if none was late; both ends are inclusive."""
+    order = f"PARTITION BY {KEY} ORDER BY {EVENT_TIME}"
+    before = F.expr(f"lag({EVENT_TIME}) OVER ({order})")
+    begins = F.when(before.isNull() | (F.col(EVENT_TIME) - before > F.lit(gap)), 1).otherwise(0)
+    numbered = records.withColumn("rw_begins", begins).withColumn(
+        "rw_session", F.expr(f"sum(rw_begins) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)")
+    )
+    whole = f"OVER (PARTITION BY {KEY}, rw_session)"
+    return numbered.withColumns(
+        {START: F.expr(f"min({EVENT_TIME}) {whole}"), END: F.expr(f"max({EVENT_TIME}) {whole}")}
+    )
+
+
+def _chosen(rows: DataFrame, span: TimeRange) -> DataFrame:
+    return rows.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+
+
+def _between_events(records: DataFrame, topology: Topology) -> DataFrame:
+    """The records with each sliding window that they would be in if none was late."""
+    in_order = replace(topology, grace=0, emission=Emission.EACH_UPDATE, retention=None)
+    rows = run_tasks(records, in_order, {}, finals=True, order=Order.TIME)
+    members = rows.where(F.col("kind") == F.lit(Kind.FINAL.value)).select(
+        F.col(PARTITION).alias("rw_p"), START, END, F.explode("members").alias("rw_member")
+    )
+    return members.join(records, (F.col("rw_p") == F.col(PARTITION)) & (F.col("rw_member") == F.col(OFFSET)))

@@ -1,0 +1,29 @@
+"""The Spark engine against what real Kafka Streams did: every row, what was dropped, what the suppression holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.devtools.conformance.case import load_cases
+from spark_jobs.devtools.conformance.formats import try_case
+from tests.sampling import sample
+
+ALL = load_cases(Path("tests/golden/kstreams"))
+CASES = sample(ALL[::9], ALL)
+"""Every ninth in `make test`. The sequential model runs all."""
+
+
+class QuickEngine:
+    """The set-based engine, in the session of the tests."""
+
+    set_based = True
+
+    def __init__(self, spark) -> None:
+        self.spark = spark
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_spark_engine_does_everything_that_kafka_streams_did(path: Path, quick_spark) -> None:
+    assert try_case(path, QuickEngine(quick_spark)).difference is None  # type: ignore[arg-type]
