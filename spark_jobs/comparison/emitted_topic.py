@@ -34,8 +34,8 @@ from spark_jobs.errors import SourceError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.emitted_table import HEADERS, NOTHING, Addition, Coverage, EmittedTable, Kept, Offsets
 from spark_jobs.lakehouse.tables import name_hash, starts_within
-from spark_jobs.sources.decode import REASON, decode, parse_schema
-from spark_jobs.sources.decode_avro import avro_fields, decode_avro
+from spark_jobs.sources.decode import NOT_UTF8, REASON, decode, parse_schema
+from spark_jobs.sources.decode_avro import SCHEMA_ID, avro_fields, decode_avro
 from spark_jobs.sources.expressions import refuse, schema_refused
 from spark_jobs.sources.kafka import header_map, read_log
 from spark_jobs.sources.kafka_admin import TopicAdmin, TopicState, topic_admin
@@ -50,7 +50,6 @@ _BYTES = {"key": KEY_BYTES, "value": VALUE_BYTES}
 _RAW = ("key", "value", "headers", "partition", "offset", "timestamp")
 _INSTANTS = (-62_135_596_800_000, 253_402_300_799_999)
 """The years 1 to 9999, epoch ms: what a TIMESTAMP holds."""
-NOT_UTF8 = "not valid UTF-8"
 
 
 def pin_rows(
@@ -289,12 +288,13 @@ def _decoded(
         return rows.withColumns({part: F.make_valid_utf8(text), reason: broken}), (part,)
     fields = _fields(rows.sparkSession, how, pipeline, path)
     if how.format == "avro":
-        decoded = decode_avro(rows, content, how.ddl or "", fields, framed=how.framing == "confluent")
+        framed = how.framing == "confluent"
+        decoded = decode_avro(rows, content, how.ddl or "", fields, framed=framed, schema_id=how.schema_id)
     else:
         decoded = decode(rows, text, how.format, fields)
         broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)
         decoded = decoded.withColumn(REASON, F.coalesce(broken, REASON))
-    return decoded.withColumnRenamed(REASON, reason), tuple(fields.names)
+    return decoded.withColumnRenamed(REASON, reason).drop(SCHEMA_ID), tuple(fields.names)
 
 
 def _fields(spark: SparkSession, how: Value, pipeline: Pipeline, path: FieldPath) -> StructType:

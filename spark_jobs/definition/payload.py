@@ -43,6 +43,15 @@ class Value(Section):
         description="avro: confluent, if each value begins with a zero byte and the four of a schema's id.",
     )
 
+    schema_id: int | None = Field(
+        default=None,
+        ge=0,
+        lt=1 << 32,
+        description="avro with framing `confluent`: the id that the registry gives to `schema`. Records with another "
+        "id go to quarantine. Left out, all records must have one id, and nobody checks that it is the schema's.",
+        examples=[7],
+    )
+
     @field_validator("column", "ddl")
     @classmethod
     def _text_needs_both(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -69,6 +78,13 @@ class Value(Section):
         if framing != "none" and info.data.get("format", "avro") != "avro":
             raise Refusal("is for format `avro`", "leave it out")
         return framing
+
+    @field_validator("schema_id")
+    @classmethod
+    def _ids_are_in_frames(cls, schema_id: int | None, info: ValidationInfo) -> int | None:
+        if schema_id is not None and info.data.get("framing", "confluent") != "confluent":
+            raise Refusal("is for values with `framing: confluent`", "leave it out")
+        return schema_id
 
 
 def payload_of_topic(section: Any, column: str = "value") -> Any:

@@ -31,6 +31,7 @@ from spark_jobs.sources import (
     PinnedFile,
     PinnedTopic,
     canonical,
+    check_schema_ids,
     cut_at,
     fidelity,
     inspect_history,
@@ -178,6 +179,7 @@ def make_plan(
     if seen is None:
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
         seen = replace(seen, history_records=seen.records)
+    check_schema_ids(pipeline, opened, records)
     partitions = seen.partitions
     windows = windows_of(pipeline)
     if seen.event_times is None:

@@ -11,6 +11,7 @@ from spark_jobs.sources.history import OpenHistory, Source, open_history, partit
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
+from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.spool import is_small, narrowed, spooled
 from spark_jobs.spark.failures import reading
 
@@ -27,6 +28,7 @@ __all__ = [
     "arrived_since",
     "canonical",
     "check_expressions",
+    "check_schema_ids",
     "cut_at",
     "fidelity",
     "good",

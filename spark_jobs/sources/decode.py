@@ -21,6 +21,7 @@ REASON = "rw_reason"
 RAW = "rw_raw"
 RAW_BYTES = "rw_raw_bytes"
 NO_VALUE = "no value"
+NOT_UTF8 = "not valid UTF-8"
 _DECODED = "rw_decoded"
 _CORRUPT = "rw_corrupt"
 

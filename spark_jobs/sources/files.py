@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import re
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.errors import SourceError
-from spark_jobs.sources.decode import RAW, decode
+from spark_jobs.sources.lines import OptionValue, option, read_lines
+from spark_jobs.sources.parquet import ParquetColumns, check_same_columns, columns_of, read_parquet
 from spark_jobs.spark.failures import plain_path, reading, short
 from spark_jobs.spark.gateway import (
     JAVA_ERRORS,
@@ -24,18 +21,13 @@ from spark_jobs.spark.gateway import (
     analyzed_plan,
     hadoop_conf,
     hadoop_path,
-    jvm,
-    session_state,
 )
 from spark_jobs.spark.java import java_reason
 
 _LISTING_OPTIONS = ("basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter")
-_LINE_OPTIONS = ("linesep", "encoding", "charset")
+_LINE_OPTIONS = ("linesep",)
 _GLOB = "*?[{"
 _GLOB_CHARACTER = re.compile(r"[\\*?\[\]{}]")
-_FOOTER_THREADS = 8
-
-OptionValue = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -92,6 +84,7 @@ def read_files(
     schema: StructType | None,
     *,
     infer_from: int | None = None,
+    columns: ParquetColumns | None = None,
 ) -> DataFrame:
     """Open exactly these files, lazily.
 
@@ -100,6 +93,7 @@ def read_files(
     Args:
         schema: The fields of JSON or CSV lines; None: they are inferred.
         infer_from: Infer them from so many files only.
+        columns: Those of Parquet files, where the caller has them already.
 
     Raises:
         SourceError: A file cannot be read, or the headers of CSV files differ.
@@ -107,156 +101,27 @@ def read_files(
     paths = [_GLOB_CHARACTER.sub(r"\\\g<0>", file.path) for file in files]
     with reading(plain_path(paths[0]) if len(paths) == 1 else f"{len(paths)} files"):
         if history.format == "parquet":
-            return _exactly(spark.read.options(**history.options), history, spark).parquet(*paths)
-        _refuse_multiline(history)
-        lines = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark).text(paths)
-        lines = lines.withColumnRenamed("value", RAW).where(F.trim(RAW) != "")
-        if history.format == "json":
-            schema = schema or _inferred(spark.read.options(**history.options).json(paths[:infer_from]).schema)
-            return decode(lines, F.col(RAW), "json", schema, history.options)
-        return _csv(spark, history, lines, paths, schema, infer_from)
+            reader = _exactly(spark.read.options(**history.options), history, spark)
+            return read_parquet(reader, paths, columns or parquet_columns(spark, history, files))
+        reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
+        return read_lines(spark, history, reader, paths, schema, infer_from)
+
+
+def parquet_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> ParquetColumns:
+    """The columns of Parquet files: those of one file, unless columns may be missing in some."""
+    with reading(plain_path(files[0].path)):
+        return columns_of(spark, [file.path for file in (files if _merges(history) else files[:1])])
 
 
 def check_same_schema(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> None:
-    """Check that Parquet files have the same columns.
-
-    With the option `mergeSchema` a column may be missing in some files; its types must still agree. Nullability and the
-    order of columns may differ.
-
-    Raises SourceError where a footer cannot be read, or where names or types of columns differ.
-    """
-    if history.format != "parquet":
-        return
-    footers = _Footers(spark)
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        schemas = list(pool.map(footers.schema, (file.path for file in files)))
-    may_miss = str(_option(history, "mergeschema", "false")).lower() == "true"
-    seen: dict[str, tuple[str, str]] = {}
-    first, distinct = files[0].path, set()
-    for file, schema in zip(files, schemas, strict=True):
-        if id(schema) in distinct:
-            continue
-        distinct.add(id(schema))
-        types = {field.name: field.dataType.simpleString() for field in schema}
-        for name, kind in types.items():
-            other, where = seen.setdefault(name, (kind, file.path))
-            if other != kind:
-                raise _mixed(f"column `{name}` is {other.upper()} in one and {kind.upper()} in the other", where, file)
-        if may_miss:
-            continue
-        for name in seen.keys() - types.keys():
-            raise _mixed(f"column `{name}` is only in the first", seen[name][1], file)
-        for name in (name for name, (_, where) in seen.items() if where == file.path and file.path != first):
-            raise _mixed(f"column `{name}` is only in the second", first, file)
+    """Check that Parquet files have the same columns, see `check_same_columns`."""
+    if history.format == "parquet":
+        check_same_columns(spark, [file.path for file in files], may_miss=_merges(history))
 
 
-def _mixed(what: str, first: str, second: PinnedFile) -> SourceError:
-    return SourceError(
-        f"the files have different schemas: {what}",
-        f"{plain_path(first)} and {plain_path(second.path)}",
-        "Rewrite one of them or leave it out. Where a column was added later, write `options: {mergeSchema: true}`.",
-    )
-
-
-class _Footers:
-    """Schemas of Parquet files from their footers alone; equal footers give the very same object."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._jvm = jvm(spark)
-        state = session_state(spark)
-        self._conf = hadoop_conf(spark)
-        package = self._jvm.org.apache.spark.sql.execution.datasources.parquet
-        self._converter = package.ParquetToSparkSchemaConverter(state.conf())
-        self._known: dict[str, StructType] = {}
-
-    def schema(self, path: str) -> StructType:
-        hadoop = self._jvm.org.apache.parquet.hadoop
-        try:
-            file = hadoop.util.HadoopInputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
-            reader = hadoop.ParquetFileReader.open(file)
-            try:
-                message = reader.getFileMetaData().getSchema()
-            finally:
-                reader.close()
-        except JAVA_ERRORS as error:
-            raise SourceError(
-                f"truncated, or not a Parquet file: {short(java_reason(error))}",
-                plain_path(path),
-                "Write it again, or leave it out.",
-            ) from error
-        text = message.toString()
-        if text not in self._known:
-            self._known[text] = StructType.fromJson(json.loads(self._converter.convert(message).json()))
-        return self._known[text]
-
-
-def _csv(
-    spark: SparkSession,
-    history: FilesHistory,
-    lines: DataFrame,
-    paths: list[str],
-    schema: StructType | None,
-    infer_from: int | None,
-) -> DataFrame:
-    """CSV lines, their columns named by the header if there is one, else by the schema in its order."""
-    comment = str(_option(history, "comment", ""))
-    if comment:
-        lines = lines.where(~F.col(RAW).startswith(comment))
-    has_header = str(_option(history, "header", "false")).lower() == "true"
-    fields = schema or _inferred(spark.read.options(**history.options).csv(paths[:infer_from]).schema)
-    if not has_header:
-        return decode(lines, F.col(RAW), "csv", fields, history.options)
-    header, names = _header(spark, history, paths)
-    known = {field.name.lower(): field for field in fields}
-    missing = [field.name for field in known.values() if field.name.lower() not in {name.lower() for name in names}]
-    if missing:
-        raise SourceError(
-            f"the header has no column `{missing[0]}`",
-            plain_path(paths[0]),
-            f"Correct value.schema; the header has {', '.join(names)}.",
-        )
-    whole = StructType([known.get(name.lower()) or StructField(name, StringType()) for name in names])
-    records = lines.where(F.regexp_replace(F.col(RAW), "^\ufeff", "") != F.lit(header))
-    return decode(records, F.col(RAW), "csv", whole, history.options, only=schema)
-
-
-def _header(spark: SparkSession, history: FilesHistory, paths: Iterable[str]) -> tuple[str, list[str]]:
-    """The header line that all files share, and its column names."""
-    found: tuple[str, str] | None = None
-    for path in paths:
-        head = spark.read.options(**_chosen(history, _LINE_OPTIONS)).text(path).where("trim(value) <> ''").head(1)
-        if not head:
-            continue
-        line = str(head[0][0]).removeprefix("\ufeff")
-        if found is not None and line != found[1]:
-            raise SourceError(
-                f"the files have different headers: `{found[1]}` and `{line}`",
-                f"{plain_path(found[0])} and {plain_path(path)}",
-                "Give the files of each header a pipeline of their own, or rewrite them.",
-            )
-        found = found or (path, line)
-    if found is None:
-        where = ", ".join(map(plain_path, history.path))
-        raise SourceError("all files are empty, so there is no CSV header", where, "Put files with records there.")
-    separator = str(_option(history, "sep", _option(history, "delimiter", ",")))
-    quote = str(_option(history, "quote", '"')) or None
-    names = next(csv.reader([found[1]], delimiter=separator, quotechar=quote))
-    return found[1], [name.strip() for name in names]
-
-
-def _inferred(schema: StructType) -> StructType:
-    return StructType([field for field in schema if field.name != "_corrupt_record"])
-
-
-def _refuse_multiline(history: FilesHistory) -> None:
-    if str(_option(history, "multiline", "false")).lower() == "true":
-        hint = "Leave the option `multiLine` out and write one record on each line."
-        raise SourceError("records over several lines cannot be read", plain_path(history.path[0]), hint)
-
-
-def _option(history: FilesHistory, name: str, default: OptionValue = "") -> OptionValue:
-    """One of Spark's reader options, by its name in lower case."""
-    return next((value for key, value in history.options.items() if key.lower() == name), default)
+def _merges(history: FilesHistory) -> bool:
+    """Whether columns may be missing in some Parquet files."""
+    return str(option(history, "mergeschema", "false")).lower() == "true"
 
 
 def _chosen(history: FilesHistory, names: Sequence[str]) -> dict[str, OptionValue]:
@@ -271,13 +136,13 @@ def _reader(spark: SparkSession, history: FilesHistory, options: Sequence[str]) 
 
 def _exactly(reader: DataFrameReader, history: FilesHistory, spark: SparkSession) -> DataFrameReader:
     """Files are named one by one; folders `k=v` above them still give columns."""
-    base = _option(history, "basepath") or _base_path(spark, history)
+    base = option(history, "basepath") or _base_path(spark, history)
     return reader.option("basePath", str(base)) if base else reader
 
 
 def _base_path(spark: SparkSession, history: FilesHistory) -> str | None:
     """The folder below which folders named `k=v` are partition columns: what comes before the first wildcard."""
-    if _option(history, "basepath"):
+    if option(history, "basepath"):
         return None
     folders = [_literal_folder(spark, path) for path in history.path]
     common = folders[0].split("/")

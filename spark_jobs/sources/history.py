@@ -28,12 +28,14 @@ from spark_jobs.sources.files import (
     check_same_schema,
     file_partitions,
     find_files,
+    parquet_columns,
     read_files,
 )
 from spark_jobs.sources.hive import read_table, table_partitions
 from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
+from spark_jobs.spark.expression_tree import names_in
 from spark_jobs.spark.failures import plain_path
 
 _MAX_UNKNOWN_PARTITIONS = 16
@@ -158,7 +160,10 @@ class FilesSource:
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
         files = self._files(pinned)
-        frame = read_files(self.spark, self.history, files, self._line_schema())
+        columns = parquet_columns(self.spark, self.history, files) if self.history.format == "parquet" else None
+        if columns is not None:
+            _refuse_unreadable(self.spark, self.pipeline, files[0], columns.unreadable)
+        frame = read_files(self.spark, self.history, files, self._line_schema(), columns=columns)
         opened = OpenHistory(frame, files, _describe_files(self.history, files))
         _check_columns(opened, self.pipeline)
         return opened
@@ -347,6 +352,29 @@ def _without_old_records(frame: DataFrame, position: Position, as_of: Mapping[in
 def _uses_headers(pipeline: Pipeline) -> bool:
     """Whether any expression of the definition names `headers`: reading them costs time."""
     return "headers" in pipeline.model_dump_json(exclude={"history", "description"})
+
+
+def _refuse_unreadable(
+    spark: SparkSession, pipeline: Pipeline, file: PinnedFile, unreadable: Mapping[str, str]
+) -> None:
+    """Raises SourceError where an expression of the definition names a column that Spark cannot read."""
+    if not unreadable:
+        return
+    position, window = pipeline.history.position, pipeline.window
+    texts = [getattr(position, name) for name in ("partition", "offset", "arrival", "sequence")]
+    texts += [*pipeline.keys.values(), *pipeline.aggregates.values(), pipeline.event_time.expression]
+    texts += [pipeline.filter.before_watermark, pipeline.filter.after_watermark]
+    texts += [pipeline.watermark.marker, pipeline.watermark.stream, getattr(window, "gap_expression", None)]
+    texts.append(pipeline.value.column and f"`{pipeline.value.column}`")
+    known = {name.lower(): name for name in unreadable}
+    for text in (text for text in texts if text is not None):
+        name = next((known[name.lower()] for name in names_in(spark, text) if name.lower() in known), None)
+        if name is not None:
+            raise SourceError(
+                f"column `{name}` cannot be read: {unreadable[name]}",
+                plain_path(file.path),
+                "Write it with another type or name, or leave it out of the definition.",
+            )
 
 
 def _check_columns(opened: OpenHistory, pipeline: Pipeline) -> None:

@@ -34,14 +34,13 @@ from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.replay import aggregates
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, OFFSET, PARTITION, SEQUENCE, STREAM, end_offset
-from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON, decode, parse_schema
+from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON, decode, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro
 from spark_jobs.sources.expressions import Refused, analyse, conjuncts, expression_type, refuse, refuse_schema
 from spark_jobs.sources.times import Unit, instants, unit_refused
 
 NO_POSITION = "no position"
 MISSING_EVENT_TIME = "missing event time"
-NOT_UTF8 = "not valid UTF-8"
 TEXT_FIELD = "value"
 """The field of values that are plain text."""
 PENDING = "rw_pending"
@@ -217,7 +216,9 @@ def _with_bytes_decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType
     value = pipeline.value
     if value.format == "avro":
         framed = value.framing == "confluent"
-        decoded = decode_avro(frame, F.col(RAW_BYTES), value.ddl or "", schema, framed=framed)
+        decoded = decode_avro(
+            frame, F.col(RAW_BYTES), value.ddl or "", schema, framed=framed, schema_id=value.schema_id
+        )
         decoded = decoded.withColumn(RAW, F.lit(None).cast("string"))
     else:
         decoded = _decoded(frame.withColumn(RAW, F.col(RAW_BYTES).cast("string")), pipeline, schema)

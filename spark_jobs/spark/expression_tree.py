@@ -120,7 +120,7 @@ def foreign_part(frame: DataFrame, plan: DataFrame, text: str, own: Collection[s
             elif _is_foreign(spark, node, name):
                 if name in _CLOCK or not node.children().isEmpty() or not node.deterministic():
                     return Foreign(ANOTHER_VALUE)
-                bare = next((word for word in _names(spark, text) if word.lower() not in known), None)
+                bare = next((word for word in names_in(spark, text) if word.lower() not in known), None)
                 if bare is not None:
                     return Foreign(f"there is no column `{bare}`", column=bare)
                 return Foreign(f"`{_shown(node, text)}` is no function of the record")
@@ -163,7 +163,7 @@ def _literal(node: JavaObject) -> str:
     return "" if value is None else value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _names(spark: SparkSession, text: str) -> Iterator[str]:
+def names_in(spark: SparkSession, text: str) -> Iterator[str]:
     """The first part of each name in the expression that is not called."""
     for node, name in _nodes(session_state(spark).sqlParser().parseExpression(text)):
         if name == "UnresolvedAttribute":

@@ -6,7 +6,7 @@ other modules reach them through the functions here, so that a new PySpark has t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from subprocess import Popen
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ from py4j import java_gateway
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 JavaObject: TypeAlias = Any
 """An object, class or package in the JVM. py4j looks its members up when they are called, so no type describes them."""
@@ -80,6 +80,31 @@ def query_execution(frame: DataFrame) -> JavaObject:
 def analyzed_plan(frame: DataFrame) -> JavaObject:
     """The logical plan of a DataFrame after Spark has resolved its columns; no Spark job runs."""
     return query_execution(frame).analyzed()
+
+
+def tried(column: Column) -> Column:
+    """The column; null where computing it fails on a record."""
+    private: JavaObject = column
+    context: JavaObject = SparkContext._active_spark_context
+    packages = context._jvm
+    utils = packages.org.apache.spark.sql.classic.ExpressionUtils
+    return Column(
+        utils.column(packages.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(private._jc)))
+    )
+
+
+def column_of(spark: SparkSession, expression: JavaObject) -> Column:
+    """A resolved expression of an analyzed plan as a column, for frames with the columns that it refers to."""
+    return Column(jvm(spark).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def csv_cells(spark: SparkSession, line: str, options: Mapping[str, Any]) -> list[str]:
+    """The cells of one CSV line, by Spark's own parser and options."""
+    packages = jvm(spark)
+    texts = packages.PythonUtils.toScalaMap({key: str(value) for key, value in options.items()})
+    settings = packages.org.apache.spark.sql.catalyst.csv.CSVOptions(texts, False, "UTC").asParserSettings()
+    cells = packages.com.univocity.parsers.csv.CsvParser(settings).parseLine(line)
+    return ["" if cell is None else str(cell) for cell in cells or []]
 
 
 def iceberg_catalog(spark: SparkSession, name: str) -> JavaObject:

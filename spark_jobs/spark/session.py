@@ -146,6 +146,12 @@ def _start(
         "spark.app.name": app_name,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
+        # Folders `store=007` are text: a type guessed from the folders that are there changes with the next one.
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        # Otherwise a file with such a column cannot be opened at all: see `sources.parquet`.
+        "spark.sql.legacy.parquet.nanosAsLong": "true",
+        # `decode` reads every encoding of Java, such as windows-1252.
+        "spark.sql.legacy.javaCharsets": "true",
         # Spark would record the Python line of each column: our code, not the user's, and most of the calls to the JVM.
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",

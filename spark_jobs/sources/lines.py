@@ -1,0 +1,223 @@
+"""Lines of JSON and CSV files in the files' encoding, and the columns of CSV files by their header.
+
+CSV is read by RFC 4180: a quote within a quoted field is written twice. A definition can name another `escape`, such as
+Spark's backslash. `rewindow init` reads by the same rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_jobs.definition.history import FilesHistory
+from spark_jobs.errors import SourceError
+from spark_jobs.sources.decode import NOT_UTF8, RAW, REASON, decode
+from spark_jobs.spark.failures import plain_path
+from spark_jobs.spark.gateway import JAVA_ERRORS, csv_cells, jvm, tried
+
+OptionValue = str | int | float | bool
+
+NOT_WELL_QUOTED = (
+    "not valid CSV: a quote that is not closed, or within a field without quotes (perhaps a line break in a field)"
+)
+_BEFORE_A_LINE_IS_DECODED = ("header", "encoding", "charset", "multiline", "linesep", "comment", "mode")
+_BOM = "\ufeff"
+_LINE = "rw_line"
+
+
+def option(history: FilesHistory, name: str, default: OptionValue = "") -> OptionValue:
+    """One of Spark's reader options, by its name in lower case."""
+    return next((value for key, value in history.options.items() if key.lower() == name), default)
+
+
+def read_lines(
+    spark: SparkSession,
+    history: FilesHistory,
+    reader: DataFrameReader,
+    paths: list[str],
+    schema: StructType | None,
+    infer_from: int | None,
+) -> DataFrame:
+    """The decoded lines of files, with RAW (the line) and REASON (why it cannot be decoded; null: it can).
+
+    Args:
+        reader: Knows where the folders `k=v` begin. They are columns of text, unless the schema gives another type.
+        schema: The fields of the lines and folders; None: those of the lines are inferred.
+        infer_from: Infer them from so many files only.
+
+    Raises SourceError for an encoding that cannot be read line by line, and for headers that cannot be used.
+    """
+    _refuse_multiline(history)
+    lines = _decoded(spark, history, reader.text(paths))
+    folders = {name.lower() for name in lines.columns} - {RAW, _LINE}
+    in_lines = None if schema is None else StructType([f for f in schema if f.name.lower() not in folders])
+    if history.format == "json":
+        fields = in_lines or inferred(_inferring(spark, history).json(paths[:infer_from]).schema)
+        decoded = decode(lines, F.col(RAW), "json", fields, _line_options(history))
+        reason = F.col(REASON)
+    else:
+        whole, records = _csv(spark, history, lines, paths, in_lines, infer_from)
+        decoded = decode(records, F.col(RAW), "csv", whole, _line_options(history), only=in_lines)
+        reason = F.coalesce(_quoting_reason(history), REASON)
+    of_folders = [f for f in schema or () if f.name.lower() in folders and not isinstance(f.dataType, StringType)]
+    typed = {field.name: F.col(f"`{field.name}`").try_cast(field.dataType) for field in of_folders}
+    wrong = [
+        F.when(F.col(f"`{name}`").isNotNull() & value.isNull(), f"wrong type for field {name}")
+        for name, value in typed.items()
+    ]
+    reason = F.coalesce(_LINE, reason, *wrong)
+    return decoded.withColumns({REASON: reason, **typed}).drop(_LINE)
+
+
+def inferred(schema: StructType) -> StructType:
+    """An inferred schema without Spark's column for lines that it could not read."""
+    return StructType([field for field in schema if field.name != "_corrupt_record"])
+
+
+def _encoding(history: FilesHistory) -> str:
+    return str(option(history, "encoding", option(history, "charset", "UTF-8")))
+
+
+def _decoded(spark: SparkSession, history: FilesHistory, lines: DataFrame) -> DataFrame:
+    """The lines that are not blank, as RAW, and the column _LINE: why its bytes are no text; null: they are."""
+    encoding = _encoding(history)
+    value = F.col("value")
+    if _charset(spark, encoding, history) == "UTF-8":
+        is_text = F.is_valid_utf8(value)
+        # A byte-order mark begins the first line of a file.
+        plain = F.when(value.startswith(_BOM), F.substring(value, 2, 2**31 - 1)).otherwise(value)
+        text, why = F.when(is_text, plain).otherwise(F.make_valid_utf8(value)), NOT_UTF8
+    else:
+        read = tried(F.decode(value.cast("binary"), encoding))
+        is_text, why = read.isNotNull(), f"not valid {encoding}"
+        text = F.coalesce(read, F.make_valid_utf8(value))
+    named = lines.withColumns({_LINE: F.when(~is_text, why), RAW: text}).drop("value").where(F.trim(RAW) != "")
+    comment = str(option(history, "comment"))
+    return named.where(~F.col(RAW).startswith(comment)) if comment and history.format == "csv" else named
+
+
+def _charset(spark: SparkSession, encoding: str, history: FilesHistory) -> str:
+    """Java's name of an encoding. Raises SourceError where lines cannot be told apart before they are decoded."""
+    packages = jvm(spark)
+    where = plain_path(history.path[0])
+    try:
+        charset = packages.java.nio.charset.Charset.forName(encoding)
+        name, encoded = str(charset.name()), charset.encode("a\n1")
+        is_by_lines = encoded.array()[: encoded.limit()] == b"a\n1"
+    except JAVA_ERRORS as error:
+        hint = "Write a name that Java knows, such as UTF-8, ISO-8859-1 or windows-1252."
+        raise SourceError(f"there is no encoding `{encoding}`", where, hint) from error
+    if not is_by_lines:
+        hint = f"Convert the files, for example with `iconv -f {encoding} -t UTF-8`, and leave the option out."
+        raise SourceError(f"files in {encoding} cannot be read line by line", where, hint)
+    return name
+
+
+def _line_options(history: FilesHistory) -> dict[str, OptionValue]:
+    """The options with which one line is decoded."""
+    chosen = {key: value for key, value in history.options.items() if key.lower() not in _BEFORE_A_LINE_IS_DECODED}
+    if history.format == "csv" and not any(key.lower() == "escape" for key in chosen):
+        chosen["escape"] = option(history, "quote", '"')
+    return chosen
+
+
+def _inferring(spark: SparkSession, history: FilesHistory) -> DataFrameReader:
+    reader = spark.read.options(**{**history.options, **_line_options(history)})
+    return reader if _encoding(history).upper() in ("UTF-8", "UTF8") else reader.option("lineSep", "\n")
+
+
+def _quoting_reason(history: FilesHistory) -> Column:
+    """Why the quotes of a CSV line are wrong; null where they are not.
+
+    Spark's parser takes an open quote at the end of a line for a whole field.
+    """
+    quote, separator = str(option(history, "quote", '"')), _separator(history)
+    escape = str(_line_options(history)["escape"])
+    if not quote:
+        return F.lit(None).cast("string")
+    q, s = re.escape(quote), re.escape(separator)
+    # Possessive quantifiers, as Java would need a frame of its stack for each repetition of others.
+    inside = f"[^{q}]*+(?:{q}{q}[^{q}]*+)*+"
+    if escape != quote:
+        e = re.escape(escape)
+        inside = f"[^{q}{e}]*+(?:{e}.[^{q}{e}]*+)*+" if escape else f"[^{q}]*+"
+    field = f"(?:{q}{inside}{q}|(?:(?!{s})[^{q}])*+)"
+    return F.when(
+        F.contains(F.col(RAW), F.lit(quote)) & ~F.col(RAW).rlike(f"(?s)^{field}(?:{s}{field})*+$"), NOT_WELL_QUOTED
+    )
+
+
+def _separator(history: FilesHistory) -> str:
+    """The separator's characters: Spark's options may spell a tab as `\\t`."""
+    written = str(option(history, "sep", option(history, "delimiter", ",")))
+    return {"\\t": "\t", "\\\\": "\\"}.get(written, written)
+
+
+def _csv(
+    spark: SparkSession,
+    history: FilesHistory,
+    lines: DataFrame,
+    paths: list[str],
+    schema: StructType | None,
+    infer_from: int | None,
+) -> tuple[StructType, DataFrame]:
+    """The fields of a CSV line, by the header or else in the order of the schema, and the lines without the header."""
+    has_header = str(option(history, "header", "false")).lower() == "true"
+    fields = schema or inferred(_inferring(spark, history).csv(paths[:infer_from]).schema)
+    if not has_header:
+        return fields, lines
+    header, names = _header(spark, history, paths)
+    known = {field.name.lower(): field for field in fields}
+    for field in fields:
+        if field.name.lower() not in {name.lower() for name in names}:
+            written = [name.strip().lower() for name in csv_cells(spark, header, _line_options(history))]
+            many = written.count(field.name.lower())
+            what = f"the header has no column `{field.name}`" if not many else f"the header has `{field.name}` twice"
+            raise SourceError(what, plain_path(paths[0]), f"Correct value.schema; the header has {', '.join(names)}.")
+    whole = StructType([known.get(name.lower()) or StructField(name, StringType()) for name in names])
+    return whole, lines.where(F.col(RAW) != F.lit(header))
+
+
+def _header(spark: SparkSession, history: FilesHistory, paths: Sequence[str]) -> tuple[str, list[str]]:
+    """The header line that all files share, and the names of its columns, see `column_names`."""
+    found: tuple[str, str] | None = None
+    for path in paths:
+        head = _decoded(spark, history, spark.read.text(path)).select(RAW).head(1)
+        if not head:
+            continue
+        line = str(head[0][0])
+        if found is not None and line != found[1]:
+            raise SourceError(
+                f"the files have different headers: `{found[1]}` and `{line}`",
+                f"{plain_path(found[0])} and {plain_path(path)}",
+                "Give the files of each header a pipeline of their own, or rewrite them.",
+            )
+        found = found or (path, line)
+    if found is None:
+        where = ", ".join(map(plain_path, history.path))
+        raise SourceError("all files are empty, so there is no CSV header", where, "Put files with records there.")
+    return found[1], column_names(csv_cells(spark, found[1], _line_options(history)))
+
+
+def column_names(cells: Sequence[str]) -> list[str]:
+    """The names of the columns under a header, as Spark gives them.
+
+    A column without a name is `_c<index>`, and columns of one name get their index behind it: `note6`, `note7`.
+    """
+    plain = [cell.strip() for cell in cells]
+    times = Counter(name.lower() for name in plain)
+    return [
+        f"_c{index}" if not name else f"{name}{index}" if times[name.lower()] > 1 else name
+        for index, name in enumerate(plain)
+    ]
+
+
+def _refuse_multiline(history: FilesHistory) -> None:
+    if str(option(history, "multiline", "false")).lower() == "true":
+        hint = "Leave the option `multiLine` out and write one record on each line."
+        raise SourceError("records over several lines cannot be read", plain_path(history.path[0]), hint)

@@ -1,0 +1,166 @@
+"""Parquet files by their footers: whether they agree, and which of their columns Spark can read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from spark_jobs.errors import SourceError
+from spark_jobs.spark.failures import plain_path, short
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, hadoop_conf, jvm, session_state
+from spark_jobs.spark.java import java_reason
+
+_FOOTER_THREADS = 8
+_NANOS = "TIMESTAMP(NANOS,"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetColumns:
+    """The columns of a Parquet file.
+
+    Attributes:
+        fields: Those that Spark can read. Timestamps of nanoseconds are BIGINT here, as Spark reads them.
+        nanoseconds: The type that timestamps of nanoseconds become, by column.
+        unreadable: Why Spark cannot read the others, by their names.
+    """
+
+    fields: tuple[StructField, ...]
+    nanoseconds: Mapping[str, str]
+    unreadable: Mapping[str, str]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The type of each column in words."""
+        kinds = {field.name: field.dataType.simpleString() for field in self.fields}
+        return kinds | {name: f"{kind} of nanoseconds" for name, kind in self.nanoseconds.items()} | self.unreadable
+
+
+def read_parquet(reader: DataFrameReader, paths: Sequence[str], columns: ParquetColumns) -> DataFrame:
+    """The columns that Spark can read, timestamps of nanoseconds rounded down to microseconds."""
+    if columns.unreadable:
+        reader = reader.schema(StructType(list(columns.fields)))
+    frame = reader.parquet(*paths)
+    for name, kind in columns.nanoseconds.items():
+        value = F.col(f"`{name}`")
+        micros = F.call_function("div", value - F.pmod(value, F.lit(1000)), F.lit(1000))
+        frame = frame.withColumn(name, F.timestamp_micros(micros).cast(kind))
+    return frame
+
+
+def columns_of(spark: SparkSession, paths: Sequence[str]) -> ParquetColumns:
+    """The columns of all these files together. Their types agree, see `check_same_columns`."""
+    footers = _Footers(spark)
+    files = [footers.columns(path) for path in paths]
+    fields = {field.name: field for file in files for field in file.fields}
+    nanoseconds = {name: kind for file in files for name, kind in file.nanoseconds.items()}
+    unreadable = {name: why for file in files for name, why in file.unreadable.items()}
+    return ParquetColumns(tuple(fields.values()), nanoseconds, unreadable)
+
+
+def check_same_columns(spark: SparkSession, paths: Sequence[str], *, may_miss: bool) -> None:
+    """Check that Parquet files have the same columns; nullability and order may differ.
+
+    `may_miss`: a column may be missing in some files; its types must still agree.
+
+    Raises SourceError where a footer cannot be read, or where names or types of columns differ.
+    """
+    footers = _Footers(spark)
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        files = list(pool.map(footers.columns, paths))
+    seen: dict[str, tuple[str, str]] = {}
+    distinct = set()
+    for path, columns in zip(paths, files, strict=True):
+        if id(columns) in distinct:
+            continue
+        distinct.add(id(columns))
+        types = columns.types
+        for name, kind in types.items():
+            other, where = seen.setdefault(name, (kind, path))
+            if other != kind:
+                raise _mixed(f"column `{name}` is {other.upper()} in one and {kind.upper()} in the other", where, path)
+        if may_miss:
+            continue
+        for name in seen.keys() - types.keys():
+            raise _mixed(f"column `{name}` is only in the first", seen[name][1], path)
+        for name in (name for name, (_, where) in seen.items() if where == path and path != paths[0]):
+            raise _mixed(f"column `{name}` is only in the second", paths[0], path)
+
+
+def _mixed(what: str, first: str, second: str) -> SourceError:
+    return SourceError(
+        f"the files have different schemas: {what}",
+        f"{plain_path(first)} and {plain_path(second)}",
+        "Rewrite one of them or leave it out. Where a column was added later, write `options: {mergeSchema: true}`.",
+    )
+
+
+class _Footers:
+    """The columns of Parquet files from their footers alone; equal footers give the very same object."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm = jvm(spark)
+        state = session_state(spark)
+        self._conf = hadoop_conf(spark)
+        package = self._jvm.org.apache.spark.sql.execution.datasources.parquet
+        self._converter = package.ParquetToSparkSchemaConverter(state.conf())
+        self._known: dict[str, ParquetColumns] = {}
+
+    def columns(self, path: str) -> ParquetColumns:
+        hadoop = self._jvm.org.apache.parquet.hadoop
+        try:
+            file = hadoop.util.HadoopInputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
+            reader = hadoop.ParquetFileReader.open(file)
+            try:
+                message = reader.getFileMetaData().getSchema()
+            finally:
+                reader.close()
+        except JAVA_ERRORS as error:
+            raise SourceError(
+                f"truncated, or not a Parquet file: {short(java_reason(error))}",
+                plain_path(path),
+                "Write it again, or leave it out.",
+            ) from error
+        text = message.toString()
+        if text not in self._known:
+            self._known[text] = self._converted(message)
+        return self._known[text]
+
+    def _converted(self, message: JavaObject) -> ParquetColumns:
+        nanoseconds: dict[str, str] = {}
+        unreadable: dict[str, str] = {}
+        written = {str(field.getName()): str(field.toString()) for field in message.getFields()}
+        for name, text in written.items():
+            if _NANOS in text and not text.startswith(("required group", "optional group", "repeated")):
+                nanoseconds[name] = "timestamp" if f"{_NANOS}true" in text else "timestamp_ntz"
+        times = Counter(name.lower() for name in written)
+        try:
+            whole = None if max(times.values(), default=0) > 1 else self._fields_of(message)
+        except JAVA_ERRORS:
+            whole = None
+        if whole is not None:
+            return ParquetColumns(tuple(whole), nanoseconds, {})
+        fields: list[StructField] = []
+        for field in message.getFields():
+            name = str(field.getName())
+            if times[name.lower()] > 1:
+                unreadable[name] = "one of several columns whose names differ in case only"
+                continue
+            alone = self._jvm.java.util.ArrayList()
+            alone.add(field)
+            try:
+                fields += self._fields_of(self._jvm.org.apache.parquet.schema.MessageType("one", alone))
+            except JAVA_ERRORS as error:
+                found = re.search(r"type: (.+?)\. ?(?:SQLSTATE|$)", short(str(error)) + ". ")
+                unreadable[name] = found[1] if found else "of a type that Spark does not know"
+        return ParquetColumns(tuple(fields), nanoseconds, unreadable)
+
+    def _fields_of(self, message: JavaObject) -> list[StructField]:
+        return StructType.fromJson(json.loads(self._converter.convert(message).json())).fields
