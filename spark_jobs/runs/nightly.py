@@ -144,7 +144,7 @@ def reconcile(
         else:  # the run before is of a version that did not keep the number
             in_history = cut_at(everything, {p.partition: p.end_offset for p in partitions}).count()
         known = replace(seen, partitions=partitions, event_times=times, history_records=in_history)
-        plan = make_plan(spark, pipeline, opened=opened, seen=known)
+        plan = make_plan(spark, pipeline, opened=opened, seen=known, records=new)
         if not _state_fits(before, spec, new):
             ahead = "the saved watermark state is ahead of new records"
             return _full(spark, pipeline, progress, until, ahead, **options)

@@ -91,7 +91,8 @@ def read_files(
     JSON and CSV files get two more columns: RAW (the line) and REASON (why it cannot be decoded; null: it can).
 
     Args:
-        schema: The fields of JSON or CSV lines; None: they are inferred.
+        schema: The fields of JSON or CSV lines; None: they are inferred. Of Parquet files only the types of columns that
+            come from folders count.
         infer_from: Infer them from so many files only.
         columns: Those of Parquet files, where the caller has them already.
 
@@ -102,7 +103,7 @@ def read_files(
     with reading(plain_path(paths[0]) if len(paths) == 1 else f"{len(paths)} files"):
         if history.format == "parquet":
             reader = _exactly(spark.read.options(**history.options), history, spark)
-            return read_parquet(reader, paths, columns or parquet_columns(spark, history, files))
+            return read_parquet(reader, paths, columns or parquet_columns(spark, history, files), schema)
         reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
         return read_lines(spark, history, reader, paths, schema, infer_from)
 

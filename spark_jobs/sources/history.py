@@ -163,19 +163,19 @@ class FilesSource:
         columns = parquet_columns(self.spark, self.history, files) if self.history.format == "parquet" else None
         if columns is not None:
             _refuse_unreadable(self.spark, self.pipeline, files[0], columns.unreadable)
-        frame = read_files(self.spark, self.history, files, self._line_schema(), columns=columns)
+        frame = read_files(self.spark, self.history, files, self._schema(), columns=columns)
         opened = OpenHistory(frame, files, _describe_files(self.history, files))
         _check_columns(opened, self.pipeline)
         return opened
 
     def empty(self) -> DataFrame:
         """Columns come from the first file, or from `value.schema` where no file is there."""
-        schema = self._line_schema()
+        schema = self._schema()
         try:
             files = self._found()[:1]
             found = read_files(self.spark, self.history, files, schema, infer_from=1).schema
         except SourceError:
-            if schema is None:
+            if schema is None or self.history.format == "parquet":
                 raise
             found = schema.add(REASON, StringType()).add(RAW, StringType())
         return self.spark.createDataFrame([], StructType(found.fields))
@@ -198,10 +198,10 @@ class FilesSource:
         with _named_by(self.pipeline, "path"):
             return find_files(self.spark, self.history)
 
-    def _line_schema(self) -> StructType | None:
-        """The schema of JSON or CSV lines, if the definition gives it: `value.schema`, for the format `columns`."""
+    def _schema(self) -> StructType | None:
+        """The schema of the files' columns, if the definition gives it: `value.schema`, for the format `columns`."""
         value = self.pipeline.value
-        if value.format != "columns" or value.ddl is None or self.history.format == "parquet":
+        if value.format != "columns" or value.ddl is None:
             return None
         try:
             return parse_schema(self.spark, value.ddl)

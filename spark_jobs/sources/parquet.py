@@ -43,8 +43,13 @@ class ParquetColumns:
         return kinds | {name: f"{kind} of nanoseconds" for name, kind in self.nanoseconds.items()} | self.unreadable
 
 
-def read_parquet(reader: DataFrameReader, paths: Sequence[str], columns: ParquetColumns) -> DataFrame:
-    """The columns that Spark can read, timestamps of nanoseconds rounded down to microseconds."""
+def read_parquet(
+    reader: DataFrameReader, paths: Sequence[str], columns: ParquetColumns, schema: StructType | None
+) -> DataFrame:
+    """The columns that Spark can read, timestamps of nanoseconds rounded down to microseconds.
+
+    Columns of folders `k=v` are text, unless `schema` gives them another type.
+    """
     if columns.unreadable:
         reader = reader.schema(StructType(list(columns.fields)))
     frame = reader.parquet(*paths)
@@ -52,7 +57,9 @@ def read_parquet(reader: DataFrameReader, paths: Sequence[str], columns: Parquet
         value = F.col(f"`{name}`")
         micros = F.call_function("div", value - F.pmod(value, F.lit(1000)), F.lit(1000))
         frame = frame.withColumn(name, F.timestamp_micros(micros).cast(kind))
-    return frame
+    folders = {name.lower() for name in frame.columns} - {name.lower() for name in columns.types}
+    typed = {field.name: field.dataType for field in schema or () if field.name.lower() in folders}
+    return frame.withColumns({name: F.col(f"`{name}`").cast(kind) for name, kind in typed.items()}) if typed else frame
 
 
 def columns_of(spark: SparkSession, paths: Sequence[str]) -> ParquetColumns:

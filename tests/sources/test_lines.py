@@ -135,7 +135,81 @@ def test_folders_named_by_a_value_are_columns_of_lines_too(spark, tmp_path: Path
     definition = of_lines(pipeline, tmp_path, "json").model_copy(update={"keys": {"day": "day"}})
     assert partition_columns(spark, definition) == ("day",)
     frame = good(canonical(open_history(spark, definition).frame, definition))
-    assert sorted((row.day, row.rw_offset) for row in frame.collect()) == [(1, 1), (2, 2)]
+    assert sorted((row.day, row.rw_offset) for row in frame.collect()) == [("1", 1), ("2", 2)]
+
+
+def test_the_schema_gives_folders_another_type_than_text(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    for number, store in enumerate(("007", "08", "A1")):
+        (tmp_path / f"store={store}").mkdir()
+        (tmp_path / f"store={store}" / "a.json").write_text(line(number) + "\n")
+    definition = of_lines(pipeline, tmp_path, "json", schema=f"{SCHEMA}, store INT")
+    frame = canonical(open_history(spark, definition).frame, definition)
+    assert sorted((row.store, row.rw_reason) for row in frame.collect() if row.store) == [(7, None), (8, None)]
+    assert [row.reason for row in quarantined(frame).collect()] == ["wrong type for field store"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "carriers", "reasons"),
+    [
+        ({}, 'x,"a ""b"""', ['a "b"'], 0),
+        ({}, "x,\ufeff", ["\ufeff"], 0),
+        ({}, '\ufeff"x",y', ["y"], 0),
+        ({"escape": "\\"}, 'x,"a \\"b\\""', ['a "b"'], 0),
+        ({"quote": ""}, 'x,5" pipe', ['5" pipe'], 0),
+        ({"quote": "'"}, "x,'it''s, so'", ["it's, so"], 0),
+        ({"sep": "||"}, 'x||"a||b"', ["a||b"], 0),
+        ({"sep": "\\t"}, "x\ta,b", ["a,b"], 0),
+        ({"delimiter": ";"}, "x;a,b", ["a,b"], 0),
+        ({}, 'x,"open\ny"\nx,"closed"', ["closed"], 2),
+        ({}, 'x,"open\nx,y,"\nx,"closed"', ["closed"], 2),
+        ({}, 'x,a"b', [], 1),
+        ({"encoding": "windows-1252"}, "x,\u20ac\u00fc", ["\u20ac\u00fc"], 0),
+        ({"encoding": "Shift_JIS"}, "x,\u65e5\u672c", ["\u65e5\u672c"], 0),
+    ],
+)  # fmt: skip
+def test_csv_is_read_by_its_quotes_separators_and_encoding(
+    spark, tmp_path: Path, pipeline: MakePipeline, options: dict, text: str, carriers: list[str], reasons: int
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{text}\n", encoding=options.get("encoding", "utf-8"))
+    definition = of_lines(pipeline, tmp_path, "csv", schema="note STRING, carrier STRING", **options)
+    frame = open_history(
+        spark,
+        definition.model_copy(
+            update={
+                "history": pipeline(
+                    tmp_path,
+                    history={
+                        "format": "csv",
+                        "options": options,
+                        "position": position(partition="0", offset="1", arrival="1", arrival_unit="ms"),
+                    },
+                ).history
+            }
+        ),
+    ).frame
+    rows = frame.collect()
+    assert [row.carrier for row in rows if row.rw_reason is None] == carriers
+    assert len([row for row in rows if row.rw_reason is not None]) == reasons
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "utf-32le", "no-such-encoding"])
+def test_an_encoding_that_cannot_be_read_by_lines_is_refused(
+    spark, tmp_path: Path, pipeline: MakePipeline, encoding: str
+) -> None:
+    (tmp_path / "a.json").write_text(line(0))
+    with pytest.raises(SourceError, match=r"cannot be read line by line|there is no encoding"):
+        open_history(spark, of_lines(pipeline, tmp_path, "json", encoding=encoding))
+
+
+def test_a_repeated_header_is_refused_only_where_it_is_used(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    (tmp_path / "a.csv").write_text("carrier,note,Note,,\nAA,1,2,3,4\n")
+    options = {"header": True}
+    history = {"format": "csv", "options": options, "position": {}}
+    kept = pipeline(tmp_path, history=history, value={"format": "columns", "schema": "carrier STRING"})
+    assert [row.carrier for row in open_history(spark, kept).frame.collect()] == ["AA"]
+    used = pipeline(tmp_path, history=history, value={"format": "columns", "schema": "note STRING"})
+    with pytest.raises(SourceError, match="the header has `note` twice"):
+        open_history(spark, used)
 
 
 def test_records_over_several_lines_are_refused(spark, tmp_path: Path, pipeline: MakePipeline) -> None:

@@ -184,9 +184,17 @@ def test_folders_named_by_a_value_are_columns_and_stay_so_when_pinned(
         opened = open_history(spark, definition)
         again = open_history(spark, definition, pinned=opened.pinned)
         for frame in (opened.frame, again.frame):
-            assert [row.day for row in canonical(frame, definition).collect()] == [2]
+            assert [row.day for row in canonical(frame, definition).collect()] == ["2"]
             plan = query_execution(canonical(frame, definition)).executedPlan().toString()
             assert "PartitionFilters: [isnotnull(day" in plan
+
+
+def test_the_schema_gives_folders_another_type_than_text(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    write_log(tmp_path / "day=02" / "a.parquet", records((0, 1, 1)))
+    definition = pipeline(tmp_path, value={"format": "columns", "schema": "day INT"})
+    assert [row.day for row in open_history(spark, definition).frame.collect()] == [2]
+    plain = pipeline(tmp_path, value={"format": "columns"})
+    assert [row.day for row in open_history(spark, plain).frame.collect()] == ["02"]
 
 
 def test_several_paths_are_one_history(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
