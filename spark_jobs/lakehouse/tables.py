@@ -249,8 +249,9 @@ def ensure_table(spark: SparkSession, table: str, schema: t.StructType) -> None:
                 f"column {field.name} is {known[field.name].simpleString()} in the table "
                 f"and {field.dataType.simpleString()} in this run",
                 table,
-                f"Write CAST(... AS {known[field.name].simpleString().upper()}) in its expression, give it another name, "
-                "or write to another output table. Columns of folders `k=v` are text unless value.schema names their type.",
+                f"Write CAST(... AS {known[field.name].simpleString().upper()}) in its expression, give it another "
+                "name, or write to another output table. Columns of folders `k=v` are text unless value.schema says "
+                "otherwise.",
             )
 
 

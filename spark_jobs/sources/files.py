@@ -91,8 +91,8 @@ def read_files(
     JSON and CSV files get two more columns: RAW (the line) and REASON (why it cannot be decoded; null: it can).
 
     Args:
-        schema: The fields of JSON or CSV lines; None: they are inferred. Of Parquet files only the types of columns that
-            come from folders count.
+        schema: The fields of JSON or CSV lines; None: they are inferred. Of Parquet files only the types of columns
+            that come from folders count.
         infer_from: Infer them from so many files only.
         columns: Those of Parquet files, where the caller has them already.
 
