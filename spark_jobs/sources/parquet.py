@@ -40,7 +40,8 @@ class ParquetColumns:
     def types(self) -> dict[str, str]:
         """The type of each column in words."""
         kinds = {field.name: field.dataType.simpleString() for field in self.fields}
-        return kinds | {name: f"{kind} of nanoseconds" for name, kind in self.nanoseconds.items()} | dict(self.unreadable)
+        finer = {name: f"{kind} of nanoseconds" for name, kind in self.nanoseconds.items()}
+        return kinds | finer | dict(self.unreadable)
 
 
 def read_parquet(
