@@ -6,6 +6,7 @@ has changed that row since. Iceberg checks that: the commit is validated against
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -89,14 +90,16 @@ class Ledger:
         with self._lock:
             self._known[run_id] = _Known(None, self._snapshot())
 
-    def rivals(self, run_id: str, start: datetime, end: datetime, since: datetime) -> list[str]:
-        """The runs but `run_id` that were published `since`, with a range that overlaps `[start, end)`; by name.
+    def rivals(self, run_id: str, span: TimeRange | None, since: datetime) -> list[str]:
+        """The runs but `run_id` that were published `since`, with a range that overlaps `span` (None: any); by name.
 
         A run that was killed while it published may be published too.
         """
         rows = self.runs().where("status IN ('published', 'publishing')").where(F.col("run_id") != run_id)
         rows = rows.where((F.col("finished_at") >= F.lit(since)) | (F.col("status") == "publishing"))
-        rows = rows.where((F.col("range_start") < F.lit(end)) & (F.col("range_end") > F.lit(start)))
+        if span is not None:
+            low, high = (F.timestamp_millis(F.lit(at)) for at in (span.start, span.end))
+            rows = rows.where((F.col("range_start") < high) & (F.col("range_end") > low))
         return sorted(row[0] for row in rows.select("run_id").collect())
 
     def put_rows(self, table: str, run_id: str, rows: Rows) -> None:
@@ -126,17 +129,26 @@ class Ledger:
         """The runs of this output table."""
         return self._spark.table(self._tables.runs).where(F.col("output") == F.lit(self._tables.windows))
 
+    def published_identity(self) -> tuple[str, ...]:
+        """The columns that told windows apart in the definitions of the published runs that are still known."""
+        found: dict[str, None] = {}
+        for definition, panes in self.published_runs().select("definition", "panes").distinct().collect():
+            said = json.loads(definition) if definition else {}
+            found |= dict.fromkeys(said.get("keys") or {})
+            if panes == "all" or (said.get("window") or {}).get("type") == "session":
+                found["pane"] = None
+        return tuple(found)
+
     def published(self) -> list[LedgerRow]:
         """The published runs back to the latest one that covers the whole history, latest first.
 
         Columns: run_id, whole, range_start, range_end, finished_at. Earlier runs are left out: a later run has
         confirmed or changed every window of theirs.
         """
-        rows = self.published_runs()
-        latest_whole = rows.where("whole").agg(F.max("finished_at")).collect()[0][0]
-        if latest_whole is not None:
-            rows = rows.where(F.col("finished_at") >= F.lit(latest_whole))
-        return [row.asDict() for row in _latest_first(rows.select(*_PUBLISHED_COLUMNS)).collect()]
+        rows = self.published_runs().withColumn("ended", self._order())
+        latest_whole = F.max(F.when(F.col("whole"), F.col("ended"))).over(Window.partitionBy())
+        rows = rows.withColumn("from", latest_whole).where("`from` IS NULL OR ended >= `from`")
+        return [row.asDict() for row in rows.orderBy(F.desc("ended")).select(*_PUBLISHED_COLUMNS).collect()]
 
     def published_ranges(self, within: TimeRange, finding: Column, but: str) -> PublishedRanges:
         """The ranges of the published runs back to the latest one that covers the whole history.
@@ -146,12 +158,12 @@ class Ledger:
         run that is not the latest one, see `PublishedRanges.latest`.
         """
         rows = self.published_runs()
-        ended = F.struct("finished_at", "run_id")
+        ended = self._order()
         of_range = rows.select(
             *(F.unix_millis(name).alias(name) for name in ("range_start", "range_end")),
             ended.alias("ended"),
             finding.alias("finding"),
-            F.when(F.col("whole"), F.col("finished_at")).alias("whole"),
+            F.when(F.col("whole"), ended).alias("whole"),
             F.when(F.col("run_id") != but, ended).alias("other"),
         )
         last = [
@@ -163,7 +175,7 @@ class Ledger:
         everything = Window.partitionBy()
         of_range = of_range.withColumns({c: F.max(c).over(everything) for c in ("whole", "other")})
         overlaps = (F.col("range_start") < F.lit(within.end)) & (F.col("range_end") > F.lit(within.start))
-        is_seen = F.coalesce(F.col("ended.finished_at") >= F.col("whole"), F.lit(True))
+        is_seen = F.coalesce(F.col("ended") >= F.col("whole"), F.lit(True))
         of_range = of_range.withColumn("counts", overlaps & is_seen)
         first = F.row_number().over(everything.orderBy("range_start")) == 1  # says `other`, also where nothing overlaps
         found = of_range.withColumn("first", first).where("counts OR first").orderBy(F.desc("ended")).collect()
@@ -171,9 +183,36 @@ class Ledger:
         latest = found[0]["other"] if found else None
         return PublishedRanges(latest and latest["run_id"], ranges)
 
-    def latest_published(self, where: Column) -> Row | None:
-        """The latest published run for which `where` holds; where there is none, the latest one; None: none at all."""
-        return _latest_first(self.published_runs(), F.desc(where)).first()
+    def latest_published(self, where: Column | None = None) -> tuple[Row | None, Row | None]:
+        """The run that was published last, and the last one for which `where` holds; None: there is none."""
+        everything, order = F.struct(*RUNS_SCHEMA.names), self._order()
+        found = self.published_runs().agg(
+            F.max_by(everything, order), F.max_by(everything, F.when(F.lit(True) if where is None else where, order))
+        )
+        last, chosen = found.collect()[0]
+        return last, chosen
+
+    def _order(self) -> Column:
+        """A value by which published runs are ordered as the table's own history has them, whatever clocks say.
+
+        First those of a table that was dropped since; then by the sequence number of the commit, a run that changed
+        nothing behind the one that it confirmed. Runs of earlier versions have no number: they are the first ones, by
+        their end.
+        """
+        now = self._table_id()
+        is_of_table = F.col("table_id").isNull() if now is None else F.coalesce(F.col("table_id") == now, F.lit(True))
+        return F.struct(
+            is_of_table,
+            F.coalesce("sequence", F.lit(-1)),
+            F.size(F.coalesce("changes", F.create_map())) == 0,
+            "finished_at",
+            "run_id",
+        )
+
+    def _table_id(self) -> str | None:
+        """The id of the table of windows as it is now."""
+        there = self._spark.catalog.tableExists(self._tables.windows)
+        return str(loaded_iceberg_table(self._spark, self._tables.windows).uuid()) if there else None
 
     def published_runs(self) -> DataFrame:
         """The published runs of this output table."""
@@ -280,10 +319,6 @@ def _snapshot_of(table: JavaObject, write: str) -> int | None:
     """The snapshot that a write of that name has made; None where it has made none by that name."""
     written = (s.snapshotId() for s in snapshots_back(table) if s.summary().get(_WRITE) == write)
     return next(written, None)
-
-
-def _latest_first(published: DataFrame, *before: Column) -> DataFrame:
-    return published.orderBy(*before, F.desc_nulls_last("finished_at"), F.desc("run_id"))
 
 
 class _RowHasChanged(CatalogError):

@@ -25,15 +25,23 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
+from spark_jobs.lakehouse.published_state import (
+    PROPERTY,
+    RUN_ID,
+    PublishedState,
+    foreign_change,
+    foreign_commits,
+    published_state,
+    state_at,
+)
 from spark_jobs.lakehouse.side_tables import Side, SideChange, SideTable, published_sides, retried
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, snapshots_back, start_bounds, starts_within
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
 
 REVISIONS = "revisions"
-RUN_ID = "rewindow.run-id"
 RANGE = "rewindow.range"
-"""Properties in the summary of the snapshot that published a run."""
+"""A property in the summary of the snapshot that published a run, beside `RUN_ID`."""
 
 FACTS = StructType(
     [
@@ -49,6 +57,7 @@ FACTS = StructType(
 _ATTEMPTS = 5
 LIVE = "rw_live"
 """The column that says of a staged window whether the live job has emitted its value."""
+PANE_COLUMN = "pane"
 _KEPT_COLUMNS = frozenset(FACTS.names)
 _MAX_SENT = 100_000
 """Windows that go to every task as they are."""
@@ -75,6 +84,9 @@ class Publication:
     that the ledger says were published in the same range since this one began; it is called where the table's history
     does not reach back so far. `sides` says what changes in the side tables with the same commit. `with_live` adds the
     column `LIVE` to staged windows: whether the live job has emitted this value; None: nothing is known about that.
+    `is_everything`: all that is published is in scope, and any other run is a rival. `former`: columns that told
+    windows apart under earlier definitions and do not any more. `repairs`: somebody else has changed the table, so the
+    staged windows are compared with what readers see, and not only with the branch of revisions.
     """
 
     run_id: str
@@ -88,6 +100,27 @@ class Publication:
     rivals: Callable[[], Sequence[str]]
     sides: tuple[SideChange, ...] = ()
     with_live: Callable[[DataFrame], DataFrame] | None = None
+    is_everything: bool = False
+    former: tuple[str, ...] = ()
+    repairs: bool = False
+
+    @property
+    def row_identity(self) -> tuple[str, ...]:
+        """The columns that tell one published row from another, former keys too: those are null in new rows.
+
+        A pane is a number of a window: where only the last one is published, it is a value.
+        """
+        return (*self.identity, *(c for c in self.former if c != PANE_COLUMN))
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether several published rows can have one identity: panes of before, or what somebody else has added."""
+        return self.repairs or (PANE_COLUMN in self.former and PANE_COLUMN not in self.identity)
+
+    @property
+    def in_span(self) -> Column:
+        """A condition on windows: those in scope have it, others may."""
+        return F.lit(True) if self.is_everything else starts_within(self.span)
 
 
 @dataclass(frozen=True)
@@ -146,7 +179,7 @@ class Difference:
     @property
     def supersedes(self) -> bool:
         """Whether a window had a revision before; a retraction is one too."""
-        return any(row["revision"] > 1 for row in self._counted)
+        return any(row["revision"] > 1 or row["rw_change"] != WindowChange.INSERTED for row in self._counted)
 
     def release(self) -> None:
         if self.kept is not None:
@@ -190,6 +223,49 @@ class PublishedTable:
     def head(self) -> int | None:
         """The snapshot of the current windows; None where the table has none yet, or is not there."""
         return self._refs().get("main") if self._spark.catalog.tableExists(self.table) else None
+
+    def state(self) -> PublishedState | None:
+        """What the last publication left; None where that is not known, see `published_state`."""
+        return published_state(self._java()) if self._spark.catalog.tableExists(self.table) else None
+
+    def foreign_change(self) -> str | None:
+        """What somebody else has done since the last publication, see `published_state.foreign_change`.
+
+        To this table, or to a side table. Raises CatalogError where one cannot be read.
+        """
+        return guarded("cannot read", self.table, self._foreign_change)
+
+    def _foreign_change(self) -> str | None:
+        if (changed := foreign_change(self._java())) is not None:
+            return changed
+        for side, published in self._sides().items():
+            changed = SideTable(self._spark, self.table, side).foreign_change(published)
+            if changed is not None:
+                return changed
+        return None
+
+    def table_id(self) -> str | None:
+        """The id that Iceberg gave the table when it was made; None where there is no table."""
+        return str(self._java().uuid()) if self._spark.catalog.tableExists(self.table) else None
+
+    def sequence_of(self, run_id: str) -> int:
+        """The sequence number of the commit that published a run; where it changed nothing, that of the last commit.
+
+        A number belongs to one commit of the table, and later commits have higher ones.
+        """
+        table = self._java()
+        commits = (s for s in snapshots_back(table) if s.summary().get(RUN_ID) == run_id)
+        commit = next(commits, None)
+        return table.operations().current().lastSequenceNumber() if commit is None else commit.sequenceNumber()
+
+    def last_sequence(self) -> int:
+        """The sequence number of the table's last commit, on whichever branch."""
+        return self._java().operations().current().lastSequenceNumber()
+
+    def is_empty(self) -> bool:
+        """Whether the table has no data files."""
+        snapshot = self._java().currentSnapshot()
+        return snapshot is None or snapshot.summary().get("total-records") == "0"
 
     def current(self) -> DataFrame:
         """The current windows."""
@@ -241,7 +317,10 @@ class PublishedTable:
         Behind the last published window there is nothing to compare with.
         """
         staged, compared = publication.staged, None
-        published = self.revisions().where(starts_within(publication.span))
+        if publication.may_repeat:
+            compared = self._compared(publication, staged)
+            return _with_run(compared, publication, at), compared
+        published = self.revisions().where(publication.in_span)
         bounds = (partial(start_bounds, windows) for windows in (published, staged))
         (_, last), (_, last_staged), _ = run_parallel(self._spark, *bounds, publication.cause)
         if last is None:
@@ -273,7 +352,7 @@ class PublishedTable:
 
     def _columns(self, publication: Publication) -> tuple[list[str], list[str]]:
         """The columns that tell one window from another, and those of its values."""
-        identity = list(publication.identity)
+        identity = list(publication.row_identity)
         columns = self._spark.table(self.table).columns
         return identity, [c for c in columns if c not in _KEPT_COLUMNS and c not in identity]
 
@@ -281,24 +360,21 @@ class PublishedTable:
         """The changes against what is published."""
         identity, values = self._columns(publication)
         new = self._staged(publication, staged).select(*_quoted(identity), _packed(values, "rw_new"), LIVE)
-        before = publication.in_scope(self.revisions().where("valid_to IS NULL"))
-        old = before.select(
-            *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity),
-            _packed(values, "rw_old"),
-            F.col("revision").alias("old_revision"),
-            F.col("cause").alias("old_cause"),
-            F.col("run_id").alias("old_run_id"),
-        )
+        old = self._published(publication, identity, values)
         same = [F.col(f"`{c}`").eqNullSafe(F.col(f"old_{c}")) for c in identity]
         joined = new.join(old, _all(same), "full_outer")
-        was = F.col("old_cause").isNotNull() & (F.col("old_cause") != Cause.RETRACTION)
+        was = F.coalesce(F.col("old_rows") > 0, F.lit(False))
         there = F.col("rw_new").isNotNull()
         seen = [c for c in values if c not in BOOKKEEPING_COLUMNS]
+        is_one = F.col("old_rows") == 1
         change = (
-            F.when(there & ~F.coalesce(was, F.lit(False)), WindowChange.INSERTED.value)
-            .when(there & ~_part("rw_new", seen).eqNullSafe(_part("rw_old", seen)), WindowChange.UPDATED.value)
-            .when(there & ~F.col("rw_new").eqNullSafe(F.col("rw_old")), WindowChange.BOOKKEEPING.value)
-            .when(~there & was, WindowChange.RETRACTED.value)
+            F.when(there & ~was, WindowChange.INSERTED.value)
+            .when(there & ~(is_one & _part("rw_new", seen).eqNullSafe(_part("rw_old", seen))), WindowChange.UPDATED.value)
+            .when(
+                there & ~(F.col("old_is_whole") & F.col("rw_new").eqNullSafe(F.col("rw_old"))),
+                WindowChange.BOOKKEEPING.value,
+            )
+            .when(~there & (was | ~F.col("old_is_whole")), WindowChange.RETRACTED.value)
         )
         whole = [F.coalesce(f"`{c}`", f"old_{c}").alias(c) for c in identity]
         start = F.coalesce("window_start", "old_window_start")
@@ -321,6 +397,43 @@ class PublishedTable:
                 cause.alias("cause"),
             )
         )
+
+    def _published(self, publication: Publication, identity: Sequence[str], values: Sequence[str]) -> DataFrame:
+        """What is published of each window in scope, by `old_` and the column's name.
+
+        `old_rows`: how many rows readers see of it. `rw_old`: their values, of one of them. `old_is_whole`: the
+        revisions say the same as readers see.
+        """
+        rows = [
+            *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity),
+            _packed(values, "rw_old"),
+            F.col("revision").alias("old_revision"),
+            F.col("cause").alias("old_cause"),
+            F.col("run_id").alias("old_run_id"),
+        ]
+        revisions = publication.in_scope(self.revisions().where("valid_to IS NULL")).select(*rows)
+        is_seen = F.col("old_cause") != Cause.RETRACTION
+        if not publication.may_repeat:
+            return revisions.select("*", F.when(is_seen, 1).otherwise(0).alias("old_rows"), F.lit(True).alias("old_is_whole"))
+        revisions = revisions.withColumns({"in_main": F.lit(False), "in_history": F.coalesce(is_seen, F.lit(True))})
+        seen = revisions.withColumn("in_main", F.col("in_history"))
+        if publication.repairs:
+            main = publication.in_scope(self.current()).select(*rows)
+            main = main.withColumns({"in_main": F.lit(True), "in_history": F.lit(False)})
+            seen = revisions.unionByName(main)
+        last = F.coalesce("old_revision", F.lit(0))
+        value_in = "filter (where {0})"
+        grouped = seen.groupBy(*(f"old_{c}" for c in identity)).agg(
+            F.count_if("in_main").alias("old_rows"),
+            F.count_if("in_history").alias("in_history"),
+            F.expr(f"any_value(rw_old) {value_in.format('in_main')}").alias("rw_old"),
+            F.expr(f"any_value(rw_old) {value_in.format('in_history')}").alias("rw_history"),
+            F.max(last).alias("old_revision"),
+            F.max_by("old_cause", last).alias("old_cause"),
+            F.max_by("old_run_id", last).alias("old_run_id"),
+        )
+        same = (F.col("in_history") == F.col("old_rows")) & F.col("rw_history").eqNullSafe(F.col("rw_old"))
+        return grouped.withColumn("old_is_whole", same).drop("in_history", "rw_history")
 
     def difference(self, publication: Publication, at: datetime) -> Difference:
         """`changes`, kept to be read more than once; release it."""
@@ -348,6 +461,7 @@ class PublishedTable:
             heads = self._refs()
             if self._refuse_rivals(publication, base):  # an earlier try was committed, and its answer was lost
                 return counts
+            self._refuse_foreign(publication, base)
             is_usable = made is not None and all(made.heads[name] == heads[name] for name in ("main", REVISIONS))
             difference = made if made is not None and is_usable else self.difference(publication, at)
             try:
@@ -355,6 +469,8 @@ class PublishedTable:
                 sides = self._sides()
                 staged = {} if counts else self._stage_sides(publication, sides, compared=True)
                 if not counts and not staged:
+                    if publication.repairs:
+                        self._vouch(publication, heads["main"])
                     return counts
                 named = sides | (self._write(publication, difference, heads, sides) if counts else staged)
                 self._share(publication, difference, heads, named)
@@ -378,12 +494,40 @@ class PublishedTable:
                 return True
             if RUN_ID in summary and RANGE in summary:
                 start, end = (int(part) for part in summary[RANGE].split(","))
-                if start < publication.span.end and publication.span.start < end:
+                overlaps = start < publication.span.end and publication.span.start < end
+                if overlaps or publication.is_everything:
                     self._refuse_rival(summary[RUN_ID])
         if base is not None and not has_reached_base:  # snapshots in between have expired: the ledger knows
             for rival in publication.rivals():
                 self._refuse_rival(rival)
         return False
+
+    def _refuse_foreign(self, publication: Publication, base: int | None) -> None:
+        """Refuse where somebody else has changed the table; where the run repairs that: has changed it since `base`."""
+        if not publication.repairs:
+            changed = self._foreign_change()
+        else:
+            changed = None if base is None else foreign_commits(self._java(), base)
+        if changed is not None:
+            raise CatalogError(
+                f"another program than Rewindow has changed the table: {changed}",
+                self.table,
+                "Nothing was published; start a run over the whole history, which compares with what is there.",
+            )
+
+    def _state_at(self, publication: Publication, head: int) -> str:
+        """What the property `PROPERTY` says once the run is published, with `main` at `head`."""
+        columns = (*publication.staged.columns, *FACTS.names)
+        of_all = publication.is_everything
+        return state_at(self._java(), head, publication.identity, columns, is_everything=of_all).to_json()
+
+    def _vouch(self, publication: Publication, head: int) -> None:
+        """Write down that the table is as this run would have left it."""
+
+        def vouch() -> None:
+            self._java().updateProperties().set(PROPERTY, self._state_at(publication, head)).commit()
+
+        retried(vouch)
 
     def _refuse_rival(self, run_id: str) -> None:
         raise CatalogError(
@@ -457,8 +601,9 @@ class PublishedTable:
         ours, history, _ = _branches(publication.branch)
         superseded, low, high = self._superseded(publication, changes)
         superseded.createOrReplaceTempView("rw_superseded")
-        same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.identity)
+        same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.row_identity)
         within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
+        within = "TRUE" if publication.repairs else within  # somebody else may have written a row without a start
         merge = f"USING rw_superseded s ON {within} AND {same}"
         ended = f"{merge} AND t.valid_to IS NULL WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
         try:
@@ -475,8 +620,8 @@ class PublishedTable:
 
         A few go to every task in the plan; more are joined as Spark sees fit.
         """
-        rows = changes.where("revision > 1")
-        rows = rows.select(*_quoted(publication.identity), "valid_from")
+        rows = changes.where("revision > 1 OR rw_change <> 'inserted'")
+        rows = rows.select(*_quoted(publication.row_identity), "valid_from")
         few = rows.limit(_MAX_SENT + 1).toArrow()
         if few.num_rows <= _MAX_SENT:
             rows = self._spark.createDataFrame(few)
@@ -522,11 +667,10 @@ class PublishedTable:
                 .removeBranch(added)
                 .commit()
             )
-            if sides:
-                properties = change.updateProperties()
-                for name, value in _named(sides).items():
-                    properties = properties.set(name, value)
-                properties.commit()
+            properties = change.updateProperties().set(PROPERTY, self._state_at(publication, ours_at))
+            for name, value in _named(sides or {}).items():
+                properties = properties.set(name, value)
+            properties.commit()
             change.commitTransaction()
 
         if not self._have_moved(heads):

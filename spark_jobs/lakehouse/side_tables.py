@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from spark_jobs.lakehouse.published_state import foreign_commits
 from spark_jobs.lakehouse.tables import aligned, ensure_table
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 
@@ -76,8 +77,9 @@ class SideTable:
         gone = self._spark.read.option("snapshot-id", base).table(self.table).where(change.replaced)
         is_empty = table.currentSnapshot().summary().get("total-records") == "0"
         replaces = change.replaced != "FALSE" and not is_empty and not gone.isEmpty()
+        is_lost = published is not None and table.snapshot(published) is None
         if rows is None and not replaces:
-            return None
+            return base if is_lost else None
         if compared and rows is not None and _are_equal(gone.drop("run_id"), rows.drop("run_id")):
             return None
         retried(
@@ -110,6 +112,22 @@ class SideTable:
                 change.commit()
 
         retried(follow)
+
+    def foreign_change(self, published: int) -> str | None:
+        """What somebody else has done since the snapshot `published` that the windows name; None: nothing.
+
+        A rollback of `main` is none: `follow` brings it back.
+        """
+        if not self.exists():
+            return f"{self.table} was dropped"
+        table = self._java()
+        if table.snapshot(published) is None:
+            return f"{self.table} was made anew, or its published snapshot {published} has expired"
+        head = table.currentSnapshot()
+        if head is None or not _is_in_past(table, head.snapshotId(), published):
+            return None
+        changed = foreign_commits(table, published)
+        return None if changed is None else f"{self.table}: {changed}"
 
     def _refs(self) -> dict[str, int]:
         return {name: ref.snapshotId() for name, ref in self._java().refs().items()}

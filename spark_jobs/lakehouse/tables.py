@@ -109,6 +109,8 @@ RUNS_SCHEMA = _struct(
     heartbeat_at=t.TimestampType(),
     evidence=t.StringType(),
     person=t.StringType(),
+    table_id=t.StringType(),
+    sequence=t.LongType(),
 )
 
 TIMELINE_STATE_SCHEMA = _struct(

@@ -24,6 +24,7 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import windows_of_records
+from spark_jobs.runs.table_check import ANOTHER_PROGRAM, check_owner, foreign_change
 from spark_jobs.sources import Inspection, PartitionRange
 from spark_jobs.spark.cached import CachedFrames
 
@@ -47,20 +48,30 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
     """The published run that a reconciliation can go on from; None, and why a full run is due.
 
     It stands for all windows of its as-of vector. Later runs of a part of the range do no harm: what arrived before
-    them counts as new once more, and what comes out the same changes nothing.
+    them counts as new once more, and what comes out the same changes nothing. Raises DefinitionError where the table is
+    another pipeline's.
     """
-    another = ~F.col("definition_hash").eqNullSafe(pipeline.definition_hash) | ~F.col("mode").eqNullSafe(
-        pipeline.mode.value
+    is_same = (
+        F.col("definition_hash").eqNullSafe(pipeline.definition_hash)
+        & F.col("mode").eqNullSafe(pipeline.mode.value)
+        & F.coalesce(F.col("panes") == pipeline.panes, F.lit(True))
     )
-    decides = another | F.coalesce("whole", F.lit(False))
-    run = None
+    last = run = None
     if spark.catalog.tableExists(tables.runs):
-        run = Ledger(spark, tables).latest_published(decides)
-    if run is None:
+        last, run = Ledger(spark, tables).latest_published(~is_same | F.coalesce("whole", F.lit(False)))
+    if last is None:
         return None, "nothing has been published yet"
-    if run["definition_hash"] != pipeline.definition_hash or run["mode"] != pipeline.mode:
-        return None, f"run {run['run_id']} was of another definition or mode"
-    if not run["whole"]:
+    check_owner(pipeline, tables, last)
+    changed = foreign_change(spark, tables, last)
+    if changed is not None:
+        return None, f"{ANOTHER_PROGRAM}: {changed}"
+    if run is not None and (
+        run["definition_hash"] != pipeline.definition_hash
+        or run["mode"] != pipeline.mode
+        or run["panes"] not in (None, pipeline.panes)
+    ):
+        return None, f"run {run['run_id']} was of another definition, mode or choice of panes"
+    if run is None or not run["whole"]:
         return None, "no run has covered the whole history"
     rows = (
         spark.table(tables.timeline_state)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import cache, reduce
 from operator import and_
 
@@ -35,8 +35,11 @@ def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
 def publication_of(job: Job, staged: StagedRange) -> Publication:
     """What is to be published, from what is staged."""
     spec = job.spec
+    identity = identity_of(spec)
 
     def in_scope(windows: DataFrame) -> DataFrame:
+        if staged.everything:
+            return windows
         if staged.recent is None:
             return windows.where(starts_within(staged.reach))
         pairs = job.staging.rows(Part.TOUCHED) if staged.older else None
@@ -46,15 +49,32 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
         run_id=job.result.run_id,
         span=staged.reach,
         staged=job.staging.rows(),
-        identity=identity_of(spec),
+        identity=identity,
         in_scope=in_scope,
         cause=cache(lambda: cause_of_change(job.published.ranges, job.plan, lambda: _causes_by_run(job))),
         as_of=job.plan.as_of,
         branch=branch_of(job.result.run_id, job.life.claim),
-        rivals=lambda: _rivals(job, staged.reach),
+        rivals=lambda: _rivals(job, None if staged.everything else staged.reach),
         sides=_side_changes(job, staged),
         with_live=_with_live(job, staged.reach),
+        is_everything=staged.everything,
+        former=former_identity(job, identity),
+        repairs=staged.repairs,
     )
+
+
+def former_identity(job: Job, identity: Sequence[str]) -> tuple[str, ...]:
+    """The columns that told published windows apart under earlier definitions, and do not under this one.
+
+    The table says so; of a table that an earlier version has published, the ledger does.
+    """
+    table = job.published_table
+    state = table.state()
+    if state is None and table.is_empty():
+        return ()
+    known = state.identity if state is not None else job.ledger.published_identity()
+    gone = [c for c in known if c not in identity]
+    return tuple(c for c in gone if c in table.current().columns)
 
 
 def _with_live(job: Job, reach: TimeRange) -> Callable[[DataFrame], DataFrame] | None:
@@ -98,7 +118,8 @@ def _with_live(job: Job, reach: TimeRange) -> Callable[[DataFrame], DataFrame] |
 def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
     """What publishing changes in the side tables.
 
-    A run over a range replaces the late records of that range and the quarantined ones that it has read. A
+    A run over a range replaces the late records of that range (over everything: all) and the quarantined ones that it
+    has read. A
     reconciliation adds those of the records that it has read; a run over a part of the range may have written some of
     them already.
     """
@@ -112,7 +133,9 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
     late, quarantined = "FALSE", "FALSE"
     read = _offset_of(job.plan.as_of)
     if staged.replaces:
-        if job.is_faithful:
+        if job.is_faithful and staged.everything:
+            late = "TRUE"
+        elif job.is_faithful:
             start, end = (f"timestamp_millis({bound})" for bound in (job.plan.span.start, job.plan.span.end))
             late = f"range_start >= {start} AND range_start < {end}"
         quarantined = f"`offset` IS NULL OR `offset` < {read}"
@@ -141,8 +164,8 @@ def _causes_by_run(job: Job) -> dict[str, list[str]]:
     return found
 
 
-def _rivals(job: Job, span: TimeRange) -> list[str]:
+def _rivals(job: Job, span: TimeRange | None) -> list[str]:
+    """Other runs that the ledger says were published since this one began; `span`: in this range."""
     row = job.ledger.row(job.result.run_id)
     since = datetime.min if row is None else row["started_at"]
-    start, end = (datetime.fromtimestamp(at / 1000, UTC) for at in (span.start, span.end))
-    return job.ledger.rivals(job.result.run_id, start, end, since)
+    return job.ledger.rivals(job.result.run_id, span, since)

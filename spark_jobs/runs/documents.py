@@ -172,6 +172,8 @@ class StagedRange(Document):
     quarantined rows stand for all that earlier runs wrote of the range. `since`: a reconciliation's stand for the
     records from these offsets on; None: a run over a range, or an earlier version. `expected`: by part of the staging
     (`spark_jobs.lakehouse.staging.Part`), the numbers of the chunks that have to be staged; None: an earlier version.
+    `everything`: the staged windows stand for all that is published, wherever it lies. `repairs`: another program had
+    changed the table when the run began, so that the staged rows are compared with what readers see.
     """
 
     FILE: ClassVar[str] = "staged.json"
@@ -184,6 +186,8 @@ class StagedRange(Document):
     older: TimeRange | None = None
     attempt: str | None = None
     expected: dict[str, tuple[int, ...]] | None = None
+    everything: bool = False
+    repairs: bool = False
 
     @field_validator("reach", "recent", "older", mode="before")
     @classmethod

@@ -155,7 +155,10 @@ def publish(
         )
     end(job, RunStatus.PUBLISHED if result.changes else RunStatus.UNCHANGED, message=reason)
     # Last of all: recovery does not look at the leftovers and the documents of a run that has ended.
-    life.apply(Event.FINISH_PUBLISHING, finished_at=job.now(), process=this_process(), **_counts(job))
+    table = job.published_table
+    sequence = table.sequence_of(result.run_id) if result.changes else table.last_sequence()
+    place = {"table_id": table.table_id(), "sequence": sequence}
+    life.apply(Event.FINISH_PUBLISHING, finished_at=job.now(), process=this_process(), **place, **_counts(job))
 
 
 def _is_committed(job: Job) -> bool:

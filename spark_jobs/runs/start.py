@@ -21,6 +21,7 @@ from spark_jobs.runs.lifecycle import Event
 from spark_jobs.runs.plan import Plan, check_plan
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import DEFINITION, PLAN
+from spark_jobs.runs.table_check import with_scope
 
 _FIRST = -62_135_596_800_000
 _LAST = 253_402_300_799_999
@@ -55,16 +56,19 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
 
 
 def backfill_range(job: Job) -> StagedRange:
-    """What a run over the plan's whole range stages, from the published table as it is now."""
+    """What a run over the plan's whole range stages, from the published table as it is now.
+
+    Raises as `with_scope`.
+    """
     numbers = tuple(range(1, len(job.plan.chunks) + 1))
     expected = {Part.WINDOWS.value: numbers}
     if job.is_faithful:
         expected[Part.LATE.value] = numbers
     if job.plan.quarantined:
         expected[Part.QUARANTINE.value] = (0,)
-    return StagedRange(
-        base=job.published_table.head(), reach=job.plan.span, replaces=True, attempt=job.attempt, expected=expected
-    )
+    base = job.published_table.head()
+    staged = StagedRange(base=base, reach=job.plan.span, replaces=True, attempt=job.attempt, expected=expected)
+    return with_scope(job, staged)
 
 
 def begin(job: Job, reason: str, started: datetime, request: CommandLine | None = None) -> None:

@@ -1,0 +1,130 @@
+"""What the last publication left in the table of windows, kept in a property of the table.
+
+It moves in the commit that publishes. A rollback, a deletion or another column by somebody else does not change it: so
+a run can tell whether the table is as Rewindow left it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.spark.gateway import JavaObject
+
+PROPERTY = "rewindow.published"
+RUN_ID = "rewindow.run-id"
+"""A property in the summary of the snapshot that published a run."""
+_REWRITE = "replace"
+"""What Iceberg calls a snapshot that has the same rows in other files."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedState:
+    """The table as the last publication left it.
+
+    `head`: the snapshot of `main`. `identity`: the columns that tell, or ever told, one window from another. `fields`:
+    the ids of the columns that were written.
+    """
+
+    head: int
+    identity: tuple[str, ...]
+    fields: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+def published_state(table: JavaObject) -> PublishedState | None:
+    """The state of Iceberg's own `table`; None where an earlier version has published it, or no run at all."""
+    text = table.properties().get(PROPERTY)
+    if text is None:
+        return None
+    said = json.loads(text)
+    return PublishedState(said["head"], tuple(said["identity"]), said["fields"])
+
+
+def state_at(
+    table: JavaObject, head: int, identity: Iterable[str], columns: Iterable[str], *, is_everything: bool
+) -> PublishedState:
+    """The state when a run has written `columns` to `table`, and has brought `main` to `head`.
+
+    `is_everything`: the run stands for all rows, so that columns of earlier runs do not matter any more.
+    """
+    before = published_state(table)
+    known = () if before is None else before.identity
+    written = {*columns, *(() if before is None or is_everything else before.fields)}
+    fields = {f.name(): f.fieldId() for f in table.schema().columns() if f.name() in written}
+    return PublishedState(head, tuple(dict.fromkeys((*identity, *known))), fields)
+
+
+def foreign_change(table: JavaObject) -> str | None:
+    """What somebody else has done to the table since the last publication, in a few words; None: nothing.
+
+    Rewrites of files, new columns and expired snapshots are no change.
+    """
+    state = published_state(table)
+    if state is None:
+        return _after_last_run(table)
+    changed = foreign_commits(table, state.head)
+    return changed if changed is not None else _changed_columns(table, state)
+
+
+def foreign_commits(table: JavaObject, known: int) -> str | None:
+    """What somebody else has done to `main` since its snapshot `known`, in a few words; None: nothing."""
+    snapshot = first = table.currentSnapshot()
+    while snapshot is not None and snapshot.snapshotId() != known:
+        if not _is_ours(snapshot):
+            return _words_of(snapshot)
+        parent = snapshot.parentId()
+        if parent is None or parent == known:
+            return None if parent == known else _gone_back(table, known)
+        snapshot = table.snapshot(parent)
+    if snapshot is not None:
+        return None
+    if table.snapshot(known) is not None or first is None:
+        return _gone_back(table, known)
+    return f"snapshots between {known} and {first.snapshotId()} have expired, so that nobody knows what they did"
+
+
+def _gone_back(table: JavaObject, known: int) -> str:
+    now = table.currentSnapshot()
+    at = "no snapshot" if now is None else f"snapshot {now.snapshotId()} of {format_instant(now.timestampMillis())}"
+    return f"it is at {at}, and the published snapshot {known} is not in its past: it was rolled back, or made anew"
+
+
+def _after_last_run(table: JavaObject) -> str | None:
+    """The same for a table that an earlier version has published: what is known of it is its last run."""
+    snapshot = table.currentSnapshot()
+    newer = None
+    while snapshot is not None and snapshot.summary().get(RUN_ID) is None:
+        if newer is None and not _is_ours(snapshot) and not _is_empty(snapshot):
+            newer = _words_of(snapshot)
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else table.snapshot(parent)
+    return None if snapshot is None else newer
+
+
+def _changed_columns(table: JavaObject, state: PublishedState) -> str | None:
+    now = {f.name(): f.fieldId() for f in table.schema().columns()}
+    changed = sorted(name for name, known in state.fields.items() if now.get(name) != known)
+    if not changed:
+        return None
+    names = ", ".join(f"`{name}`" for name in changed)
+    return f"column {names} was dropped or renamed"
+
+
+def _is_ours(snapshot: JavaObject) -> bool:
+    return snapshot.summary().get(RUN_ID) is not None or snapshot.operation() == _REWRITE
+
+
+def _is_empty(snapshot: JavaObject) -> bool:
+    return snapshot.summary().get("total-data-files") == "0"
+
+
+def _words_of(snapshot: JavaObject) -> str:
+    summary = snapshot.summary()
+    by = summary.get("app-name") or summary.get("spark.app.id") or summary.get("engine-name") or "another program"
+    at = format_instant(snapshot.timestampMillis())
+    return f"snapshot {snapshot.snapshotId()} ({snapshot.operation()}, {at}, by {by}) is not of a run"
