@@ -78,6 +78,7 @@ def run(
     from spark_jobs.definition.mode import Mode
     from spark_jobs.replay.spec import Panes
     from spark_jobs.runs.backfill import execute
+    from spark_jobs.runs.definition_change import with_change
     from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requirements import check_order, check_range
@@ -107,13 +108,15 @@ def run(
     progress = progress_for(errors)
     requested = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
     if dry_run_of(dry_run) == "plan":
-        planned = planned or make_plan(spark, loaded, **requested)
+        planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **requested))
         print(planned.to_json()) if as_json else print_plan(planned)
         return
     end_policy = end_policy_of(loaded, publish, dry_run, gate)
     with ExitStack() as open_records:
         with progress.stage("plan", loaded.name), stopwatch.timed("plan"):
             planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **requested))
+            if dry_run_of(dry_run) is not None:
+                planned = with_change(spark, loaded, planned)
         result = execute(
             spark,
             loaded,

@@ -44,13 +44,15 @@ def print_refused(error: DefinitionError) -> None:
 
 
 def notes_of(pipeline: Pipeline) -> list[Problem]:
-    """What is allowed, and refused later for some uses."""
+    """What is allowed, and refused later for some uses; what the definition does to what an earlier one published."""
     from spark_jobs.definition.mode import Mode
+    from spark_jobs.runs.definition_change import since_last_run
     from spark_jobs.runs.requirements import WITHOUT_ORDER
 
+    notes = [Problem(pipeline.file, 1, "", said, "see `rewindow plan`") for said in since_last_run(pipeline)]
     missing = pipeline.history.position.missing
     if not missing or pipeline.mode is Mode.COMPLETE:
-        return []
+        return notes
     file, _, line = pipeline.source_of(("history",)).rpartition(":")
     what = f"there is no {', no '.join(missing)}: which records were late cannot be known, so that runs refuse"
-    return [Problem(file, int(line or 1), "history.position", f"{what} faithful values", WITHOUT_ORDER)]
+    return [Problem(file, int(line or 1), "history.position", f"{what} faithful values", WITHOUT_ORDER), *notes]

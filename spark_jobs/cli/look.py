@@ -47,10 +47,12 @@ def check(
     """
     from spark_jobs.cli.checked import print_checked, print_refused
     from spark_jobs.definition.custom import check_class
+    from spark_jobs.definition.loading import refuse_shared
 
     try:
         loaded = load(pipeline)
         check_class(loaded)
+        refuse_shared(loaded)
         if thorough:
             _check_with_spark(loaded)
     except DefinitionError as refused:
@@ -62,12 +64,15 @@ def check(
 
 
 def _check_with_spark(pipeline: Pipeline) -> None:
-    """Raise DefinitionError for what Spark refuses: expressions, and columns that the history does not have."""
-    from spark_jobs.sources import check_expressions
+    """Raise DefinitionError for what Spark refuses: expressions, columns that history or table does not have."""
+    from spark_jobs.runs.published_columns import refuse_other_columns
+    from spark_jobs.sources import canonical, check_expressions, source_of
 
-    problems = check_expressions(session(pipeline, "check", short=True), pipeline)
+    spark = session(pipeline, "check", short=True)
+    problems = check_expressions(spark, pipeline)
     if problems:
         raise DefinitionError.listing(problems)
+    refuse_other_columns(spark, pipeline, canonical(source_of(spark, pipeline).empty(), pipeline))
 
 
 @app.command()
@@ -90,6 +95,7 @@ def plan(
     quarantined: Annotated[bool, typer.Option(help="List some records that go to quarantine, and why.")] = False,
 ) -> None:
     """Show what a run would do: its source, as-of vector, chunks and fidelity. Writes nothing."""
+    from spark_jobs.runs.definition_change import with_change
     from spark_jobs.runs.plan import make_plan, read_planned
     from spark_jobs.runs.requirements import check_order, check_range
 
@@ -100,6 +106,7 @@ def plan(
     check_order(loaded, chosen)
     spark = session(loaded, "plan")
     planned = make_plan(spark, loaded, start=from_ms, end=to_ms, as_of=cut, mode=chosen, chunks=chunks)
+    planned = with_change(spark, loaded, planned)
     if as_json:
         print(planned.to_json())
         return

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,34 @@ def load_pipelines(folder: str | os.PathLike[str], environment: Mapping[str, str
                 raise
             problems += error.problems
     problems += _shared(pipelines, ("name",), lambda pipeline: pipeline.name)
-    problems += _shared(pipelines, ("output", "table"), lambda p: f"{p.output.namespace}.{p.output.table}")
+    problems += _shared(pipelines, ("output", "table"), table_of)
     if problems:
         raise DefinitionError.listing(problems)
     return {pipeline.name: pipeline for pipeline in sorted(pipelines, key=lambda pipeline: pipeline.name)}
+
+
+def table_of(pipeline: Pipeline) -> str:
+    """The name of a pipeline's table, as catalogs that ignore case know it."""
+    return f"{pipeline.output.namespace}.{pipeline.output.table}".lower()
+
+
+def refuse_shared(pipeline: Pipeline) -> None:
+    """Raise DefinitionError where another pipeline of the file's folder writes to the same table.
+
+    Files that cannot be read say so when they are checked themselves.
+    """
+    own = Path(pipeline.file)
+    for file in sorted(file for file in own.parent.iterdir() if file.suffix in (".yaml", ".yml")):
+        with suppress(DefinitionError):
+            other = load_pipeline(file)
+            if other.name == pipeline.name or file.resolve() == own.resolve():
+                continue
+            problems = _shared([other, pipeline], ("output", "table"), table_of)
+            if problems:
+                break
+    else:
+        return
+    raise DefinitionError.listing(problems)
 
 
 def project_folder(path: str | os.PathLike[str]) -> Path:

@@ -10,8 +10,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
+from pyspark.sql import SparkSession
+
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.spark.gateway import JavaObject
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, jvm
 
 PROPERTY = "rewindow.published"
 RUN_ID = "rewindow.run-id"
@@ -24,11 +26,12 @@ _REWRITE = "replace"
 class PublishedState:
     """The table as the last publication left it.
 
-    `head`: the snapshot of `main`. `identity`: the columns that tell, or ever told, one window from another. `fields`:
-    the ids of the columns that were written.
+    `head`: the snapshot of `main`, `sequence` its sequence number. `identity`: the columns that tell, or ever told, one
+    window from another. `fields`: the ids of the columns that were written.
     """
 
     head: int
+    sequence: int
     identity: tuple[str, ...]
     fields: Mapping[str, int] = field(default_factory=dict)
 
@@ -42,7 +45,7 @@ def published_state(table: JavaObject) -> PublishedState | None:
     if text is None:
         return None
     said = json.loads(text)
-    return PublishedState(said["head"], tuple(said["identity"]), said["fields"])
+    return PublishedState(said["head"], said["sequence"], tuple(said["identity"]), said["fields"])
 
 
 def state_at(
@@ -56,7 +59,23 @@ def state_at(
     known = () if before is None else before.identity
     written = {*columns, *(() if before is None or is_everything else before.fields)}
     fields = {f.name(): f.fieldId() for f in table.schema().columns() if f.name() in written}
-    return PublishedState(head, tuple(dict.fromkeys((*identity, *known))), fields)
+    return PublishedState(
+        head, table.snapshot(head).sequenceNumber(), tuple(dict.fromkeys((*identity, *known))), fields
+    )
+
+
+def set_properties(spark: SparkSession, table: JavaObject, properties: Mapping[str, str]) -> bool:
+    """Set properties of Iceberg's own `table`; False: another process has changed it since it was loaded."""
+    operations = table.operations()
+    loaded = operations.current()
+    changed = jvm(spark).org.apache.iceberg.TableMetadata.buildFrom(loaded).setProperties(dict(properties)).build()
+    try:
+        operations.commit(loaded, changed)
+    except JAVA_ERRORS as problem:
+        if "CommitFailedException" in str(problem):
+            return False
+        raise
+    return True
 
 
 def foreign_change(table: JavaObject) -> str | None:
@@ -67,29 +86,38 @@ def foreign_change(table: JavaObject) -> str | None:
     state = published_state(table)
     if state is None:
         return _after_last_run(table)
-    changed = foreign_commits(table, state.head)
+    changed = foreign_commits(table, state.head, state.sequence)
     return changed if changed is not None else _changed_columns(table, state)
 
 
-def foreign_commits(table: JavaObject, known: int) -> str | None:
-    """What somebody else has done to `main` since its snapshot `known`, in a few words; None: nothing."""
-    snapshot = first = table.currentSnapshot()
+def foreign_commits(table: JavaObject, known: int, sequence: int | None = None) -> str | None:
+    """What somebody else has done to `main` since its snapshot `known`, in a few words; None: nothing.
+
+    `sequence`: the sequence number of that snapshot, where it may have expired.
+    """
+    first = snapshot = table.currentSnapshot()
+    found = None
     while snapshot is not None and snapshot.snapshotId() != known:
-        if not _is_ours(snapshot):
-            return _words_of(snapshot)
+        if found is None and not _is_ours(snapshot):
+            found = _words_of(snapshot)
         parent = snapshot.parentId()
-        if parent is None or parent == known:
-            return None if parent == known else _gone_back(table, known)
-        snapshot = table.snapshot(parent)
-    if snapshot is not None:
-        return None
-    if table.snapshot(known) is not None or first is None:
-        return _gone_back(table, known)
-    return f"snapshots between {known} and {first.snapshotId()} have expired, so that nobody knows what they did"
+        if parent == known:
+            return found
+        before = None if parent is None else table.snapshot(parent)
+        if before is None and parent is not None and _may_follow(table, snapshot, known, sequence):
+            return found or f"snapshots before {snapshot.snapshotId()} have expired, so that nobody knows what they did"
+        snapshot = before
+    return found if snapshot is not None else _gone_back(first, known)
 
 
-def _gone_back(table: JavaObject, known: int) -> str:
-    now = table.currentSnapshot()
+def _may_follow(table: JavaObject, oldest: JavaObject, known: int, sequence: int | None) -> bool:
+    """Whether the snapshot `known` may lie before the `oldest` one in the past of `main` that has not expired."""
+    snapshot = table.snapshot(known)
+    number = sequence if snapshot is None else snapshot.sequenceNumber()
+    return number is None or number < oldest.sequenceNumber()
+
+
+def _gone_back(now: JavaObject | None, known: int) -> str:
     at = "no snapshot" if now is None else f"snapshot {now.snapshotId()} of {format_instant(now.timestampMillis())}"
     return f"it is at {at}, and the published snapshot {known} is not in its past: it was rolled back, or made anew"
 

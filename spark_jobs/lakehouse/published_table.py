@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property, partial
@@ -32,6 +32,7 @@ from spark_jobs.lakehouse.published_state import (
     foreign_change,
     foreign_commits,
     published_state,
+    set_properties,
     state_at,
 )
 from spark_jobs.lakehouse.side_tables import Side, SideChange, SideTable, published_sides, retried
@@ -369,7 +370,9 @@ class PublishedTable:
         is_one = F.col("old_rows") == 1
         change = (
             F.when(there & ~was, WindowChange.INSERTED.value)
-            .when(there & ~(is_one & _part("rw_new", seen).eqNullSafe(_part("rw_old", seen))), WindowChange.UPDATED.value)
+            .when(
+                there & ~(is_one & _part("rw_new", seen).eqNullSafe(_part("rw_old", seen))), WindowChange.UPDATED.value
+            )
             .when(
                 there & ~(F.col("old_is_whole") & F.col("rw_new").eqNullSafe(F.col("rw_old"))),
                 WindowChange.BOOKKEEPING.value,
@@ -414,7 +417,9 @@ class PublishedTable:
         revisions = publication.in_scope(self.revisions().where("valid_to IS NULL")).select(*rows)
         is_seen = F.col("old_cause") != Cause.RETRACTION
         if not publication.may_repeat:
-            return revisions.select("*", F.when(is_seen, 1).otherwise(0).alias("old_rows"), F.lit(True).alias("old_is_whole"))
+            return revisions.select(
+                "*", F.when(is_seen, 1).otherwise(0).alias("old_rows"), F.lit(True).alias("old_is_whole")
+            )
         revisions = revisions.withColumns({"in_main": F.lit(False), "in_history": F.coalesce(is_seen, F.lit(True))})
         seen = revisions.withColumn("in_main", F.col("in_history"))
         if publication.repairs:
@@ -634,6 +639,23 @@ class PublishedTable:
             writer = writer.option(f"snapshot-property.{name}", value)
         writer.append()
 
+    def settle(self) -> None:
+        """Name the present snapshots as the published ones, where nothing but files was rewritten since.
+
+        For maintenance: the snapshots in between can then expire. Where another process commits meanwhile, nothing is
+        done: it has named newer ones.
+        """
+        table, named = self._java(), {}
+        state, head = published_state(table), table.currentSnapshot()
+        if state is not None and head.snapshotId() != state.head and _is_as_published(table, state):
+            named[PROPERTY] = replace(state, head=head.snapshotId(), sequence=head.sequenceNumber()).to_json()
+        for side, published in self._sides().items():
+            rewritten = SideTable(self._spark, self.table, side).rewritten_since(published)
+            if rewritten is not None:
+                named[side.property] = str(rewritten)
+        if named and set_properties(self._spark, table, named):
+            self.follow()
+
     def _share_last_append(
         self, source: str | None, target: str, publication: Publication, sides: dict[Side, int]
     ) -> None:
@@ -707,6 +729,10 @@ class PublishedTable:
     def _java(self) -> JavaObject:
         """Iceberg's own handle of the table, as it is now."""
         return loaded_iceberg_table(self._spark, self.table)
+
+
+def _is_as_published(table: JavaObject, state: PublishedState) -> bool:
+    return foreign_commits(table, state.head, state.sequence) is None
 
 
 def _branches(name: str) -> tuple[str, str, str]:

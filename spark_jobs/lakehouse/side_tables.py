@@ -129,6 +129,14 @@ class SideTable:
         changed = foreign_commits(table, published)
         return None if changed is None else f"{self.table}: {changed}"
 
+    def rewritten_since(self, published: int) -> int | None:
+        """The snapshot of `main`, where it has the rows of the snapshot `published` in other files; else None."""
+        table = self._java() if self.exists() else None
+        head = None if table is None else table.currentSnapshot()
+        if table is None or head is None or head.snapshotId() == published:
+            return None
+        return head.snapshotId() if foreign_commits(table, published) is None else None
+
     def _refs(self) -> dict[str, int]:
         return {name: ref.snapshotId() for name, ref in self._java().refs().items()}
 

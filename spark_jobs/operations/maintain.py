@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +20,7 @@ from spark_jobs.errors import EmptyRangeError
 from spark_jobs.lakehouse.corrections import is_delivering
 from spark_jobs.lakehouse.emitted_table import forget_others
 from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.published_table import REVISIONS
+from spark_jobs.lakehouse.published_table import REVISIONS, PublishedTable
 from spark_jobs.lakehouse.tables import Tables, guarded
 from spark_jobs.operations.retention import (
     delete_folders,
@@ -123,15 +124,12 @@ def maintain(
     side_tables = [tables.late, tables.quarantine, tables.verdicts, tables.comparisons, tables.emitted]
     if not is_delivering(spark, tables.corrections):
         side_tables.append(tables.corrections)
+    maintain_table = partial(_maintain_table, spark, settle=PublishedTable(spark, tables.windows).settle)
     for table in (tables.windows, *side_tables, tables.runs, tables.timeline_state):
         if spark.catalog.tableExists(table):
             with progress.stage("table", table):
                 order = "window_start" if table in (tables.windows, tables.emitted) else ""
-                guarded(
-                    "cannot maintain",
-                    table,
-                    lambda table=table, order=order: _maintain_table(spark, table, order, now, keep_snapshots, done),
-                )
+                guarded("cannot maintain", table, partial(maintain_table, table, order, now, keep_snapshots, done))
     return done
 
 
@@ -155,7 +153,14 @@ def _placings(pipeline: Pipeline) -> list[str]:
 
 
 def _maintain_table(
-    spark: SparkSession, table: str, order: str, now: datetime, keep: timedelta, done: Maintenance
+    spark: SparkSession,
+    table: str,
+    order: str,
+    now: datetime,
+    keep: timedelta,
+    done: Maintenance,
+    *,
+    settle: Callable[[], None],
 ) -> None:
     name = table.split(".", 1)[1]
 
@@ -169,6 +174,7 @@ def _maintain_table(
     sorting = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
     compacted = call("rewrite_data_files", "options => map('delete-file-threshold', '1')", *sorting)
     done.files_compacted[table] = int(compacted.get("rewritten_data_files_count", 0))
+    settle()
     before = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
     call("expire_snapshots", f"older_than => TIMESTAMP '{_timestamp_literal(now - keep)}'", "retain_last => 1")
     after = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]

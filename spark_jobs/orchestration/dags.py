@@ -23,6 +23,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from croniter import croniter
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.loading import table_of
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.orchestration.airflow_names import CronDataIntervalTimetable
 from spark_jobs.orchestration.describe import described, known_last_run
@@ -77,9 +78,10 @@ class _FileRead:
 def _files_read(folder: Path, requested: str | None) -> Iterator[_FileRead]:
     """The files of a folder, each on its own: whatever one of them raises, the others are read."""
     names: dict[str, Path] = {}
+    tables: dict[str, Path] = {}
     for file in pipeline_files(folder):
         try:
-            yield _FileRead(dags=_dags_of_file(file, names, requested))
+            yield _FileRead(dags=_dags_of_file(file, names, tables, requested))
         except DefinitionError as error:
             yield _FileRead(problems=tuple(str(problem) for problem in error.problems) or (str(error),))
         except (Exception, SystemExit) as error:  # a definition can name a class, and importing that can raise anything
@@ -87,12 +89,20 @@ def _files_read(folder: Path, requested: str | None) -> Iterator[_FileRead]:
             yield _FileRead(problems=(f"{file}:1: no DAG can be made of it: {type(error).__name__}: {reason}",))
 
 
-def _dags_of_file(file: Path, names: dict[str, Path], requested: str | None) -> tuple[DAG, ...]:
-    """The DAGs of one file; `names` says which file has which name, and gets this one's. Raises DefinitionError."""
+def _dags_of_file(
+    file: Path, names: dict[str, Path], tables: dict[str, Path], requested: str | None
+) -> tuple[DAG, ...]:
+    """The DAGs of one file. Raises DefinitionError.
+
+    `names` and `tables` say which file has which name and table, and get this one's.
+    """
     pipeline = load_pipeline(file)
+    table = table_of(pipeline)
     if other := names.get(pipeline.name):
         raise _problem_of(pipeline, "name", f"`{pipeline.name}` is taken by {other}", "choose another name")
-    names[pipeline.name] = file
+    if other := tables.get(table):
+        raise _problem_of(pipeline, "output.table", f"`{table}` is taken by {other}", "choose another table")
+    names[pipeline.name] = tables[table] = file
     _refuse_bad_cron(pipeline)
     makers = {"backfill": backfill_dag, "reconcile": nightly_dag, "decide": decide_dag, "maintain": maintain_dag}
     made = {dag_id_of(kind, pipeline.name): make for kind, make in makers.items()}
@@ -100,7 +110,7 @@ def _dags_of_file(file: Path, names: dict[str, Path], requested: str | None) -> 
 
 
 def _problem_of(pipeline: Pipeline, field: str, what: str, hint: str) -> DefinitionError:
-    file, _, line = pipeline.source_of((field,)).rpartition(":")
+    file, _, line = pipeline.source_of(tuple(field.split("."))).rpartition(":")
     return DefinitionError.listing([Problem(file, int(line), field, what, hint)])
 
 

@@ -23,6 +23,7 @@ from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, CalendarDay
 from spark_jobs.replay.from_pipeline import strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
+from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.sources import (
     Inspection,
@@ -167,8 +168,9 @@ def make_plan(
     its canonical records where the caller has them already, see `planned_records`; `seen` is what the caller knows of
     them without reading all.
 
-    Raises EmptyRangeError where there is nothing to do, HistoryError where the history breaks a rule or a
-    faithful result is not to be had, SourceError where it cannot be read.
+    Raises EmptyRangeError where there is nothing to do, DefinitionError where the published table has a column of
+    another type, HistoryError where the history breaks a rule or a faithful result is not to be had, SourceError where
+    it cannot be read.
     """
     check_range(pipeline, start, end)
     mode = mode or pipeline.mode
@@ -177,6 +179,7 @@ def make_plan(
         opened = open_history(spark, pipeline, as_of=as_of)
     found_fidelity = fidelity(pipeline, opened.topic)
     if seen is None:
+        refuse_other_columns(spark, pipeline, canonical(opened.frame, pipeline) if records is None else records)
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
         seen = replace(seen, history_records=seen.records)
     check_schema_ids(pipeline, opened, records)

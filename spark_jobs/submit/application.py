@@ -34,6 +34,7 @@ from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import EndPolicy, end_run
 from spark_jobs.runs.comparing import ToCompare, compare_live
 from spark_jobs.runs.decision import Decision, effective_policy
+from spark_jobs.runs.definition_change import with_change
 from spark_jobs.runs.documents import (
     Application,
     ChunkDocument,
@@ -79,6 +80,7 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
             mode=Mode(requested.mode or pipeline.mode),
             chunks=requested.chunks,
         )
+        plan = with_change(spark, pipeline, plan)
     if plan.fidelity != "log_order" and plan.mode != Mode.COMPLETE and not requested.accept_degraded:
         folder.write_text(PLAN, plan.to_json())
         raise HistoryError(

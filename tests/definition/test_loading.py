@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.definition import Pipeline, load_pipeline, load_pipelines
-from spark_jobs.definition.loading import project_folder
+from spark_jobs.definition.loading import project_folder, refuse_shared
 from spark_jobs.errors import DefinitionError
 
 SAMPLE = Path(__file__).parents[2] / "dags" / "pipelines" / "departures_hourly.yaml"
@@ -192,6 +192,22 @@ def test_the_problems_of_a_folder_are_told_together(definition, tmp_path: Path) 
         "c.yaml:1: output.table: `default.p` is taken by b.yaml:1; choose another name",
         "d.yaml:2: output.table: `default.p` is taken by b.yaml:1; choose another name",
     ]
+
+
+def test_a_pipeline_is_refused_where_another_one_of_its_folder_has_its_table(definition, tmp_path: Path) -> None:
+    same = "output: {namespace: repro, table: %s}"
+    (tmp_path / "a.yaml").write_text(definition(("name: p", "name: p\n" + same % "same")))
+    (tmp_path / "b.yaml").write_text(definition(("name: p", "name: q\n" + same % "SAME")))
+    (tmp_path / "c.yaml").write_text(definition(("1 h", "1 hour long")))
+    (tmp_path / "d.yaml").write_text(definition(("name: p", "name: r\n" + same % "another")))
+    for file, other in (("a", "b"), ("b", "a")):
+        with pytest.raises(DefinitionError) as refused:
+            refuse_shared(load_pipeline(tmp_path / f"{file}.yaml"))
+        assert f"{file}.yaml:2: output.table: `repro.same` is taken by {tmp_path}/{other}.yaml:2" in str(refused.value)
+    refuse_shared(load_pipeline(tmp_path / "d.yaml"))
+    (tmp_path / "d.yaml").write_text(definition(("name: p", "name: q\n" + same % "same")))
+    (tmp_path / "a.yaml").unlink()
+    refuse_shared(load_pipeline(tmp_path / "d.yaml"))  # a draft of the same pipeline
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:

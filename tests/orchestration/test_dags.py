@@ -108,6 +108,7 @@ def test_a_broken_pipeline_is_one_import_error_and_takes_no_other_dag_with_it(fo
     (folder / "pipelines/good.yaml").write_text(definition("good") + corrections)
     (folder / "pipelines/broken.yaml").write_text(definition("broken").replace("bound: 30 min", "bound: 30 mins ago"))
     (folder / "pipelines/twice.yaml").write_text(definition("good"))
+    (folder / "pipelines/intruder.yaml").write_text(definition("intruder") + "\noutput: {table: GOOD}\n")
     parsed = parse(folder, tmp_path)
     assert sorted(parsed["dags"]) == sorted(f"{kind}__good" for kind in KINDS)
     assert parsed["dags"]["reconcile__good"]["tasks"]["publish"] == ["correct", "report"]
@@ -117,6 +118,7 @@ def test_a_broken_pipeline_is_one_import_error_and_takes_no_other_dag_with_it(fo
     assert f"broken.yaml:{line}: watermark.bound" in message
     line = 1 + definition("good").splitlines().index("name: good")
     assert f"twice.yaml:{line}: name: `good` is taken by" in message
+    assert "output.table: `default.good` is taken by" in message, "two pipelines would fight over one table"
 
 
 def test_fifty_pipelines_are_read_in_less_than_a_second_of_work(folder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A definition that changes: a full run leaves what a full run into an empty table leaves, and nothing of the old one."""
+"""A definition that changes: a full run leaves what one into an empty table leaves, and nothing of the old one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Panes
 from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.definition_change import since_last_run, with_change
+from spark_jobs.runs.last_run import remember
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.store import RunStore
 from tests.runs.small_nights import rows
 from tests.runs.small_runs import MINUTE, definition_text, record, write
 from tests.sampling import sample
@@ -131,3 +135,51 @@ def test_all_panes_once_by_hand_do_not_stop_the_nights(spark, tmp_path, start) -
     execute(spark, nightly, make_plan(spark, nightly), NoProgress())
     fresh = defined(tmp_path, f"{name}_fresh", f"{name}_fresh", text.replace(f"name: {name}", f"name: {name}_fresh"))
     assert_as_in_an_empty_table(spark, tmp_path, nightly, fresh)
+
+
+def test_what_a_changed_definition_does_is_said_before_anything_happens(spark, tmp_path) -> None:
+    data = tmp_path / "data"
+    write(data, [record(i) for i in range(120)])
+    text = definition_text("said", data, window=TEN)
+    first = defined(tmp_path, "said", "said", text)
+    done = execute(spark, first, make_plan(spark, first), NoProgress())
+    remember(RunStore.configured().folder(done.run_id))
+    plan = make_plan(spark, first)
+    assert with_change(spark, first, plan) == plan
+    assert since_last_run(first) == ()
+    changed = (
+        text.replace("keys: {k: k}", "keys: {kk: k}").replace("10 min", "1 min").replace("total: sum(v)", "s: sum(v)")
+    )
+    second = defined(tmp_path, "said", "said", changed)
+    said = "\n".join(with_change(spark, second, make_plan(spark, second)).warnings)
+    for part in (
+        "the definition has changed since the last published run (aggregates, keys, window)",
+        "the identity of the rows changes (keys: k; now: kk): all published rows are retracted",
+        "the windows change (tumbling, size 10 min; now: tumbling, size 1 min)",
+        "column total stays in the table, and is null",
+        f"{done.windows:,} rows are published now",
+    ):
+        assert part in said, said
+    assert "\n".join(since_last_run(second)) in said
+    start = plan.span.start
+    part = with_change(spark, second, make_plan(spark, second, start=start, end=start + MINUTE))
+    assert "windows outside the run's range keep the values of the earlier definition" in part.warnings[-1]
+
+
+def test_a_column_of_another_type_is_refused_before_the_history_is_read(spark, tmp_path) -> None:
+    data = tmp_path / "data"
+    write(data, [record(i) for i in range(120)])
+    text = definition_text("types", data)
+    first = defined(tmp_path, "types", "types", text)
+    execute(spark, first, make_plan(spark, first), NoProgress())
+    (data / "damaged.json").write_text("\x00 no record, and nobody reads it")
+    for change, what in {
+        ("total: sum(v)", "total: avg(v)"): "aggregates.total: is DOUBLE here and BIGINT in the published table",
+        ("keys: {k: k}", "keys: {k: v}"): "keys.k: is BIGINT here and STRING in the published table",
+        ("keys: {k: k}", "keys: {}\n#"): "aggregates.k: was a key of windows that are published",
+    }.items():
+        changed = text.replace(*change)
+        if "#" in change[1]:
+            changed = changed.replace("total: sum(v)", "k: max(k)")
+        with pytest.raises(DefinitionError, match=what):
+            make_plan(spark, defined(tmp_path, "types", "types", changed))

@@ -1,0 +1,52 @@
+"""Whether the published table can take the columns of a definition. No record is read."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.yaml_tree import FieldPath
+from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.replay.spec import complete_name
+
+
+def refuse_other_columns(spark: SparkSession, pipeline: Pipeline, records: DataFrame) -> None:
+    """Raise DefinitionError where a column of the published table cannot take what the definition gives.
+
+    `records` are canonical ones; they are not read.
+    """
+    table = PublishedTable(spark, Tables.of(pipeline).windows)
+    if not spark.catalog.tableExists(table.table):
+        return
+    known = {field.name: field.dataType.simpleString() for field in table.current().schema}
+    state = table.state()
+    were_keys = set() if state is None else set(state.identity)
+    problems = []
+    for name, text in pipeline.aggregates.items():
+        if name in were_keys:
+            what = "was a key of windows that are published, and cannot be an aggregate in their table"
+            problems.append(_problem(pipeline, ("aggregates", name), what))
+            continue
+        kind = records.agg(F.expr(text)).schema[0].dataType.simpleString()
+        other = next((known[c] for c in (name, complete_name(name)) if known.get(c, kind) != kind), None)
+        if other is not None:
+            problems.append(_problem(pipeline, ("aggregates", name), _of_another_type(kind, other)))
+    for name in pipeline.keys:
+        kind = records.schema[name].dataType.simpleString()
+        if known.get(name, kind) != kind:
+            problems.append(_problem(pipeline, ("keys", name), _of_another_type(kind, known[name])))
+    if problems:
+        raise DefinitionError.listing(problems)
+
+
+def _of_another_type(kind: str, in_table: str) -> str:
+    return f"is {kind.upper()} here and {in_table.upper()} in the published table"
+
+
+def _problem(pipeline: Pipeline, field: FieldPath, what: str) -> Problem:
+    file, _, line = pipeline.source_of(field).rpartition(":")
+    hint = "give it another name, or write to another `output.table`"
+    return Problem(file, int(line or 1), ".".join(map(str, field)), what, hint)
