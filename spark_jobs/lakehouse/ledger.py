@@ -90,13 +90,18 @@ class Ledger:
         with self._lock:
             self._known[run_id] = _Known(None, self._snapshot())
 
-    def rivals(self, run_id: str, span: TimeRange | None, since: datetime) -> list[str]:
-        """The runs but `run_id` that were published `since`, with a range that overlaps `span` (None: any); by name.
+    def rivals(self, run_id: str, span: TimeRange | None, since: datetime, sequence: int | None) -> list[str]:
+        """The runs but `run_id` that were published after `sequence`, with a range that overlaps `span` (None: any).
+
+        By name. Runs of earlier versions have no sequence number, and count by the time `since`.
 
         A run that was killed while it published may be published too.
         """
         rows = self.runs().where("status IN ('published', 'publishing')").where(F.col("run_id") != run_id)
-        rows = rows.where((F.col("finished_at") >= F.lit(since)) | (F.col("status") == "publishing"))
+        is_later = F.col("finished_at") >= F.lit(since)
+        if sequence is not None:
+            is_later = F.coalesce(F.col("sequence") > F.lit(sequence), is_later)
+        rows = rows.where(is_later | (F.col("status") == "publishing"))
         if span is not None:
             low, high = (F.timestamp_millis(F.lit(at)) for at in (span.start, span.end))
             rows = rows.where((F.col("range_start") < high) & (F.col("range_end") > low))

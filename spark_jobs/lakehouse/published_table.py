@@ -75,19 +75,32 @@ class Cause(StrEnum):
     RETRACTION = "retraction"
 
 
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """The table at a moment: the snapshot of its windows, its id, and the sequence number of its last commit.
+
+    All are None where there was no table, `snapshot` also where it was empty.
+    """
+
+    snapshot: int | None = None
+    table_id: str | None = None
+    sequence: int | None = None
+
+
 @dataclass(frozen=True)
 class Publication:
     """What is to be published. `identity` names the columns that tell one window (or pane) from another.
 
-    `in_scope` keeps of earlier windows those that the staged ones stand for: one of them that is not staged is
-    retracted. `cause()` gives the cause of a change from the columns `old_run_id` (null: no window before) and
-    `rw_start` (the window's start). `branch` names the branches that this process writes on. `rivals()` names the runs
-    that the ledger says were published in the same range since this one began; it is called where the table's history
-    does not reach back so far. `sides` says what changes in the side tables with the same commit. `with_live` adds the
-    column `LIVE` to staged windows: whether the live job has emitted this value; None: nothing is known about that.
-    `is_everything`: all that is published is in scope, and any other run is a rival. `former`: columns that told
-    windows apart under earlier definitions and do not any more. `repairs`: somebody else has changed the table, so the
-    staged windows are compared with what readers see, and not only with the branch of revisions.
+    `began`: the table when the run began; None: an earlier version did not write it down. `in_scope` keeps of earlier
+    windows those that the staged ones stand for: one of them that is not staged is retracted. `cause()` gives the cause
+    of a change from the columns `old_run_id` (null: no window before) and `rw_start` (the window's start). `branch`
+    names the branches that this process writes on. `rivals()` names the runs that the ledger says were published in the
+    same range since this one began; it is called where the table's history does not reach back so far. `sides` says
+    what changes in the side tables with the same commit. `with_live` adds the column `LIVE` to staged windows: whether
+    the live job has emitted this value; None: nothing is known about that. `is_everything`: all that is published is in
+    scope, and any other run is a rival. `former`: columns that told windows apart under earlier definitions and do not
+    any more. `repairs`: somebody else has changed the table, so the staged windows are compared with what readers see,
+    and not only with the branch of revisions.
     """
 
     run_id: str
@@ -101,6 +114,7 @@ class Publication:
     rivals: Callable[[], Sequence[str]]
     sides: tuple[SideChange, ...] = ()
     with_live: Callable[[DataFrame], DataFrame] | None = None
+    began: TableAt | None = None
     is_everything: bool = False
     former: tuple[str, ...] = ()
     repairs: bool = False
@@ -245,10 +259,6 @@ class PublishedTable:
                 return changed
         return None
 
-    def table_id(self) -> str | None:
-        """The id that Iceberg gave the table when it was made; None where there is no table."""
-        return str(self._java().uuid()) if self._spark.catalog.tableExists(self.table) else None
-
     def sequence_of(self, run_id: str) -> int:
         """The sequence number of the commit that published a run; where it changed nothing, that of the last commit.
 
@@ -259,14 +269,19 @@ class PublishedTable:
         commit = next(commits, None)
         return table.operations().current().lastSequenceNumber() if commit is None else commit.sequenceNumber()
 
-    def last_sequence(self) -> int:
-        """The sequence number of the table's last commit, on whichever branch."""
-        return self._java().operations().current().lastSequenceNumber()
-
     def is_empty(self) -> bool:
         """Whether the table has no data files."""
         snapshot = self._java().currentSnapshot()
         return snapshot is None or snapshot.summary().get("total-records") == "0"
+
+    def now(self) -> TableAt:
+        """The table as it is now."""
+        if not self._spark.catalog.tableExists(self.table):
+            return TableAt()
+        table = self._java()
+        snapshot = table.currentSnapshot()
+        at = None if snapshot is None else snapshot.snapshotId()
+        return TableAt(at, str(table.uuid()), table.operations().current().lastSequenceNumber())
 
     def current(self) -> DataFrame:
         """The current windows."""
@@ -509,7 +524,10 @@ class PublishedTable:
 
     def _refuse_foreign(self, publication: Publication, base: int | None) -> None:
         """Refuse where somebody else has changed the table; where the run repairs that: has changed it since `base`."""
-        if not publication.repairs:
+        began, now = publication.began or TableAt(), self.now()
+        if began.table_id not in (None, now.table_id) or (began.sequence or 0) > (now.sequence or 0):
+            changed = "it was dropped and made anew, or is an older copy"
+        elif not publication.repairs:
             changed = self._foreign_change()
         else:
             changed = None if base is None else foreign_commits(self._java(), base)

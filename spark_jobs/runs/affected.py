@@ -71,7 +71,7 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
         or run["panes"] not in (None, pipeline.panes)
     ):
         return None, f"run {run['run_id']} was of another definition, mode or choice of panes"
-    if run is None or not run["whole"]:
+    if run is None or not run["whole"] or run["table_id"] not in (None, last["table_id"]):
         return None, "no run has covered the whole history"
     rows = (
         spark.table(tables.timeline_state)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import LIVE, Publication
+from spark_jobs.lakehouse.published_table import LIVE, Publication, TableAt
 from spark_jobs.lakehouse.side_tables import Side, SideChange
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import branch_of, starts_within
@@ -54,9 +54,10 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
         cause=cache(lambda: cause_of_change(job.published.ranges, job.plan, lambda: _causes_by_run(job))),
         as_of=job.plan.as_of,
         branch=branch_of(job.result.run_id, job.life.claim),
-        rivals=lambda: _rivals(job, None if staged.everything else staged.reach),
+        rivals=lambda: _rivals(job, staged),
         sides=_side_changes(job, staged),
         with_live=_with_live(job, staged.reach),
+        began=TableAt(staged.base, staged.table_id, staged.sequence),
         is_everything=staged.everything,
         former=former_identity(job, identity),
         repairs=staged.repairs,
@@ -164,8 +165,9 @@ def _causes_by_run(job: Job) -> dict[str, list[str]]:
     return found
 
 
-def _rivals(job: Job, span: TimeRange | None) -> list[str]:
-    """Other runs that the ledger says were published since this one began; `span`: in this range."""
+def _rivals(job: Job, staged: StagedRange) -> list[str]:
+    """Other runs that the ledger says were published in the same range since this one began."""
     row = job.ledger.row(job.result.run_id)
     since = datetime.min if row is None else row["started_at"]
-    return job.ledger.rivals(job.result.run_id, span, since)
+    span = None if staged.everything else staged.reach
+    return job.ledger.rivals(job.result.run_id, span, since, staged.sequence)

@@ -166,7 +166,8 @@ class Request(Document):
 class StagedRange(Document):
     """`staged.json`: what the staged rows of an attempt stand for.
 
-    `base`: the snapshot of the published table that the run started from; None: there was no table. Of the published
+    `base`: the snapshot of the published table that the run started from; None: there was no table. `table_id` and
+    `sequence`: its id, and the number of its last commit then; None: an earlier version, or no table. Of the published
     windows the staged ones stand for those with a start in `reach`, or, of a reconciliation, for those with a start in
     `recent` and the ones before that are staged as touched (`older` spans their starts). `replaces`: the late and
     quarantined rows stand for all that earlier runs wrote of the range. `since`: a reconciliation's stand for the
@@ -179,6 +180,8 @@ class StagedRange(Document):
     FILE: ClassVar[str] = "staged.json"
 
     base: int | None = None
+    table_id: str | None = None
+    sequence: int | None = None
     reach: TimeRange
     replaces: bool
     since: dict[int, int] | None = None

@@ -19,7 +19,7 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.published_table import PublishedTable, TableAt
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, record_position
@@ -42,6 +42,7 @@ from spark_jobs.runs.requirements import check_until
 from spark_jobs.runs.start import CommandLine, begin, check_quarantine, refuse_missing_event_time
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.table_check import from_table
 from spark_jobs.runs.timeline import make_timeline
 from spark_jobs.sources import (
     OpenHistory,
@@ -100,7 +101,7 @@ def reconcile(
         result.note = f"compared only: run {newer}, published before, has read more"
         return result
     # First of all: a run that publishes in the same range from here on has what this run does not have.
-    base = PublishedTable(spark, tables.windows).head()
+    base = PublishedTable(spark, tables.windows).now()
     (before, why), opened, published = run_parallel(
         spark,
         lambda: run_before(spark, tables, pipeline),
@@ -173,11 +174,11 @@ def reconcile(
 class NewRecords:
     """What has arrived since the run `before`, and the windows that it touches.
 
-    `base`: the snapshot of the published table when that run was looked for.
+    `base`: the published table when that run was looked for.
     """
 
     before: PreviousRun
-    base: int | None
+    base: TableAt
     records: DataFrame
     touched: AffectedWindows
 
@@ -203,7 +204,7 @@ def _incremental(
                 pairs = [(Part.TOUCHED, lambda: touched.pairs)] if touched.older else []
                 numbered = [*pairs, *windows, *late]
                 staged = StagedRange(
-                    base=news.base,
+                    **from_table(news.base),
                     reach=reach,
                     replaces=False,
                     since=before.as_of,

@@ -156,8 +156,8 @@ def publish(
     end(job, RunStatus.PUBLISHED if result.changes else RunStatus.UNCHANGED, message=reason)
     # Last of all: recovery does not look at the leftovers and the documents of a run that has ended.
     table = job.published_table
-    sequence = table.sequence_of(result.run_id) if result.changes else table.last_sequence()
-    place = {"table_id": table.table_id(), "sequence": sequence}
+    at = table.now()
+    place = {"table_id": at.table_id, "sequence": table.sequence_of(result.run_id) if result.changes else at.sequence}
     life.apply(Event.FINISH_PUBLISHING, finished_at=job.now(), process=this_process(), **place, **_counts(job))
 
 

@@ -62,7 +62,7 @@ def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore 
                     ledger.delete_superseded(run_id)
                 _write_outcome(store, run_id, RunStatus.PUBLISHED, now)
                 if row["status"] != RunStatus.PUBLISHED:
-                    place = {"table_id": table.table_id(), "sequence": table.sequence_of(run_id)}
+                    place = {"table_id": table.now().table_id, "sequence": table.sequence_of(run_id)}
                     life.apply(Event.RECOVER, _same(row), finished_at=row["finished_at"] or now, **place)
                 continue
             status = RunStatus(row["status"])

@@ -21,7 +21,7 @@ from spark_jobs.runs.lifecycle import Event
 from spark_jobs.runs.plan import Plan, check_plan
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import DEFINITION, PLAN
-from spark_jobs.runs.table_check import with_scope
+from spark_jobs.runs.table_check import from_table, with_scope
 
 _FIRST = -62_135_596_800_000
 _LAST = 253_402_300_799_999
@@ -66,9 +66,10 @@ def backfill_range(job: Job) -> StagedRange:
         expected[Part.LATE.value] = numbers
     if job.plan.quarantined:
         expected[Part.QUARANTINE.value] = (0,)
-    base = job.published_table.head()
-    staged = StagedRange(base=base, reach=job.plan.span, replaces=True, attempt=job.attempt, expected=expected)
-    return with_scope(job, staged)
+    reach, base = job.plan.span, job.published_table.now()
+    return with_scope(
+        job, StagedRange(**from_table(base), reach=reach, replaces=True, attempt=job.attempt, expected=expected)
+    )
 
 
 def begin(job: Job, reason: str, started: datetime, request: CommandLine | None = None) -> None:

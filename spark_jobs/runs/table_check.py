@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.published_table import PublishedTable, TableAt
 from spark_jobs.lakehouse.tables import Tables, start_bounds
 from spark_jobs.runs.documents import StagedRange
 
@@ -23,14 +23,19 @@ ANOTHER_PROGRAM = "another program has changed the published table"
 def foreign_change(spark: SparkSession, tables: Tables, last: Row) -> str | None:
     """What another program has done to the published tables since the run `last` was published; None: nothing."""
     table = PublishedTable(spark, tables.windows)
-    now = table.table_id()
-    if now is None:
+    now = table.now()
+    if now.table_id is None:
         return "it was dropped"
-    if last["table_id"] not in (None, now) or (last["windows"] and table.is_empty() and table.state() is None):
+    if last["table_id"] not in (None, now.table_id) or (last["windows"] and table.is_empty() and table.state() is None):
         return "it was dropped and made anew"
-    if last["sequence"] is not None and last["sequence"] > table.last_sequence():
+    if (last["sequence"] or 0) > (now.sequence or 0):
         return f"it is an older copy: it lacks what run {last['run_id']} has published"
     return table.foreign_change()
+
+
+def from_table(at: TableAt) -> dict[str, Any]:
+    """The fields of `StagedRange` that say which state of the table a run started from."""
+    return {"base": at.snapshot, "table_id": at.table_id, "sequence": at.sequence}
 
 
 def with_scope(job: Job, staged: StagedRange) -> StagedRange:
