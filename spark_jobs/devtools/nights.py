@@ -81,7 +81,9 @@ def arrivals(count: int, seed: int = 7) -> Iterator[list[dict[str, object]]]:
             behind = draw.randrange(LATE_DAYS * DAY) if draw.random() < SHARE_LATE else draw.randrange(DAY // 24)
             event_time = max(START, arrival - behind)
             key, value = draw.choice("abcde"), draw.randrange(1000)
-            records.append({"p": partition, "o": offsets[partition], "a": arrival, "k": key, "t": event_time, "v": value})
+            records.append(
+                {"p": partition, "o": offsets[partition], "a": arrival, "k": key, "t": event_time, "v": value}
+            )
             offsets[partition] += 1
         yield records
 
@@ -143,7 +145,7 @@ def by_month(nights: Sequence[Night]) -> list[dict[str, float]]:
 
 
 def slower(months: Sequence[dict[str, float]]) -> float:
-    """The seconds of a night in the last month, against those in the first; by lower quartiles, which load moves less."""
+    """The seconds of a night in the last month, against those in the first; by lower quartiles: load moves them less."""
     return months[-1]["lower_quartile"] / months[0]["lower_quartile"]
 
 

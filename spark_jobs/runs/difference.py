@@ -134,7 +134,7 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
     late, quarantined = "FALSE", "FALSE"
     read = _offset_of(job.plan.as_of)
     if staged.replaces:
-        if job.is_faithful and staged.everything:
+        if staged.everything and (job.is_faithful or job.plan.mode == job.pipeline.mode):
             late = "TRUE"
         elif job.is_faithful:
             start, end = (f"timestamp_millis({bound})" for bound in (job.plan.span.start, job.plan.span.end))
