@@ -103,8 +103,8 @@ def run_nights(
         if is_maintained:  # a night lasts seconds here, so that a snapshot is never a week old
             now = datetime.now(UTC) + timedelta(seconds=1)
             maintain(spark, pipeline, NoProgress(), now=now, keep_snapshots=timedelta(0))
-        files = [file.stat().st_size for file in (home / "warehouse").rglob("*") if file.is_file()]
-        run_files = sum(file.is_file() for file in (home / "runs").rglob("*"))
+        files = [file.stat().st_size for file in (home / "warehouse" / namespace).rglob("*") if file.is_file()]
+        run_files = sum(file.is_file() for file in (home / "runs").glob(f"{pipeline.name}-*/*"))
         night = Night(number, seconds, bool(result.continued_from), len(files), sum(files), run_files, is_maintained)
         log(f"night {number}: {seconds:.1f} s, {night.files} files, {night.bytes / 1e6:.1f} MB, {result.note or 'ok'}")
         done.append(night)
@@ -145,7 +145,7 @@ def by_month(nights: Sequence[Night]) -> list[dict[str, float]]:
 
 
 def slower(months: Sequence[dict[str, float]]) -> float:
-    """The seconds of a night in the last month, against those in the first; by lower quartiles: load moves them less."""
+    """The seconds of a night in the last month, against the first one; by lower quartiles: load moves them less."""
     return months[-1]["lower_quartile"] / months[0]["lower_quartile"]
 
 

@@ -564,9 +564,8 @@ class PublishedTable:
     ) -> dict[Side, int]:
         """What changes, on branches of its own; the future snapshots of the side tables that change."""
         spark, table, changes = self._spark, self.table, difference.changes
-        ours, history, added = _branches(publication.branch)
-        for branch, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
-            self.alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
+        _, _, added = _branches(publication.branch)
+        self._branch_off(publication.branch, heads)
         written = changes.where("rw_change <> 'retracted'").select(*_quoted(_changed_columns(changes)))
         steps: list[Callable[[], object]] = [
             lambda: self._stage_sides(publication, sides),
@@ -575,6 +574,20 @@ class PublishedTable:
         if difference.supersedes:
             steps.append(lambda: self._end_revisions(publication, changes))
         return run_parallel(spark, *steps)[0]
+
+    def _branch_off(self, branch: str, heads: dict[str, int]) -> None:
+        """Make the branches of a publication in one commit, or bring them back to where they begin."""
+        ours, history, added = _branches(branch)
+
+        def branch_off() -> None:
+            table = self._java()
+            there, change = {name for name, _ in table.refs().items()}, table.manageSnapshots()
+            for name, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
+                make = change.replaceBranch if name in there else change.createBranch
+                change = make(name, heads[source])
+            change.commit()
+
+        retried(branch_off)
 
     def _share(
         self, publication: Publication, difference: Difference, heads: dict[str, int], sides: dict[Side, int]
@@ -585,8 +598,7 @@ class PublishedTable:
         """
         ours, history, added = _branches(publication.branch)
         if not difference.counts:
-            for branch, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
-                self.alter(f"CREATE OR REPLACE BRANCH {branch} AS OF VERSION {heads[source]}")
+            self._branch_off(publication.branch, heads)
             self._share_last_append(None, ours, publication, sides)
             return
         for branch in (ours, history):

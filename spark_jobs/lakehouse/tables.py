@@ -52,13 +52,19 @@ Before 5 a run wrote its late and quarantined records before its commit, and rem
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
+FEW_METADATA_FILES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+"""Each commit writes a file of metadata, which holds all of the one before: the last 20 stay, others go at once."""
 _PROPERTIES = (
     "'format-version'='2', 'write.parquet.compression-codec'='zstd', "
     "'write.parquet.row-group-size-bytes'='8388608', 'write.parquet.dict-size-bytes'='262144', "
     "'read.split.target-size'='33554432', "
     "'write.distribution-mode'='none', "
     "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
-    "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot'"
+    "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot', "
+    + ", ".join(f"'{name}'='{value}'" for name, value in FEW_METADATA_FILES.items())
 )
 """Row groups are small, so that a query for few windows reads little; splits too, so that a task's rows are sorted in
 memory. Dictionaries fit into a processor's cache: larger ones, of values that seldom repeat, take a fifth of a write's

@@ -21,7 +21,7 @@ from spark_jobs.lakehouse.corrections import is_delivering
 from spark_jobs.lakehouse.emitted_table import forget_others
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import REVISIONS, PublishedTable
-from spark_jobs.lakehouse.tables import Tables, guarded
+from spark_jobs.lakehouse.tables import FEW_METADATA_FILES, Tables, guarded
 from spark_jobs.operations.retention import (
     delete_folders,
     delete_rows_of_runs,
@@ -34,6 +34,7 @@ from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import RunStore
 from spark_jobs.spark.catalog import CATALOG
+from spark_jobs.spark.gateway import loaded_iceberg_table
 
 ORPHANS = timedelta(days=3)
 """Files without a snapshot are removed at this age. Newer ones may belong to a run that has not committed yet."""
@@ -172,9 +173,18 @@ def _maintain_table(
     # `PublishedTable.prepare` sorts the rows of a file by time. Compaction keeps that order, so that a nightly
     # reconciliation reads few rows.
     sorting = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
-    compacted = call("rewrite_data_files", "options => map('delete-file-threshold', '1')", *sorting)
-    done.files_compacted[table] = int(compacted.get("rewritten_data_files_count", 0))
+    branches = sorted({"main", REVISIONS} & set(loaded_iceberg_table(spark, table).refs()))
+    done.files_compacted[table] = 0
+    for branch in branches:
+        compacting = ("options => map('delete-file-threshold', '1')", f"branch => '{branch}'", *sorting)
+        compacted = call("rewrite_data_files", *compacting)
+        done.files_compacted[table] += int(compacted.get("rewritten_data_files_count", 0))
     settle()
+    properties = loaded_iceberg_table(spark, table).properties()
+    lacking = {n: v for n, v in FEW_METADATA_FILES.items() if properties.get(n) is None}
+    if lacking:  # a table of an earlier version
+        named = ", ".join(f"'{n}'='{v}'" for n, v in lacking.items())
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({named})")
     before = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
     call("expire_snapshots", f"older_than => TIMESTAMP '{_timestamp_literal(now - keep)}'", "retain_last => 1")
     after = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
