@@ -83,6 +83,8 @@ def with_change(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> Plan:
 
 
 def _window_in_words(window: Mapping[str, Any]) -> str:
-    parts = [f"{name} {format_duration(window[name])}" for name in _LENGTHS if isinstance(window.get(name), int)]
-    others = [f"{name} {value}" for name, value in sorted(window.items()) if name not in (*_LENGTHS, "type") and value]
-    return ", ".join([str(window.get("type", "none")), *(p for p in parts if not p.endswith(" 0 ms")), *others])
+    said = [str(window.get("type", "none"))]
+    for name, value in sorted(window.items(), key=lambda one: (one[0] == "offset", one[0])):
+        if value and name != "type":
+            said.append(f"{name} {format_duration(value) if name in _LENGTHS and isinstance(value, int) else value}")
+    return ", ".join(said)
