@@ -57,7 +57,7 @@ class Nights:
 
     def sql(self, text: str) -> None:
         named = text.replace("WINDOWS", self.tables.windows).replace("LATE", self.tables.late)
-        self.spark.sql(named.replace("NAME", self.tables.windows.removeprefix("rewindow.")))
+        self.spark.sql(named.replace("IDENTIFIER", self.tables.windows.removeprefix("rewindow.")))
 
     def snapshots(self) -> list[int]:
         """Those of `main` that published a run, the oldest first."""
@@ -84,7 +84,7 @@ class Nights:
 
 def roll_back(nights: Nights) -> None:
     *_, first, _ = nights.snapshots()
-    nights.sql(f"CALL rewindow.system.rollback_to_snapshot('NAME', {first})")
+    nights.sql(f"CALL rewindow.system.rollback_to_snapshot('IDENTIFIER', {first})")
 
 
 def roll_back_and_expire(nights: Nights) -> None:
@@ -100,8 +100,8 @@ def expire(nights: Nights) -> None:
 
 
 def compact(nights: Nights) -> None:
-    nights.sql("CALL rewindow.system.rewrite_data_files(table => 'NAME', options => map('rewrite-all', 'true'))")
-    nights.sql("CALL rewindow.system.rewrite_data_files(table => 'NAME__late', options => map('rewrite-all', 'true'))")
+    nights.sql("CALL rewindow.system.rewrite_data_files(table => 'IDENTIFIER', options => map('rewrite-all', 'true'))")
+    nights.sql("CALL rewindow.system.rewrite_data_files(table => 'IDENTIFIER__late', options => map('rewrite-all', 'true'))")
 
 
 def copy_of_rows(nights: Nights) -> None:
