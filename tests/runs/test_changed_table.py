@@ -100,8 +100,9 @@ def expire(nights: Nights) -> None:
 
 
 def compact(nights: Nights) -> None:
-    nights.sql("CALL rewindow.system.rewrite_data_files(table => 'IDENTIFIER', options => map('rewrite-all', 'true'))")
-    nights.sql("CALL rewindow.system.rewrite_data_files(table => 'IDENTIFIER__late', options => map('rewrite-all', 'true'))")
+    for table in ("IDENTIFIER", "IDENTIFIER__late"):
+        options = "options => map('rewrite-all', 'true')"
+        nights.sql(f"CALL rewindow.system.rewrite_data_files(table => '{table}', {options})")
 
 
 def copy_of_rows(nights: Nights) -> None:
