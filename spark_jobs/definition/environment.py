@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from spark_jobs.definition.fields import Refusal, nearest, shown
-from spark_jobs.settings import Variable
 
 _REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)\}?")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -41,6 +40,8 @@ def refuse_variable(name: str, environment: Mapping[str, str], *, is_shown: bool
     Airflow's own never; where the setting `REWINDOW_VARIABLES` lists names, all others. Without that list, values that
     people are shown (`is_shown`) do not come from Rewindow's own settings, nor from variables named like secrets.
     """
+    from spark_jobs.settings import Variable  # takes long to import, and few definitions name a variable
+
     if name.upper().startswith(_OF_AIRFLOW):
         raise Refusal(f"environment variable {shown(name)} is Airflow's own", "name another variable")
     listed = [pattern.strip() for pattern in environment.get(Variable.VARIABLES, "").split(",") if pattern.strip()]

@@ -105,7 +105,7 @@ def test_stages_and_applications_stand_in_their_order(tmp_path) -> None:
 def test_all_is_well_without_warnings(tmp_path) -> None:
     verdict = reported(tmp_path, gate=gate([RESULT]), outcome=outcome("unchanged"))["verdict"]
     assert (verdict["level"], verdict["title"]) == ("good", "Nothing to publish")
-    assert verdict["next"] == [{"text": "There is nothing to do.", "command": None}]
+    assert verdict["next"] == [{"text": "There is nothing to do.", "command": None, "page": None, "label": None}]
 
 
 def test_a_report_is_a_function_of_its_documents(tmp_path) -> None:
@@ -116,7 +116,7 @@ def test_a_report_is_a_function_of_its_documents(tmp_path) -> None:
     assert {name: run.read_bytes(name) for name in run.documents()} == first
     assert set(run.read(REPORT)) == {
         "format", "run", "verdict", "approval", "changes", "watermark", "late", "live", "corrections", "expectations",
-        "advisor", "plan", "normal", "unchecked", "decision", "links",
+        "advisor", "plan", "normal", "unchecked", "decision", "links", "damaged",
     }  # fmt: skip
 
 

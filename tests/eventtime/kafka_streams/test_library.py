@@ -12,7 +12,7 @@ import pytest
 from spark_jobs.devtools.conformance.kstreams_case import StreamsCase
 from spark_jobs.devtools.conformance.kstreams_sequential import run_sequential
 from spark_jobs.spark.ivy import fetch_jars
-from spark_jobs.spark.jvm import find_java
+from spark_jobs.spark.java import find_java
 from tests.eventtime.kafka_streams.histories import random_case
 
 PACKAGE = "org.apache.kafka:kafka-streams-test-utils:4.1.1"
