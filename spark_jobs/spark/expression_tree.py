@@ -10,7 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, is_instance_of, session_state
 
-_OF_THE_RECORD = frozenset({"Literal", "AttributeReference", "NamedLambdaVariable", "Pi", "EulerNumber"})
+_OF_THE_RECORD = frozenset(
+    {
+        "Literal",
+        "AttributeReference",
+        "NamedLambdaVariable",
+        "CommonExpressionRef",
+        "ResolvedCollation",
+        "Pi",
+        "EulerNumber",
+    }
+)
 """Nodes without children whose value is a constant or comes from the record."""
 _EMPTY = frozenset({"CreateArray", "CreateMap", "CreateNamedStruct", "Concat", "Coalesce"})
 """Nodes that may have no children, and are constants then."""

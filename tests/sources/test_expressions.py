@@ -38,7 +38,7 @@ OF_THE_RECORD = (
     "aes_encrypt(d, d, 'ECB')",
     "from_json(k, 'a INT').a", "date_trunc('hour', to_timestamp(k))", "TIMESTAMP '2024-07-01 00:00:00Z'",
     "to_utc_timestamp(to_timestamp(k), 'Europe/Berlin')", "zeroifnull(v)", "k LIKE 'a%'", "v BETWEEN 1 AND 5",
-    "unix_timestamp(k)", "current",
+    "unix_timestamp(k)", "current", "nullif(k, 'x')", "k COLLATE UTF8_LCASE = 'a'", "v BETWEEN 2 AND v + 1",
 )  # fmt: skip
 
 
