@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -25,10 +25,8 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.replay.inversion import invert
-from spark_jobs.replay.restarts import restarted_timeline
+from spark_jobs.replay.rule_book import TimelineRequest
 from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, ThresholdCells, coarse_thresholds, replay_sessions
-from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.replay.windows import FIRED, complete_windows, late_records, replay_windows
@@ -106,7 +104,7 @@ class Replay:
     @property
     def simulates(self) -> bool:
         """Whether the watermark needs the records' order, and so the sequential core."""
-        return not self.spec.strategy.is_invertible
+        return self.spec.rules.simulates(self.spec)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -133,27 +131,14 @@ class Replay:
         return _and_gaps(regular, self.spec) if _has_gaps(self.spec) else regular
 
     def _make(self, thresholds: Thresholds) -> Timeline:
-        partitions = len(self.spec.strategy.partitions)
-        fits_in_memory = thresholds.fits_in_memory(self.history.event_times, partitions)
-        make = simulate if self.simulates else partial(invert, fits_in_memory=fits_in_memory)
-        if self.spec.restarts:
-            return restarted_timeline(
-                self._timeline_records,
-                self.spec.restarts,
-                self.history.processing_time_end,
-                lambda life, until: make(
-                    life, self.spec.strategy, thresholds, processing_time_end=until, cache=self._cache
-                ),
-                self._cache,
-            )
-        return make(
+        request = TimelineRequest(
             self._timeline_records,
-            self.spec.strategy,
-            thresholds,
-            processing_time_end=self.history.processing_time_end,
-            cache=self._cache,
-            state=self._state,
+            self.history.event_times,
+            self.history.processing_time_end,
+            self._cache,
+            self._state,
         )
+        return self.spec.rules.timeline(self.spec, request, thresholds)
 
     def windows(self, span: TimeRange, band: Band | None = None, only: DataFrame | None = None) -> DataFrame:
         """The windows with a start in `span`; see `replay_windows` for the columns. Sessions have no band.

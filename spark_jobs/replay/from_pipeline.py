@@ -19,6 +19,7 @@ from spark_jobs.eventtime.windows import (
     SlidingWindows,
     TumblingWindows,
 )
+from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 
 
@@ -66,6 +67,7 @@ def spec_of(
 ) -> ReplaySpec:
     """The replay that the definition describes, in the given mode; `panes` overrides the definition's."""
     return ReplaySpec(
+        rules=FLINK,
         strategy=strategy_of(pipeline, partitions_found),
         windows=windows_of(pipeline),
         allowed_lateness=pipeline.allowed_lateness,

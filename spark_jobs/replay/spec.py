@@ -9,6 +9,7 @@ from enum import StrEnum
 from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnySessionWindows, AnyWindows
+from spark_jobs.replay.rule_book import RuleBook
 
 
 class Panes(StrEnum):
@@ -20,7 +21,7 @@ class Panes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplaySpec:
-    """One replay. Durations are milliseconds.
+    """One replay, by the `rules` of the live job's engine. Durations are milliseconds.
 
     `keys` name columns of the canonical records; `aggregates` maps a column name to a Spark SQL aggregate.
     `after_watermark` is an SQL filter behind the watermark assigner: the records that it rejects still move the
@@ -28,6 +29,7 @@ class ReplaySpec:
     `restarts` are the instants (epoch ms) at which the live job was restarted, with a watermark from nothing.
     """
 
+    rules: RuleBook
     strategy: WatermarkStrategy
     windows: AnyWindows
     allowed_lateness: int

@@ -194,23 +194,11 @@ def _classify(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Ba
     """Add `rw_fits` (not dropped), with a lateness `rw_in_time` (not late at all), with a band `rw_undecided`."""
     if band is not None:
         placed = placed.withColumn(_UNDECIDED, band.undecided(lookup.at_cleanup, F.col(INDEX), placed))
-    fits = comes_before(lookup.at_cleanup, placed)
+    index, comes_before = F.col(INDEX), spec.rules.comes_before
+    fits = comes_before(lookup.at_cleanup, index, placed)
     if spec.allowed_lateness == 0:
         return placed.withColumn(_FITS, fits)
-    return placed.withColumn(_FITS, fits).withColumn(_IN_TIME, comes_before(lookup.at_end, placed))
-
-
-def comes_before(closes: CloseArrays, placed: DataFrame) -> Column:
-    """Whether the record is processed before its window's close.
-
-    Most records arrive sooner after their event time than any window closes after its end. A window's end is later than
-    the event time, so these come before the close, and need no look-up.
-    """
-    looked_up = record_position(placed).not_after(closes.at_index(F.col(INDEX), placed))
-    if closes.least_delay is None:
-        return looked_up
-    soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
-    return F.call_function("if", soon, F.lit(True), looked_up)
+    return placed.withColumn(_FITS, fits).withColumn(_IN_TIME, comes_before(lookup.at_end, index, placed))
 
 
 def _complete_only(placed: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:

@@ -12,6 +12,7 @@ from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.spec import ReplaySpec
 from tests.sampling import first_of
 
@@ -58,7 +59,7 @@ def test_windows_around_restarts_are_as_one_record_after_the_other_gives_them(sp
     records = log(seed)
     schema = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT"
     frame = spark.createDataFrame(records, schema)
-    spec = ReplaySpec(STRATEGY, TumblingWindows(SIZE), 0, (), {"n": "count(*)"}, flush=False, restarts=restarts)
+    spec = ReplaySpec(FLINK, STRATEGY, TumblingWindows(SIZE), 0, (), {"n": "count(*)"}, flush=False, restarts=restarts)
     with Replay(History(frame, TimeRange(0, 100), 1059), spec) as replay:
         rows = replay.windows(TimeRange(0, 100)).select(
             "window_start", F.col("records_on_time") + F.col("records_late"), "records_dropped"

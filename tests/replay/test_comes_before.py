@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION
+from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.timeline import CloseArrays
-from spark_jobs.replay.windows import INDEX, comes_before
+from spark_jobs.replay.windows import INDEX
 
 STEP = 10
 
@@ -43,7 +44,7 @@ def test_the_answer_is_as_if_each_record_were_looked_up(spark, seed: int) -> Non
     types = ("INT", "BIGINT", "BIGINT", "BIGINT", "INT")
     schema = ", ".join(f"{column} {kind}" for column, kind in zip(columns, types, strict=True))
     frame = spark.createDataFrame(records, schema)
-    found = frame.select(*columns, comes_before(closes, frame).alias("before")).collect()
+    found = frame.select(*columns, FLINK.comes_before(closes, F.col(INDEX), frame).alias("before")).collect()
     assert {tuple(row[:5]): row.before for row in found} == {r: plain_answer(closes, r) for r in records}
     looked_up = frame.where(F.col(ARRIVAL) - least >= F.col(EVENT_TIME)).count()
     assert 0 < looked_up < len(records)

@@ -12,6 +12,7 @@ from spark_jobs.eventtime.suppliers import Ascending, BoundedOutOfOrderness, NoW
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CumulativeWindows, SlidingWindows, TumblingWindows
 from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.inversion import first_reached
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.spark.gateway import jvm, query_execution
@@ -42,7 +43,7 @@ def records(spark, tmp_path_factory):
 )
 def test_windows_are_replayed_set_by_set_without_python(records, windows, generator, per_event, lateness) -> None:
     strategy = WatermarkStrategy(generator, (0, 1), ((0, 1),), per_event=per_event, interval=0 if per_event else 200)
-    spec = ReplaySpec(strategy, windows, lateness, ("k",), {"n": "count(*)", "s": "sum(v)"})
+    spec = ReplaySpec(FLINK, strategy, windows, lateness, ("k",), {"n": "count(*)", "s": "sum(v)"})
     with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
         assert not replay.simulates
         plans = [plan_of(replay.windows(TimeRange(-4000, 6000))), plan_of(replay.timeline.rows(records.sparkSession))]
@@ -54,7 +55,7 @@ def test_windows_are_replayed_set_by_set_without_python(records, windows, genera
 
 def test_faithful_and_complete_come_out_of_one_hash_aggregation_with_one_shuffle(records) -> None:
     strategy = WatermarkStrategy(BoundedOutOfOrderness(300), (0, 1), ((0, 1),))
-    spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
+    spec = ReplaySpec(FLINK, strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
     with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
         plan = plan_of(replay.windows(TimeRange(-4000, 6000)))
     assert plan.count("Exchange") == 1
@@ -64,7 +65,7 @@ def test_faithful_and_complete_come_out_of_one_hash_aggregation_with_one_shuffle
 
 def test_a_record_is_looked_up_once_and_its_partition_and_offset_only_at_equal_arrivals(spark, records) -> None:
     strategy = WatermarkStrategy(BoundedOutOfOrderness(300), (0, 1), ((0, 1),))
-    spec = ReplaySpec(strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
+    spec = ReplaySpec(FLINK, strategy, TumblingWindows(1000), 0, ("k",), {"n": "count(*)", "s": "sum(v)"})
     debug = getattr(jvm(spark).org.apache.spark.sql.execution.debug, "package$")
     with Replay(History(records, TimeRange(0, 5400), 5900), spec) as replay:
         replay.timeline  # noqa: B018 - made before, as it would be with adaptive execution

@@ -9,6 +9,7 @@ from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import Ascending
 from spark_jobs.eventtime.windows import DynamicSessionWindows, SessionWindows
 from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.spec import ReplaySpec
 
 RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, k STRING, gap BIGINT"
@@ -17,7 +18,7 @@ TIMES = TimeRange(0, 1000)
 
 def replay(spark, event_times: list[int], windows: SessionWindows | DynamicSessionWindows) -> Replay:
     rows = [(0, i, 2000 + i, time, "k", 30) for i, time in enumerate(event_times)]
-    spec = ReplaySpec(WatermarkStrategy(Ascending(), (0,), ((0,),)), windows, 0, ("k",), {"n": "count(*)"})
+    spec = ReplaySpec(FLINK, WatermarkStrategy(Ascending(), (0,), ((0,),)), windows, 0, ("k",), {"n": "count(*)"})
     return Replay(History(spark.createDataFrame(rows, RECORDS), TIMES, 2000 + len(rows)), spec)
 
 

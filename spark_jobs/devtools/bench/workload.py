@@ -15,6 +15,7 @@ from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, SessionWindows, SlidingWindows, TumblingWindows
 from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.windows import close_lookup
 
@@ -37,7 +38,7 @@ def replay_spec(windows: AnyWindows, partitions: int = PARTITIONS) -> ReplaySpec
     """Faithful and complete, per-event bounded out-of-orderness, nothing allowed late, flushed at the end."""
     ids = tuple(range(partitions))
     strategy = WatermarkStrategy(BoundedOutOfOrderness(BOUND), partitions=ids, subtasks=(ids,))
-    return ReplaySpec(strategy, windows, 0, ("key",), AGGREGATES, mode=Mode.BOTH)
+    return ReplaySpec(FLINK, strategy, windows, 0, ("key",), AGGREGATES, mode=Mode.BOTH)
 
 
 def replayed(

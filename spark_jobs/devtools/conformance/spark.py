@@ -16,6 +16,7 @@ from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import NEVER, Position
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
+from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.windows import PANE
 
@@ -68,6 +69,7 @@ def case_history(case: Case, records: DataFrame) -> History:
 def case_spec(case: Case, strategy: WatermarkStrategy, *, mode: Mode, panes: Panes) -> ReplaySpec:
     """The replay of a case, with the aggregates of the format."""
     return ReplaySpec(
+        rules=FLINK,
         strategy=strategy,
         windows=case.assigner,
         allowed_lateness=case.allowed_lateness,

@@ -1,0 +1,78 @@
+"""The rule book of one live engine: what of a replay is that engine's own.
+
+Everything else of a replay is the same for all engines: windows, aggregates, faithful and complete values, chunks. A
+rule book is chosen once, where a spec is made from a pipeline (`spark_jobs.replay.from_pipeline`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, record_position
+from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
+from spark_jobs.spark.cached import CachedFrames
+
+if TYPE_CHECKING:
+    from spark_jobs.replay.spec import ReplaySpec
+
+
+class Emission(StrEnum):
+    """When a window that has taken a record gives a row.
+
+    `at_close`: when the watermark passes its end, and again for each record that is late but allowed. `each_batch`: in
+    each micro-batch that it took a record in, with all that it holds then.
+    """
+
+    AT_CLOSE = "at_close"
+    EACH_BATCH = "each_batch"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRequest:
+    """What a timeline is made of. `processing_time_end` and `event_times` as in `History` (epoch ms).
+
+    `state`: what an earlier run's timeline has left; None: `records` are the history from its start.
+    """
+
+    records: DataFrame
+    event_times: TimeRange
+    processing_time_end: int
+    cache: CachedFrames
+    state: dict[str, Any] | None = None
+
+
+class RuleBook(ABC):
+    """One live engine: how its timeline is made, when a record is late, and which panes come out."""
+
+    emission: Emission = Emission.AT_CLOSE
+
+    @abstractmethod
+    def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
+        """When the live job's watermark passed which value; exact for the `thresholds`."""
+
+    @abstractmethod
+    def simulates(self, spec: ReplaySpec) -> bool:
+        """Whether the timeline needs the records' order, and so the sequential core."""
+
+    def placed(self, records: DataFrame) -> DataFrame:
+        """The canonical records with their arrival as the live job's rules have it."""
+        return records
+
+    def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
+        """Whether a record is processed before the close of its window, which is number `index` of `closes`.
+
+        Most records arrive sooner after their event time than any window closes after its end. A window's end is later
+        than the event time, so these come before the close, and need no look-up.
+        """
+        looked_up = record_position(records).not_after(closes.at_index(index, records))
+        if closes.least_delay is None:
+            return looked_up
+        soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
+        return F.call_function("if", soon, F.lit(True), looked_up)
