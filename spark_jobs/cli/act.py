@@ -336,13 +336,19 @@ def archive_topic(
 ) -> None:
     """Append what is new in the topic to the Hive table of a stitched history, exactly once.
 
-    Partition, offset and append time are kept. A run can be repeated or killed at any moment.
+    Partition, offset and append time are kept. A run can be repeated or killed at any moment. Of a Structured Streaming
+    query it keeps the batches of the checkpoint, which itself has the last 100 only.
     """
     from dataclasses import asdict
 
+    from spark_jobs.definition.engine import Engine
+    from spark_jobs.definition.kafka import StitchedHistory
     from spark_jobs.operations.archive import archive
 
     loaded = load(pipeline)
+    if loaded.engine is Engine.SPARK and not isinstance(loaded.history, StitchedHistory):
+        _archive_batches(loaded)
+        return
     result = archive(session(loaded, "archive"), loaded, as_of=as_of_vector(as_of), dry_run=dry_run)
     if as_json:
         print(json.dumps(asdict(result)))
@@ -357,6 +363,17 @@ def archive_topic(
         console.print(f"nothing new: {result.table} holds all of the topic")
     else:
         console.print(f"{result.records:,} records appended to {result.table} as batch {result.batch}")
+
+
+def _archive_batches(pipeline: Pipeline) -> None:
+    from spark_jobs.lakehouse.tables import Tables, create_tables
+    from spark_jobs.runs.live_batches import keep_batches
+
+    spark = session(pipeline, "archive")
+    tables = Tables.of(pipeline)
+    create_tables(spark, tables)
+    files = keep_batches(spark, pipeline)
+    console.print(f"{files:,} files of the checkpoint kept in {tables.checkpoint}", soft_wrap=True)
 
 
 kafka_app = typer.Typer(help="A Kafka broker for trying things out.", no_args_is_help=True)

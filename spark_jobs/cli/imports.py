@@ -1,4 +1,4 @@
-"""Commands that bring what people have: `rewindow import flink-sql` and `rewindow import expectations`."""
+"""Commands that bring what people have: `rewindow import flink-sql`, `import spark` and `import expectations`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_jobs.cli.options import PipelineArgument, console, load
 from spark_jobs.errors import DefinitionError
 
 import_app = typer.Typer(
-    help="Bring what you have: a definition from a Flink SQL script, expectations from Great Expectations.",
+    help="Bring what you have: a definition from a Flink SQL script or a checkpoint, expectations.",
     no_args_is_help=True,
 )
 app.add_typer(import_app, name="import")
@@ -63,6 +63,36 @@ def import_flink_sql(
     if not paths:
         raise typer.Exit(2)
     console.print(f"\nRead the lines with CHECK. Then: rewindow check {escape(str(paths[0][0]))}", soft_wrap=True)
+
+
+@import_app.command("spark")
+def import_spark(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(metavar="CHECKPOINT", exists=True, file_okay=False, help="The query's checkpointLocation."),
+    ],
+    name: Annotated[str | None, typer.Option(help="Name of the pipeline. Default: that of the topic.")] = None,
+    directory: Annotated[Path | None, typer.Option(help="Where the definition goes. Default: dags/pipelines.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a definition of this name.")] = False,
+) -> None:
+    """Draft a definition from the checkpoint of a Structured Streaming query.
+
+    Topic, keys, the kind of window and the watermark's delay are there. What a person must fill in says CHECK, and is
+    listed.
+    """
+    from spark_jobs.project.spark_import import draft_of
+
+    draft = draft_of(checkpoint.absolute(), name)
+    path = (directory or Path("dags/pipelines")) / f"{draft.name}.yaml"
+    if path.exists() and not force:
+        raise DefinitionError("there is a definition of this name already", str(path), "--force overwrites it.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(draft.text, encoding="utf-8")
+    console.print(f"[green]written[/] {escape(str(path))}", soft_wrap=True, highlight=False)
+    console.print("\nFill in:")
+    for remark in draft.remarks:
+        console.print(escape(f"  {remark}"), soft_wrap=True, highlight=False)
+    console.print(f"\nThen: rewindow check {escape(str(path))}", soft_wrap=True)
 
 
 @import_app.command("expectations")

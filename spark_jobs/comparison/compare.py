@@ -17,6 +17,7 @@ from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes
+from spark_jobs.runs.live_batches import micro_batches
 from spark_jobs.runs.plan import Plan, planned_records
 from spark_jobs.runs.progress import Progress
 from spark_jobs.sources import good, reading
@@ -57,7 +58,9 @@ def compare_planned(
 ) -> Report:
     """Like `run_compare`, for a plan that is already made and its canonical records."""
     records = good(records)
-    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.BOTH, panes=Panes.LAST)
+    batches = micro_batches(records.sparkSession, pipeline, plan.as_of)
+    partitions = [p.partition for p in plan.partitions]
+    spec = spec_of(pipeline, partitions, mode=Mode.BOTH, panes=Panes.LAST, batches=batches)
     types = key_types(records.schema, spec.keys)
     history = History(records, plan.event_times, plan.processing_time_end)
     reports = []
@@ -69,7 +72,7 @@ def compare_planned(
             with progress.stage("emitted", f"what the live job emitted{suffix}"):
                 emitted = only_of(deployed, read_emitted(spark, deployed.pipeline, types, span, cached))
             with (
-                replay_of(deployed, replay, [p.partition for p in plan.partitions]) as own,
+                replay_of(deployed, replay, partitions) as own,
                 Comparer(own, deployed.pipeline, emitted, deployed.within(plan.chunks)) as comparer,
             ):
                 with progress.stage("timeline", plan.watermark):

@@ -59,12 +59,14 @@ from spark_jobs.comparison.verdicts import (
     differing,
 )
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engine import Engine
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.engine import Replay
+from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.cached import CachedFrames
 
@@ -124,10 +126,11 @@ class Comparer:
     def scope(self) -> ComparisonScope:
         spec, timeline = self.replay.spec, self.replay.timeline
         flushed = spec.flush and timeline.flushes
+        each_batch = spec.rules.emission is Emission.EACH_BATCH
         return ComparisonScope(
             keys=spec.keys,
             values=self.emitted.values,
-            open_from=MAX_TIMESTAMP if flushed else open_from(timeline, 0),
+            open_from=MAX_TIMESTAMP if flushed or each_batch else open_from(timeline, 0),
             not_final_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec.allowed_lateness),
             tolerance=self.live.tolerance,
         )
@@ -177,7 +180,7 @@ class Comparer:
 
     @property
     def _fidelity(self) -> str:
-        return "recorded" if self._has_evidence else "log_order"
+        return "recorded" if self._has_evidence or self.pipeline.engine is Engine.SPARK else "log_order"
 
     @property
     def _has_evidence(self) -> bool:

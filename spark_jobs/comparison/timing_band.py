@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import AT, Emitted, live_of
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engine import Engine
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.assign import END
@@ -34,6 +35,8 @@ def declared_band(pipeline: Pipeline) -> Band:
     Several source subtasks add the buffer timeout, idleness adds a second interval. The job lagged where a row was
     emitted later than its close plus one interval plus `lag_after`.
     """
+    if pipeline.engine is Engine.SPARK:  # the checkpoint says which batch has read each record
+        return Band(0, MAX_TIMESTAMP)
     live = live_of(pipeline)
     interval = live.interval if live.interval is not None else pipeline.watermark.interval
     buffered = live.buffer_timeout if source_subtasks(pipeline) > 1 else 0
@@ -53,7 +56,7 @@ def declared_band(pipeline: Pipeline) -> Band:
 def detected_band(pipeline: Pipeline, spec: ReplaySpec, timeline: Timeline, emitted: Emitted) -> Band:
     """The declared band, with the lags that `emitted_at` shows. Collects one row for each window end to the driver."""
     band = declared_band(pipeline)
-    if not emitted.has_emission_time or spec.has_sessions:
+    if not emitted.has_emission_time or spec.has_sessions or pipeline.engine is Engine.SPARK:
         return band
     table = emitted.emissions.groupBy(END).agg(F.min(AT).alias("at")).where("at IS NOT NULL").toArrow()
     ends, at = (table.column(name).to_numpy() for name in (END, "at"))

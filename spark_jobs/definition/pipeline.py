@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from spark_jobs.definition.about import Address, Label
 from spark_jobs.definition.corrections import Corrections
 from spark_jobs.definition.deployments import LiveField, refuse_overlaps, restarts_of
+from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
 from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
@@ -20,9 +21,11 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.output import Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
 from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
+from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
+from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 
 _NO_RESULT = {
     "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections", "mode"
@@ -75,8 +78,10 @@ class Pipeline(Section):
     event_time: EventTime = Field(
         description="Which time is a record's event time.", examples=["{expression: sched_dep, unit: iso}"]
     )
-    watermark: Watermark = Field(
-        description="The live job's watermark.", examples=["{generator: bounded_out_of_orderness, bound: 30 min}"]
+    engine: Engine = Field(default=Engine.FLINK, description="What the live job runs on: flink or spark.")
+    watermark: AnyWatermark = Field(
+        description="The live job's watermark, in the words of its engine.",
+        examples=["{generator: bounded_out_of_orderness, bound: 30 min}"],
     )
     filter: Filter = Field(
         default=Filter(),
@@ -84,6 +89,12 @@ class Pipeline(Section):
         examples=["{after_watermark: distance > 0}"],
     )
     window: Window = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
+    output_mode: OutputMode | None = Field(
+        default=None,
+        description="Output mode of a Structured Streaming query: append (a row when a window closes), update (a row "
+        "for each batch that it took a record in) or complete.",
+        examples=["append"],
+    )
     allowed_lateness: Lateness = Field(
         default=as_written("0 s"),
         description="How long after its window's end a late record is still counted.",
@@ -133,6 +144,11 @@ class Pipeline(Section):
 
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
     _text: str = PrivateAttr("")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_words_of_the_engine(cls, raw: Any) -> Any:
+        return in_words_of_the_engine(raw)
 
     @field_validator("value", mode="before")
     @classmethod
@@ -239,6 +255,8 @@ class Pipeline(Section):
             by_alias=True,
             exclude=_NO_RESULT,
         )
+        if self.engine is Engine.FLINK:  # as every definition was before there were others
+            del content["engine"], content["output_mode"]
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
@@ -252,7 +270,9 @@ class Pipeline(Section):
         return hashlib.sha256(self.to_canonical_json().encode()).hexdigest()
 
 
-def _refuse_other_columns(deployed: Watermark | None, defined: Watermark | None, at: FieldPath) -> None:
+def _refuse_other_columns(
+    deployed: Watermark | None, defined: Watermark | StreamingWatermark | None, at: FieldPath
+) -> None:
     """Raise Refusal where a deployment's watermark has expressions over the records that the definition's has not."""
     if deployed is None or defined is None:
         return

@@ -7,6 +7,7 @@ For a pipeline with the output `<namespace>.<table>`:
 - `<table>__quarantine`: records that could not be used, with position, raw value and reason;
 - `<table>__verdicts`: windows of the live job that are not what they should be, and `<table>__comparisons`: how many
   (`verdicts`); `<table>__emitted`: what it has written to a topic (`emitted_table`);
+- `<table>__checkpoint`: the batches of a Structured Streaming query (`checkpoint_archive`);
 - `<table>__corrections`: what was delivered to the readers of its output (`corrections`);
 - `<table>__staging_<hash>`: what an attempt of a run has computed and not yet published (`staging`);
 
@@ -159,6 +160,10 @@ class Tables:
     @property
     def emitted(self) -> str:
         return f"{self.windows}__emitted"
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.windows}__checkpoint"
 
     @property
     def corrections(self) -> str:

@@ -66,6 +66,7 @@ class Replay:
         earlier: With `state`: the steps of that run's timeline. Only they know the closes that its watermark had
             passed; without them no such close may be looked up (see `needs_old_closes`).
         saved: The timeline itself, where another process has made it.
+        is_placed: The history's records have gone through the rule book's `placed` already.
     """
 
     def __init__(
@@ -78,11 +79,12 @@ class Replay:
         exact_positions: bool = False,
         earlier: InMemoryTimeline | None = None,
         saved: SavedTimeline | None = None,
+        is_placed: bool = False,
     ) -> None:
-        self.history = history
+        self.history = history if is_placed else replace(history, records=spec.rules.placed(history.records))
         self.spec = spec
         self._state = dict(state) if state else None
-        self._timeline_records = history.records if timeline_records is None else timeline_records
+        self._timeline_records = self.history.records if timeline_records is None else timeline_records
         self._exact_positions = exact_positions
         self._earlier = earlier
         self._saved = saved
@@ -118,7 +120,7 @@ class Replay:
         """The same replay with one row for each window, its last pane; it shares the timeline."""
         if self.spec.panes is Panes.LAST:
             return self
-        other = Replay(self.history, replace(self.spec, panes=Panes.LAST))
+        other = Replay(self.history, replace(self.spec, panes=Panes.LAST), is_placed=True)
         other.timeline = self.timeline
         return other
 
@@ -159,9 +161,12 @@ class Replay:
         chosen = chosen or span
         if self.merges:
             return self.sessions(span).late
-        candidates = self._usable if records is None else records.where(F.col(EVENT_TIME).isNotNull())
+        candidates = self._usable
+        if records is not None:
+            candidates = self.spec.rules.placed(records).where(F.col(EVENT_TIME).isNotNull())
         late = late_records(candidates, self.spec, self.timeline, span, chosen)
-        return late.unionByName(self._late_between_windows(span, candidates)) if _has_gaps(self.spec) else late
+        between = self.spec.rules.late_between_windows and _has_gaps(self.spec)
+        return late.unionByName(self._late_between_windows(span, candidates)) if between else late
 
     def sessions(self, span: TimeRange) -> SessionReplay:
         """The sessions with a start in `span`; computed once, for their windows and their late records."""

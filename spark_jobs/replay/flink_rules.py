@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
+
+from pyspark.sql import Column, DataFrame
 
 from spark_jobs.replay.inversion import invert
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.rule_book import RuleBook, TimelineRequest
+from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
 from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline
@@ -14,6 +18,8 @@ from spark_jobs.replay.timeline import Thresholds, Timeline
 
 class FlinkRules(RuleBook):
     """The golden rules of `tests/golden/flink/README.md`, by inversion where the watermark is a minimum of maxima."""
+
+    late_between_windows: ClassVar[bool] = True
 
     def simulates(self, spec: ReplaySpec) -> bool:
         return not spec.strategy.is_invertible
@@ -39,6 +45,12 @@ class FlinkRules(RuleBook):
             cache=request.cache,
             state=request.state,
         )
+
+    def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
+        return suspicion(records, cells, flushes)
+
+    def operate_sessions(self, members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
+        return operate(members, work)
 
 
 FLINK = FlinkRules()

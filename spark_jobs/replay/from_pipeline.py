@@ -8,6 +8,9 @@ from zoneinfo import ZoneInfo
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.custom import check_class
 from spark_jobs.definition.deployments import restarts_of
+from spark_jobs.definition.engine import Engine
+from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import (
     DAY_MS,
@@ -20,7 +23,10 @@ from spark_jobs.eventtime.windows import (
     TumblingWindows,
 )
 from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.microbatches import MicroBatches
+from spark_jobs.replay.rule_book import RuleBook
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
+from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 
 
 def windows_of(pipeline: Pipeline) -> AnyWindows:
@@ -62,12 +68,32 @@ def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> Watermar
     )
 
 
+def rules_of(pipeline: Pipeline, batches: MicroBatches | None = None) -> RuleBook:
+    """The rule book of the live job's engine; of a Structured Streaming query by the `batches` that it has run.
+
+    Without them only complete values can be computed.
+    """
+    watermark = pipeline.watermark
+    if not isinstance(watermark, StreamingWatermark) or batches is None:
+        return FLINK
+    mode = pipeline.output_mode or OutputMode.APPEND
+    return StructuredStreamingRules(batches, mode, merge_locally=watermark.merge_sessions_in_local_partition)
+
+
 def spec_of(
-    pipeline: Pipeline, partitions_found: Sequence[int], *, mode: Mode = Mode.BOTH, panes: Panes | None = None
+    pipeline: Pipeline,
+    partitions_found: Sequence[int],
+    *,
+    mode: Mode = Mode.BOTH,
+    panes: Panes | None = None,
+    batches: MicroBatches | None = None,
 ) -> ReplaySpec:
-    """The replay that the definition describes, in the given mode; `panes` overrides the definition's."""
+    """The replay that the definition describes, in the given mode; `panes` overrides the definition's.
+
+    `batches`: those of a Structured Streaming query, see `rules_of`.
+    """
     return ReplaySpec(
-        rules=FLINK,
+        rules=rules_of(pipeline, batches),
         strategy=strategy_of(pipeline, partitions_found),
         windows=windows_of(pipeline),
         allowed_lateness=pipeline.allowed_lateness,
@@ -77,5 +103,5 @@ def spec_of(
         mode=mode,
         panes=panes or Panes(pipeline.panes),
         flush=pipeline.end_of_input == "flush",
-        restarts=restarts_of(pipeline),
+        restarts=restarts_of(pipeline) if pipeline.engine is Engine.FLINK else (),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,6 +20,7 @@ from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 
 if TYPE_CHECKING:
+    from spark_jobs.replay.sessions import SessionWork, ThresholdCells
     from spark_jobs.replay.spec import ReplaySpec
 
 
@@ -51,7 +52,13 @@ class TimelineRequest:
 class RuleBook(ABC):
     """One live engine: how its timeline is made, when a record is late, and which panes come out."""
 
-    emission: Emission = Emission.AT_CLOSE
+    late_between_windows: ClassVar[bool] = False
+    """Whether a record that lies between two windows can be late (golden rule 20 of Flink)."""
+
+    @property
+    def emission(self) -> Emission:
+        """When windows give rows."""
+        return Emission.AT_CLOSE
 
     @abstractmethod
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
@@ -76,3 +83,22 @@ class RuleBook(ABC):
             return looked_up
         soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
         return F.call_function("if", soon, F.lit(True), looked_up)
+
+    def session_records(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+        """The records that can be in a session, of those with `rw_ts` and `rw_end`, their own session's bounds."""
+        return records
+
+    @abstractmethod
+    def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
+        """Whether a record may be late or touch a session that was out, and whether a session may still be open.
+
+        The second is a column of complete sessions. Both may be true needlessly: such sessions go through
+        `operate_sessions`.
+        """
+
+    @abstractmethod
+    def operate_sessions(self, members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
+        """What the live job made of complete sessions that set operations cannot decide: rows of `SESSION_ROWS`.
+
+        Also returns a timeline that is exact for their late records.
+        """

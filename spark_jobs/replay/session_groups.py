@@ -150,10 +150,10 @@ def replay_groups(
                 members = []
             members.append(_member(values))
         if len(rows) > _BATCH:
-            yield _arrow_batch(rows)
+            yield arrow_batch(rows)
             rows = []
     rows += _replay_group(members, allowed_lateness, flush, all_panes)
-    yield _arrow_batch(rows)
+    yield arrow_batch(rows)
 
 
 def _member(values: tuple[Any, ...]) -> Member:
@@ -163,7 +163,7 @@ def _member(values: tuple[Any, ...]) -> Member:
     return Member(group, partition, offset, timestamp, end, Position(*values[5:8]), at_end, at_cleanup)
 
 
-def _arrow_batch(rows: list[SessionRow]) -> pa.RecordBatch:
+def arrow_batch(rows: list[SessionRow]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(_ARROW_SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)

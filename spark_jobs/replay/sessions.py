@@ -40,8 +40,11 @@ from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
 from spark_jobs.spark.cached import CachedFrames
 
-_TS = "rw_ts"
-_END = "rw_end"
+SESSION_START = "rw_ts"
+SESSION_END = "rw_end"
+"""The bounds of a record's own session, before any merge."""
+_TS = SESSION_START
+_END = SESSION_END
 _QUERY = "rw_query"
 _CELLS = 200_000
 """The number of cells that a history is divided into."""
@@ -215,9 +218,10 @@ def replay_sessions(
 
     `exact_positions`: look up the position of every firing (for conformance tests).
     """
-    base = with_sessions_columns(records, spec)
+    rules = spec.rules
+    base = rules.session_records(with_sessions_columns(records, spec), spec)
     flushes = spec.flush and timeline.flushes
-    suspicious, frontier = _suspicion(base, cells, flushes)
+    suspicious, frontier = rules.suspicion(base, cells, flushes)
     sessions = sessionize(base, spec, suspicious)
     if spec.mode is Mode.COMPLETE:
         return SessionReplay(
@@ -236,7 +240,8 @@ def replay_sessions(
     group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
     marked = dirty.withColumn(GROUP, group)
     members_of = cache.keep(_records_of(base, marked, spec, max(1, length // handed_over)))
-    classified, exact_timeline = _operate(members_of, spec, finer, cells, flushes, cache, exactly=exact_positions)
+    work = SessionWork(spec, finer, cells, flushes, cache, exactly=exact_positions)
+    classified, exact_timeline = rules.operate_sessions(members_of, work)
     failed = classified.where(_is(RowKind.FAILURE)).agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
     failure = None if failed is None else Position(*failed)
     faithful = _faithful_rows(classified, members_of, spec)
@@ -258,7 +263,7 @@ def _chosen(rows: DataFrame, span: TimeRange) -> DataFrame:
     return rows.where(in_span | (F.col(START) == F.lit(MIN_TIMESTAMP)))
 
 
-def _suspicion(base: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
+def suspicion(base: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
     """Whether a record may have been behind the watermark, and whether a session may still be open.
 
     Both may be true needlessly, by less than a grid cell. A record with `r <= C(ts - 1)` touches no session
@@ -321,21 +326,25 @@ def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec, span: int)
     return joined.drop("rw_low", "rw_high", "rw_span", *(f"rw_key_{i}" for i in range(len(spec.keys))))
 
 
-def _operate(
-    members: DataFrame,
-    spec: ReplaySpec,
-    finer: FinerTimeline,
-    cells: ThresholdCells,
-    flushes: bool,
-    cache: CachedFrames,
-    *,
-    exactly: bool,
-) -> tuple[DataFrame, Timeline]:
+@dataclass(frozen=True, slots=True)
+class SessionWork:
+    """What the sequential operator needs beside the records. `exactly`: to the millisecond, for all sessions."""
+
+    spec: ReplaySpec
+    finer: FinerTimeline
+    cells: ThresholdCells
+    flushes: bool
+    cache: CachedFrames
+    exactly: bool
+
+
+def operate(members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
     """Run the sequential operator over each session that needs it. Also returns a timeline exact for its late records.
 
     What matters is on which side of a session's records each of its closes lies. Mostly the cells' first points show
     it. Closes are looked up to the millisecond for the other sessions, or for all (`exactly`).
     """
+    spec, finer, cells, cache = work.spec, work.finer, work.cells, work.cache
     lateness = spec.allowed_lateness
     queried = members.select(
         GROUP,
@@ -348,7 +357,7 @@ def _operate(
         _cleanup(F.col(_END), lateness).alias("rw_x_cleanup"),
     )
     columns = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
-    run = partial(replay_groups, allowed_lateness=lateness, flush=flushes, all_panes=spec.panes is Panes.ALL)
+    run = partial(replay_groups, allowed_lateness=lateness, flush=work.flushes, all_panes=spec.panes is Panes.ALL)
 
     def classified(placed: DataFrame, closes: list[str]) -> DataFrame:
         ordered = placed.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, *position_names("r"))
@@ -361,7 +370,7 @@ def _operate(
             queried = cells.closed(queried, x, x, timeline)
         return classified(queried, [x for x in columns for _ in ("earliest", "latest")])
 
-    if exactly:
+    if work.exactly:
         return classified_exactly(queried, finer.coarse), finer.coarse
     placed = queried
     for x in columns:

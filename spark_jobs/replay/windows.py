@@ -34,6 +34,7 @@ from spark_jobs.replay.columns import (
     record_position,
 )
 from spark_jobs.replay.grid import EndGrid, divided, end_grid
+from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Timeline
 
@@ -50,6 +51,7 @@ _MISSES = "rw_fits IS NOT TRUE"
 _IN_TIME = "rw_in_time"
 INDEX = "rw_index"
 _UNDECIDED = "rw_undecided"
+_LAST_BATCH = "rw_last_batch"
 
 _SPREAD = 0x9E3779B1
 """Spark's fast aggregation map hashes an integer to itself and gives up after two probes: consecutive numbers, beside
@@ -105,6 +107,8 @@ def replay_windows(
     windows = _last_panes(classified, spec, span, lookup, flushes)
     if spec.panes is Panes.LAST:
         return windows
+    if spec.rules.emission is Emission.EACH_BATCH:
+        return _with_a_pane_for_each_batch(_with_bounds(classified, spec, span), windows, spec)
     return _with_all_panes(_with_bounds(classified, spec, span), windows, spec, lookup, flushes)
 
 
@@ -223,6 +227,8 @@ def _last_panes(
     banded = _UNDECIDED in classified.columns
     if banded:
         values[UNDECIDED] = _count(_UNDECIDED)
+    if spec.rules.emission is Emission.EACH_BATCH:
+        values[_LAST_BATCH] = F.max(F.when(F.col(_FITS), F.col(ARRIVAL)))
     grouped, index, bounds = _group_by_window(classified, spec, span, [v.alias(name) for name, v in values.items()])
     complete = [
         halves[name].alias(complete_name(name)) if name in halves else F.col(complete_name(name))
@@ -231,8 +237,11 @@ def _last_panes(
     ]
     late = F.col(LATE) if spec.allowed_lateness else F.lit(0).cast("long")
     closed = lookup.at_end.at_index(index, grouped)
-    has_closed = (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
+    each_batch = spec.rules.emission is Emission.EACH_BATCH
+    has_closed = F.lit(True) if each_batch else (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
     fired = (has_closed & (F.col(ON_TIME) > 0)) | (late > 0)
+    if each_batch:
+        closed = PositionColumns(F.col(_LAST_BATCH), F.lit(NEVER), F.lit(NEVER))
     by_watermark = F.when(F.col(ON_TIME) > 0, 1).otherwise(0)
     return grouped.select(
         *spec.keys,
@@ -311,6 +320,40 @@ def _with_all_panes(
         (F.col("rw_number") - 1 - first_pane).cast("int").alias(PANE),
         fired.alias("rw_fired"),
     )
+    return _beside(windows, panes, spec)
+
+
+def _with_a_pane_for_each_batch(classified: DataFrame, windows: DataFrame, spec: ReplaySpec) -> DataFrame:
+    """A pane for each batch that a window took a record in, with all that it held then."""
+    spark = classified.sparkSession
+    kept = classified.where(_FITS)
+    group = ", ".join([*(f"`{key}`" for key in spec.keys), START, END])
+    # All records of a batch are peers: each has the aggregate up to the end of its batch.
+    over = f"PARTITION BY {group} ORDER BY {ARRIVAL} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    ran = kept.select(
+        *spec.keys,
+        START,
+        END,
+        F.col(ARRIVAL).alias("rw_batch_time"),
+        *(F.expr(running(spark, text, over)).alias(name) for name, text in spec.aggregates.items()),
+        F.expr(f"dense_rank() OVER (PARTITION BY {group} ORDER BY {ARRIVAL})").alias("rw_nth_batch"),
+        F.expr(f"row_number() OVER (PARTITION BY {group}, {ARRIVAL} ORDER BY {ARRIVAL})").alias("rw_nth"),
+    )
+    never = F.lit(NEVER)
+    fired = PositionColumns(F.col("rw_batch_time"), never, never).as_struct()
+    panes = ran.where("rw_nth = 1").select(
+        *spec.keys,
+        START,
+        END,
+        *spec.aggregates,
+        (F.col("rw_nth_batch") - 1).cast("int").alias(PANE),
+        fired.alias("rw_fired"),
+    )
+    return _beside(windows, panes, spec)
+
+
+def _beside(windows: DataFrame, panes: DataFrame, spec: ReplaySpec) -> DataFrame:
+    """The windows' other columns beside each of their panes, which have the values, `pane` and `rw_fired`."""
     rest = windows.drop(*spec.aggregates, PANE, *position_names(FIRED))
     same = [F.col(f"w.{c}").eqNullSafe(F.col(f"p.{c}")) for c in (*spec.keys, START, END)]
     joined = rest.alias("w").join(panes.alias("p"), same, "left")
@@ -338,9 +381,10 @@ def late_records(
     own = records.where((ts >= F.lit(span.start)) & (home >= F.lit(span.start)) & (home < F.lit(span.end)))
     lookup = close_lookup(timeline, spec, span)
     assigned = assign_windows(own, windows)
-    position = record_position(assigned)
-    cleanup = lookup.at_cleanup.at(F.col(END), assigned)
-    missed = assigned.withColumn("rw_cleanup", cleanup.arrival).where(~position.not_after(cleanup))
+    cleanup = lookup.at_cleanup
+    index = (cleanup.grid.index(F.col(END)) - F.lit(cleanup.first)).cast("int")
+    placed = assigned.withColumn("rw_cleanup", cleanup.at_index(index, assigned).arrival)
+    missed = placed.where(~spec.rules.comes_before(cleanup, index, placed))
     identity = [*spec.keys, *identity_columns(records)]
     last = F.max(F.struct(F.col(END), F.col(START), F.col("rw_cleanup"))).alias("rw_last")
     in_chosen = (F.col(START) >= F.lit(chosen.start)) & (F.col(START) < F.lit(chosen.end))

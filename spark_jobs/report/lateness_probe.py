@@ -21,6 +21,7 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.definition.engine import Engine
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
@@ -204,7 +205,8 @@ def _fine_timeline(evidence: StagedRun, grids: Sequence[RegularGrid], low: int, 
     if evidence.timeline is None:
         raise ValueError("a run that computed complete values only has no timeline")
     maximum = strategy.running_maximum
-    if not strategy.is_invertible or maximum is None or not grids:
+    is_recorded = evidence.pipeline.engine is Engine.SPARK  # it has every step of the watermark, too
+    if is_recorded or not strategy.is_invertible or maximum is None or not grids:
         return evidence.timeline
 
     def floor(value: Column, shift: int) -> Column:

@@ -25,6 +25,7 @@ from spark_jobs.runs.causes import published_before
 from spark_jobs.runs.decision import Decision
 from spark_jobs.runs.documents import COUNTED, Application, Outcome, RunCounts, failure_fields
 from spark_jobs.runs.lifecycle import Event, RunLife, new_token
+from spark_jobs.runs.live_batches import micro_batches
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.processes import STAGES_PROCESS
 from spark_jobs.runs.progress import Progress
@@ -169,7 +170,9 @@ def job_of(
     clock: Callable[[], float] = time.monotonic,
 ) -> Job:
     """What the stages of a run share. `attempt`: `new_token()` for a run that begins, else that of its folder."""
-    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode(plan.mode), panes=panes)
+    batches = micro_batches(spark, pipeline, plan.as_of)
+    partitions = [p.partition for p in plan.partitions]
+    spec = spec_of(pipeline, partitions, mode=Mode(plan.mode), panes=panes, batches=batches)
     result = RunResult(run_id, Tables.of(pipeline), plan.records, plan.quarantined)
     folder = (store or RunStore.configured()).folder(run_id)
     return Job(spark, pipeline, plan, spec, kind, progress, result, folder, now, clock, in_stages, attempt)

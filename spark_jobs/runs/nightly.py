@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import restarts_of
+from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
@@ -110,6 +111,8 @@ def reconcile(
     )
     if before is not None and windows_of(pipeline).is_merging:
         before, why = None, "sessions are read as a whole"
+    if before is not None and pipeline.engine is Engine.SPARK:
+        before, why = None, "the batches of the live query are read as a whole"
     if before is not None and restarts_of(pipeline):
         before, why = None, "the live job was restarted: its timeline is made as a whole"
     if pipeline.mode is Mode.COMPLETE:

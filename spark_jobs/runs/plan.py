@@ -14,15 +14,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, CalendarDayWindows
 from spark_jobs.replay.from_pipeline import strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
+from spark_jobs.runs.live_batches import as_of_batches
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.sources import (
@@ -175,6 +178,8 @@ def make_plan(
     check_range(pipeline, start, end)
     mode = mode or pipeline.mode
     check_order(pipeline, mode)
+    if seen is None and records is None:
+        as_of = as_of_batches(spark, pipeline, as_of)
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of)
     found_fidelity = fidelity(pipeline, opened.topic)
@@ -224,12 +229,18 @@ def make_plan(
         window_ends=_grid_points(windows, work) if isinstance(windows, AlignedWindows) else None,
         fidelity=found_fidelity.level,
         fidelity_reasons=found_fidelity.reasons,
-        watermark="timeline by inversion, set by set"
-        if strategy.is_invertible
-        else "timeline simulated in one task, in position order",
+        watermark=_watermark_in_words(pipeline, strategy),
         warnings=_warnings(pipeline, windows, seen, mode=mode, is_topic=opened.topic is not None),
         history_records=seen.history_records,
     )
+
+
+def _watermark_in_words(pipeline: Pipeline, strategy: WatermarkStrategy) -> str:
+    if pipeline.engine is Engine.SPARK:
+        return "timeline of the query's checkpoint, batch by batch"
+    if strategy.is_invertible:
+        return "timeline by inversion, set by set"
+    return "timeline simulated in one task, in position order"
 
 
 def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFrame:
@@ -253,7 +264,8 @@ def planned_records(
     is added to its fidelity.
     """
     if plan is None:
-        opened = open_history(spark, pipeline, as_of=options.get("as_of"))
+        options["as_of"] = as_of_batches(spark, pipeline, options.get("as_of"))
+        opened = open_history(spark, pipeline, as_of=options["as_of"])
     else:
         opened = _opened_again(spark, pipeline, plan)
         reasons = fidelity(pipeline, opened.topic).reasons if opened.topic else plan.fidelity_reasons

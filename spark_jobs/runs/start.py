@@ -18,6 +18,7 @@ from spark_jobs.replay.engine import History
 from spark_jobs.runs.documents import Approval, Outcome, Request, Requested, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.lifecycle import Event
+from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.runs.plan import Plan, check_plan
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import DEFINITION, PLAN
@@ -46,6 +47,7 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
     check_quarantine(job.pipeline, job.plan)
     refuse_missing_event_time(job.pipeline, job.plan, history)
     create_tables(job.spark, job.result.tables)
+    keep_batches(job.spark, job.pipeline)
     recover(job.spark, job.result.tables, started)
     if is_new:
         job.ledger.assume_new(job.result.run_id)

@@ -112,7 +112,7 @@ def verified(
             difference.changes,
             before,
             job.staging.rows(Part.LATE) if job.is_faithful else None,
-            records,
+            job.spec.rules.placed(records),
             timeline,
             verdicts_of(job),
             is_distinct=checks is not None and job.staging.is_distinct_by(publication.identity),

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engine import Engine
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 
-Level = Literal["log_order", "approximate", "complete_only"]
+Level = Literal["recorded", "log_order", "approximate", "complete_only"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
     """The level, and why it is not higher.
 
-    `log_order`: partition, offset and the broker's append time are known. `approximate`: the producer's time is known
-    instead, so only the order within a partition is certain. `complete_only`: the order is not known, and faithful
-    results are refused.
+    `recorded`: the live job has written down what it decided by. `log_order`: partition, offset and the broker's append
+    time are known. `approximate`: the producer's time is known instead, so only the order within a partition is
+    certain. `complete_only`: the order is not known, and faithful results are refused.
     """
 
     level: Level
@@ -27,6 +28,8 @@ class Fidelity:
 def fidelity(pipeline: Pipeline, topic: PinnedTopic | None = None) -> Fidelity:
     """The fidelity of a history, from `history.position`, the topic's timestamps, and the gaps that were accepted."""
     position = pipeline.history.position
+    if pipeline.engine is Engine.SPARK:
+        return Fidelity("recorded", () if topic is None else tuple(topic.notes))
     missing = position.missing
     if missing:
         return Fidelity(

@@ -81,7 +81,7 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
             chunks=requested.chunks,
         )
         plan = with_change(spark, pipeline, plan)
-    if plan.fidelity != "log_order" and plan.mode != Mode.COMPLETE and not requested.accept_degraded:
+    if plan.fidelity not in ("recorded", "log_order") and plan.mode != Mode.COMPLETE and not requested.accept_degraded:
         folder.write_text(PLAN, plan.to_json())
         raise HistoryError(
             f"the fidelity is `{plan.fidelity}`: {'; '.join(plan.fidelity_reasons)}",

@@ -74,10 +74,16 @@ def _try_flink(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
 
 def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
     from spark_jobs.devtools.conformance.microbatch_compare import first_difference
-    from spark_jobs.devtools.conformance.microbatch_sequential import run_sequential
 
     case = microbatch_case.MicroBatchCase(path, document)
-    outcome = run_sequential(case)
+    if engine.set_based:
+        from spark_jobs.devtools.conformance.microbatch_spark import run_spark
+
+        outcome = run_spark(engine.spark, case)
+    else:
+        from spark_jobs.devtools.conformance.microbatch_sequential import run_sequential
+
+        outcome = run_sequential(case)
     return Tried(first_difference(case, outcome), outcome.note)
 
 

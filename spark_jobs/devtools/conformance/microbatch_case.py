@@ -178,7 +178,7 @@ class MicroBatchCase:
             if (match := _FILE.search(path))
         }
         of_file = self.config["source"] == "file"
-        sources = self._sources
+        sources = self.sources
 
         def batch(record: CaseRecord) -> int | None:
             source = sources[record.input]
@@ -189,7 +189,7 @@ class MicroBatchCase:
         return [batch(record) for record in self.records]
 
     @cached_property
-    def _sources(self) -> list[str]:
+    def sources(self) -> list[str]:
         """The source id of each input: in the order of numbers, or with names in that of the topics."""
         ids = {source for entry in self.checkpoint.offsets.values() for source in entry.offsets}
         if all(source.isdigit() for source in ids):

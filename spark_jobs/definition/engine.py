@@ -1,0 +1,76 @@
+"""The engine of the live job, and its fields in that engine's own words.
+
+A field that belongs to another engine is refused by name, with what this engine calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Tag
+
+from spark_jobs.definition.fields import Refusal, Refusals
+from spark_jobs.definition.structured_streaming import StreamingWatermark, foreign_to_spark, in_spark_words
+from spark_jobs.definition.watermark import Watermark
+
+
+class Engine(StrEnum):
+    """What the live job runs on."""
+
+    FLINK = "flink"
+    SPARK = "spark"
+
+
+def _tag(value: Any) -> str:
+    streaming = isinstance(value, StreamingWatermark) or (
+        isinstance(value, Mapping) and ("checkpoint" in value or "delay" in value)
+    )
+    return StreamingWatermark.__name__ if streaming else Watermark.__name__
+
+
+AnyWatermark = Annotated[
+    Annotated[Watermark, Tag(Watermark.__name__)] | Annotated[StreamingWatermark, Tag(StreamingWatermark.__name__)],
+    Discriminator(_tag),
+]
+"""The watermark of the live job, in the words of its engine."""
+
+_ONLY_SPARK = {
+    "delay": "Flink calls it `bound`, of the generator `bounded_out_of_orderness`",
+    "checkpoint": "only Structured Streaming has one",
+    "allow_multiple": "only Structured Streaming has it",
+    "merge_sessions_in_local_partition": "only Structured Streaming has it",
+}
+
+
+def in_words_of_the_engine(raw: Any) -> Any:
+    """The content of a definition as the model reads it. Raises Refusals for what belongs to another engine."""
+    if not isinstance(raw, Mapping):
+        return raw
+    if raw.get("engine") == Engine.SPARK:
+        if found := [*foreign_to_spark(raw, Watermark.model_fields), *_missing(raw)]:
+            raise Refusals(found)
+        return in_spark_words(raw)
+    if found := list(_of_spark_alone(raw)):
+        raise Refusals(found)
+    return raw
+
+
+def _missing(raw: Mapping[str, Any]) -> Iterator[Refusal]:
+    watermark = raw.get("watermark")
+    for name, example in (("delay", "10 minutes"), ("checkpoint", "/srv/checkpoints/orders")):
+        if isinstance(watermark, Mapping) and name not in watermark:
+            yield Refusal("is missing", f"write `{name}: {example}`", ("watermark", name))
+
+
+def _of_spark_alone(raw: Mapping[str, Any]) -> Iterator[Refusal]:
+    if raw.get("engine", Engine.FLINK) != Engine.FLINK:
+        return
+    watermark = raw.get("watermark")
+    for name, here in _ONLY_SPARK.items():
+        if isinstance(watermark, Mapping) and name in watermark:
+            yield Refusal("belongs to engine `spark`", f"write `engine: spark`; {here}", ("watermark", name))
+    if raw.get("output_mode") is not None:
+        hint = "write `engine: spark`, or leave it out"
+        yield Refusal("belongs to engine `spark`", hint, ("output_mode",))

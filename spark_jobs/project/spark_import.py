@@ -1,0 +1,165 @@
+"""A definition drafted from the checkpoint of a Structured Streaming query: what it tells, and what a person fills in.
+
+The offsets name the topics. The schema of the aggregation's state names the keys, the kind of window and the delay of
+the watermark, and hints at the aggregates. Nothing there tells the size of the windows, the output mode, the payload or
+the brokers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.definition.names import is_pipeline_name
+from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.microbatch.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    KafkaOffsets,
+    is_checkpoint_file,
+    read_checkpoint,
+)
+
+_STRUCT = b'{"type":"struct"'
+_DELAY = "spark.watermarkDelayMs"
+_DEDUPLICATION = {"dedupe": "dropDuplicates", "dedupeWithinWatermark": "dropDuplicatesWithinWatermark"}
+_UNREPLAYED = {
+    "symmetricHashJoin": "a join of streams",
+    "flatMapGroupsWithState": "flatMapGroupsWithState",
+    "transformWithStateExec": "transformWithState",
+}
+CHECK = "CHECK"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A definition that is not complete: `remarks` say what a person must fill in or look at."""
+
+    name: str
+    text: str
+    remarks: tuple[str, ...]
+
+
+def draft_of(folder: Path, name: str | None = None) -> Draft:
+    """The draft for a checkpoint in a local folder.
+
+    Raises SourceError where there is no checkpoint, DefinitionError where no source of it is a topic or for a name that
+    a pipeline cannot have.
+    """
+    checkpoint = _read(folder)
+    topics = _topics(checkpoint)
+    if not topics:
+        raise DefinitionError(
+            "no source of the query reads a topic", str(folder), "A query on files cannot be imported yet."
+        )
+    chosen = name or re.sub(r"[^a-z0-9_]+", "_", topics[0][1].lower()).strip("_")
+    if not is_pipeline_name(chosen):
+        raise DefinitionError(f"{chosen!r} is no name of a pipeline", hint="Give one with --name, like orders_hourly.")
+    states = list(_states(folder))
+    return _drafted(chosen, folder, topics, states)
+
+
+def _read(folder: Path) -> Checkpoint:
+    files = {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and is_checkpoint_file(path.relative_to(folder).as_posix())
+    }
+    if not any(file.startswith("offsets/") for file in files):
+        hint = "Name the folder that the query has as its `checkpointLocation`."
+        raise SourceError("there is no checkpoint of a Structured Streaming query: no offsets/N", str(folder), hint)
+    try:
+        return read_checkpoint(files)
+    except CheckpointError as problem:
+        raise SourceError(f"{problem.file}: {problem.what}", str(folder), problem.hint) from problem
+
+
+def _topics(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    """The sources that read topics, as (source, topic)."""
+    last = checkpoint.offsets[max(checkpoint.offsets)]
+    return [
+        (source, topic)
+        for source, offset in last.offsets.items()
+        if isinstance(offset, KafkaOffsets)
+        for topic in offset.ends
+    ]
+
+
+def _states(folder: Path) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """Each stateful operator: its name, and the schemas of its state, keys first."""
+    for operator in sorted((folder / "state").glob("*")):
+        metadata = operator / "_metadata" / "metadata"
+        text = metadata.read_text(encoding="utf-8").partition("\n")[2] if metadata.is_file() else "{}"
+        name = json.loads(text).get("operatorInfo", {}).get("operatorName", "")
+        files = [path for path in sorted(operator.rglob("schema")) if path.is_file()]
+        yield name, list(_schemas(files[0].read_bytes())) if files else []
+
+
+def _schemas(content: bytes) -> Iterator[Mapping[str, Any]]:
+    """The JSON schemas in a state's schema file, which has other bytes between them."""
+    at = content.find(_STRUCT)
+    while at >= 0:
+        text = content[at:].decode("utf-8", errors="replace")
+        schema, length = json.JSONDecoder().raw_decode(text)
+        yield schema
+        at = content.find(_STRUCT, at + len(text[:length].encode()))
+
+
+def _drafted(
+    name: str, folder: Path, topics: list[tuple[str, str]], states: list[tuple[str, list[Mapping[str, Any]]]]
+) -> Draft:
+    remarks = [
+        "history.servers: the brokers; no checkpoint has them",
+        "value: the format and the schema of the payload",
+        "event_time: the column of `withWatermark`, and its unit",
+        "output_mode: append, update or complete",
+        "aggregates: the expressions of `agg`",
+    ]
+    keys: dict[str, str] = {}
+    delay, window, values = None, None, []
+    for operator, schemas in states:
+        if operator in _DEDUPLICATION:
+            remarks.append(f"the query has {_DEDUPLICATION[operator]}: a definition cannot have it yet")
+        elif operator in _UNREPLAYED:
+            remarks.append(f"the query has {_UNREPLAYED[operator]}: it cannot be replayed")
+        for field in schemas[0].get("fields", ()) if schemas and operator.startswith(("stateStore", "session")) else ():
+            metadata = field.get("metadata", {})
+            delay = metadata.get(_DELAY, delay)
+            if metadata.get("spark.timeWindow") or metadata.get("spark.sessionWindow"):
+                window = "session" if metadata.get("spark.sessionWindow") else "tumbling"
+            elif isinstance(field.get("type"), str):
+                keys[field["name"]] = field["type"]
+        if operator.startswith("session"):
+            window = "session"
+        values += [field["name"] for schema in schemas[1:2] for field in schema.get("fields", ())]
+    if len(topics) > 1:
+        listed = ", ".join(f"{source}: {topic}" for source, topic in topics)
+        remarks.append(f"the query has several sources ({listed}): this draft is of the first one")
+    if delay is None:
+        remarks.append("watermark.delay: the delay of `withWatermark`")
+    window_text = "{type: session, gap: CHECK}" if window == "session" else "{type: tumbling, size: CHECK}"
+    remarks.append("window: the gap" if window == "session" else "window: its size, and `sliding` with a slide")
+    known = ", ".join(f"{key}: {key}" for key in keys)
+    lines = [
+        f"# Drafted from the checkpoint {folder}. Fill in what says {CHECK}; `rewindow check` finds what is left.",
+        f"name: {name}",
+        f"history: {{kind: kafka, servers: {CHECK}, topic: {json.dumps(topics[0][1])}}}",
+        f'value: {{format: json, schema: "{CHECK}"}}',
+        f"keys: {{{known}}}" + (f"  # in the state: {', '.join(f'{k} {v}' for k, v in keys.items())}" if keys else ""),
+        f"event_time: {{expression: {CHECK}, unit: timestamp}}",
+        "engine: spark",
+        "watermark:",
+        f"  delay: {CHECK if delay is None else format_duration(int(delay))}",
+        f"  checkpoint: {json.dumps(str(folder))}",
+        *([f"  source: {json.dumps(topics[0][0])}"] if len(topics) > 1 else []),
+        f"window: {window_text}",
+        f"output_mode: {CHECK}  # append, update or complete",
+        "aggregates:" + (f"  # the state has {', '.join(values)}" if values else ""),
+        f"  n: {CHECK}",
+    ]
+    return Draft(name, "\n".join(lines) + "\n", tuple(remarks))

@@ -1,0 +1,119 @@
+"""The micro-batches of a live query as arrays: what each has read, when, and with which watermarks.
+
+A batch's *time* stands for its records' arrival: the moment at which it was planned, and later than that of the batch
+before it. So positions, closes and timelines are those of every other engine, with the batch's time as the arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK, Batch
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.replay.columns import ARRIVAL, NEVER, OFFSET, PARTITION
+from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
+from spark_jobs.replay.range_lookup import joined_to_ranges
+
+LATE_WATERMARK = "rw_late_watermark"
+"""The watermark by which a record's batch finds late records (in the unit of the event times)."""
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """The batches that a query has run, ascending, as int64 arrays of one length.
+
+    `late` and `watermark` are in the unit of the event times: late records are found by the first, windows come out by
+    the second. `times` are epoch ms, each later than the one before.
+    """
+
+    numbers: np.ndarray
+    times: np.ndarray
+    late: np.ndarray
+    watermark: np.ndarray
+    partition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    batch: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        batches: Iterable[tuple[Batch, bool]],
+        ranges: Iterable[tuple[int, int, int, int]],
+        ticks_per_ms: int = 1,
+    ) -> MicroBatches:
+        """From batches with their `allowMultiple`, and `(partition, start, end, batch number)` of what they read."""
+        known = list(batches)
+        numbers = np.array([batch.number for batch, _ in known], dtype=np.int64)
+        planned = np.array([batch.timestamp for batch, _ in known], dtype=np.int64)
+        late = [batch.late_watermark(allow_multiple=multiple) for batch, multiple in known]
+        watermark = [batch.watermark for batch, _ in known]
+        read = np.array(list(ranges), dtype=np.int64).reshape(-1, 4)
+        return cls(
+            numbers,
+            _ascending(planned),
+            np.array(late, dtype=np.int64) * ticks_per_ms,
+            np.array(watermark, dtype=np.int64) * ticks_per_ms,
+            *(read[:, i] for i in range(4)),
+        )
+
+    @cached_property
+    def _row_of(self) -> np.ndarray:
+        """The row of each range's batch."""
+        return np.searchsorted(self.numbers, self.batch)
+
+    def placed(self, records: DataFrame) -> DataFrame:
+        """The records that some batch has read, with the batch's time as their arrival, and its late watermark."""
+        payload = {"rw_batch_time": self.times[self._row_of], LATE_WATERMARK: self.late[self._row_of]}
+        joined = joined_to_ranges(
+            records.withColumn(PARTITION, F.col(PARTITION)),
+            F.col(OFFSET),
+            self.start,
+            self.end,
+            payload,
+            group=F.col(PARTITION),
+            groups=self.partition,
+        )
+        return joined.withColumn(ARRIVAL, F.col("rw_batch_time")).drop("rw_batch_time")
+
+    def timeline(self) -> InMemoryTimeline:
+        """C(x) for every x: the batch with which the windows come out whose last timestamp is x.
+
+        A batch comes before its own close: its records can still enter what it lets out. Windows that end at or before
+        the initial watermark are closed before the first batch (Spark rule 8).
+        """
+        before = np.concatenate(([INITIAL_WATERMARK], self.watermark[:-1]))
+        moves = np.flatnonzero(self.watermark > before)
+        at_first = int(self.times[0]) - 1 if len(self.times) else 0
+        x_from = np.concatenate(([MIN_TIMESTAMP], before[moves], [self.last_watermark])).astype(np.int64)
+        positions = np.full((len(x_from), 3), NEVER, dtype=np.int64)
+        positions[0] = (at_first, -1, -1)
+        positions[1:-1, 0] = self.times[moves]
+        return InMemoryTimeline(*_distinct(x_from, positions))
+
+    @property
+    def last_watermark(self) -> int:
+        """The watermark of the last batch; the initial one where there is no batch."""
+        return int(self.watermark[-1]) if len(self.watermark) else INITIAL_WATERMARK
+
+    def numbers_by_time(self) -> Mapping[int, int]:
+        """The number of the batch that has a time."""
+        return dict(zip(self.times.tolist(), self.numbers.tolist(), strict=True))
+
+
+def _ascending(times: np.ndarray) -> np.ndarray:
+    """The times, each at least 1 ms after the one before: a clock can stand still, or be set back."""
+    order = np.arange(len(times))
+    return np.maximum.accumulate(times - order) + order
+
+
+def _distinct(x_from: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of several steps at one x the last one."""
+    last = np.append(x_from[1:] != x_from[:-1], True)
+    return x_from[last], positions[last]

@@ -1,0 +1,113 @@
+"""The rule book of Spark Structured Streaming: everything follows from the micro-batch that has read a record.
+
+A window comes out of the first batch whose watermark has reached its end. A record is late for a window that ended at
+or before the watermark of the batch before its own (Spark rules 15, 19 of `tests/golden/spark/README.md`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+from spark_jobs.replay.assign import END
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
+from spark_jobs.replay.deduplication import KEPT, SparkDeduplication
+from spark_jobs.replay.grid import RegularGrid
+from spark_jobs.replay.microbatch_sessions import sessions_of_groups
+from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
+from spark_jobs.replay.rule_book import Emission, RuleBook, TimelineRequest
+from spark_jobs.replay.session_groups import GROUP, SESSION_ROWS
+from spark_jobs.replay.sessions import SESSION_END, SESSION_START, SessionWork, ThresholdCells
+from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
+
+FITS = "rw_fits"
+
+
+@dataclass(frozen=True)
+class StructuredStreamingRules(RuleBook):
+    """One query, by the batches of its checkpoint.
+
+    `merge_locally`: `spark.sql.streaming.sessionWindow.merge.sessions.in.local.partition`.
+    """
+
+    batches: MicroBatches
+    output_mode: OutputMode
+    deduplication: SparkDeduplication | None = None
+    merge_locally: bool = False
+
+    @property
+    def emission(self) -> Emission:
+        """In update and complete mode a window gives a row with each batch that it took a record in."""
+        return Emission.AT_CLOSE if self.output_mode is OutputMode.APPEND else Emission.EACH_BATCH
+
+    def simulates(self, spec: ReplaySpec) -> bool:
+        return False
+
+    def placed(self, records: DataFrame) -> DataFrame:
+        placed = self.batches.placed(records)
+        return placed if self.deduplication is None else self.deduplication.marked(placed, self.batches)
+
+    def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
+        return Timeline(
+            table=self.batches.timeline(),
+            thresholds=thresholds,
+            flushes=False,
+            state={"kind": "checkpoint"},
+            watermark_below=self.batches.last_watermark,
+            note="",
+        )
+
+    def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
+        """Whether the record enters its window: `end > W` of its batch. Complete mode drops nothing."""
+        kept = F.col(KEPT) if self.deduplication is not None else F.lit(True)
+        if self.output_mode is OutputMode.COMPLETE:
+            return kept
+        if not isinstance(closes.grid, RegularGrid):
+            raise TypeError("windows of Structured Streaming lie on a regular grid")
+        first = closes.grid.phase + closes.first * closes.grid.step
+        end = F.lit(first) + index.cast("bigint") * F.lit(closes.grid.step)
+        return kept & (end > F.col(LATE_WATERMARK))
+
+    def session_records(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+        """Records with an event time and a positive gap, and `rw_fits`: whether they are late alone (Spark rule 27).
+
+        With `merge_locally` those of one key that one task reads in one batch are judged together.
+        """
+        usable = records.where(F.col(EVENT_TIME).isNotNull() & (F.col(SESSION_END) > F.col(SESSION_START)))
+        end = F.col(SESSION_END)
+        if self.merge_locally:
+            task = [F.col(name) for name in (ARRIVAL, PARTITION)] + [F.col(f"`{key}`") for key in spec.keys]
+            by_time = Window.partitionBy(*task).orderBy(SESSION_START, OFFSET)
+            reach = F.max(end).over(by_time.rowsBetween(Window.unboundedPreceding, -1))
+            begins = F.when(reach.isNull() | (F.col(SESSION_START) > reach), 1).otherwise(0)
+            usable = usable.withColumn("rw_begins", begins)
+            numbered = F.sum("rw_begins").over(by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+            usable = usable.withColumn("rw_local", numbered)
+            end = F.max(end).over(Window.partitionBy(*task, "rw_local"))
+        kept = F.col(KEPT) if self.deduplication is not None else F.lit(True)
+        return usable.withColumn(FITS, kept & (end > F.col(LATE_WATERMARK))).drop("rw_begins", "rw_local")
+
+    def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
+        """A record with an event time above its batch's late watermark touches no session that is out."""
+        if self.output_mode is OutputMode.COMPLETE:
+            return ~F.col(FITS), F.lit(False)
+        return (
+            ~F.col(FITS) | (F.col(SESSION_START) <= F.col(LATE_WATERMARK)),
+            F.col(END) > F.lit(self.batches.last_watermark),
+        )
+
+    def operate_sessions(self, members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
+        ordered = members.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, ARRIVAL)
+        rows = ordered.select(GROUP, PARTITION, OFFSET, ARRIVAL, SESSION_START, SESSION_END, FITS)
+        run = partial(
+            sessions_of_groups,
+            times=self.batches.times,
+            watermarks=self.batches.watermark,
+            mode=self.output_mode,
+        )
+        return work.cache.keep(rows.mapInArrow(run, SESSION_ROWS)), work.finer.coarse

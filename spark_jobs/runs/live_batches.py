@@ -1,0 +1,178 @@
+"""The micro-batches of the live Structured Streaming query: which of them a run replays.
+
+A run's as-of vector lies where a batch ends, so that every record before it is in a batch that is known. The batch that
+is planned and not committed is left out: whether its rows are out is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
+from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.errors import DefinitionError, HistoryError
+from spark_jobs.eventtime.microbatch.batches import Batch, Batches, BatchKind, OffsetRanges, Partition, batches_of
+from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
+from spark_jobs.lakehouse.checkpoint_archive import archive_files, archived_files, archived_queries
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.replay.microbatches import MicroBatches
+from spark_jobs.sources.checkpoint import checkpoint_files, parsed_checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBatches:
+    """The committed batches of one source of a query, ascending, and what they have read, by partition."""
+
+    batches: tuple[Batch, ...]
+    ranges: Mapping[int, OffsetRanges]
+    allow_multiple: bool
+
+    def up_to(self, as_of: Mapping[int, int]) -> LiveBatches:
+        """The batches that have read nothing at or above these end offsets.
+
+        A batch that has read nothing of a partition beyond them can still come after one that has; it is left out too.
+        """
+        beyond = [
+            number
+            for partition, ranges in self.ranges.items()
+            for end, number in zip(ranges.ends, ranges.numbers, strict=True)
+            if end > as_of.get(partition, 0)
+        ]
+        first = min(beyond, default=None)
+        if first is None:
+            return self
+        return LiveBatches(
+            tuple(batch for batch in self.batches if batch.number < first), self.ranges, self.allow_multiple
+        )
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """The end offset (exclusive) of each partition after the last batch."""
+        last = self.batches[-1].number if self.batches else -1
+        return {
+            partition: max((e for e, n in zip(r.ends, r.numbers, strict=True) if n <= last), default=0)
+            for partition, r in sorted(self.ranges.items())
+        }
+
+    def as_arrays(self) -> MicroBatches:
+        """The same as the engine takes them."""
+        last = self.batches[-1].number if self.batches else -1
+        return MicroBatches.of(
+            [(batch, self.allow_multiple) for batch in self.batches],
+            [
+                (partition, *read)
+                for partition, ranges in self.ranges.items()
+                for read in zip(ranges.starts, ranges.ends, ranges.numbers, strict=True)
+                if read[2] <= last
+            ],
+        )
+
+
+def live_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int] | None = None) -> LiveBatches | None:
+    """The batches that the live query has committed, at most up to `as_of`; None: the live job is of another engine.
+
+    Raises SourceError for a checkpoint that cannot be read, HistoryError where batches are missing in it.
+    """
+    watermark = pipeline.watermark
+    if not isinstance(watermark, StreamingWatermark):
+        return None
+    found = batches_of(_known_checkpoint(spark, pipeline, watermark.checkpoint))
+    _refuse_gaps(found, pipeline, watermark.checkpoint)
+    places = _places(found, pipeline, watermark)
+    known = LiveBatches(
+        tuple(batch for batch in found.batches if batch.kind is BatchKind.COMMITTED),
+        {place.number: found.ranges[place] for place in places},
+        watermark.allow_multiple,
+    )
+    chosen = known if as_of is None else known.up_to(as_of)
+    if not chosen.batches:
+        raise HistoryError(
+            "the query has committed no batch" + ("" if as_of is None else " up to these end offsets"),
+            watermark.checkpoint,
+            "Wait until it has, or give later end offsets.",
+        )
+    return chosen
+
+
+def as_of_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int] | None) -> Mapping[int, int] | None:
+    """The as-of vector, where the live job runs in batches moved back to where one ends."""
+    batches = live_batches(spark, pipeline, as_of)
+    return as_of if batches is None else batches.ends
+
+
+def micro_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int]) -> MicroBatches | None:
+    """The batches of a plan with this as-of vector; None: the live job is of another engine."""
+    batches = live_batches(spark, pipeline, as_of)
+    return None if batches is None else batches.as_arrays()
+
+
+def keep_batches(spark: SparkSession, pipeline: Pipeline) -> int:
+    """Append the committed batches that only the checkpoint has to the pipeline's archive of them, each once.
+
+    Returns how many files of the checkpoint those were; 0 where the live job is of another engine.
+    """
+    watermark = pipeline.watermark
+    if not isinstance(watermark, StreamingWatermark):
+        return 0
+    files = checkpoint_files(spark, watermark.checkpoint)
+    checkpoint = parsed_checkpoint(files, watermark.checkpoint)
+    pending = batches_of(checkpoint).pending
+    unsettled = "" if pending is None else f"offsets/{pending.number}"
+    settled = {name: text for name, text in files.items() if name not in (unsettled, "metadata")}
+    return archive_files(spark, Tables.of(pipeline).checkpoint, checkpoint.query, settled)
+
+
+def _known_checkpoint(spark: SparkSession, pipeline: Pipeline, path: str) -> Checkpoint:
+    """The checkpoint, and what earlier runs have kept of it."""
+    files = checkpoint_files(spark, path)
+    now = parsed_checkpoint(files, path)
+    table = Tables.of(pipeline).checkpoint
+    kept = archived_files(spark, table, now.query)
+    if not kept and (others := archived_queries(spark, table)):
+        raise HistoryError(
+            f"the checkpoint is of another query (id {now.query}) than before (id {', '.join(sorted(others))}): it was "
+            "deleted and begun anew",
+            path,
+            "Its batches belong to another life of the query. Write to another table under `output`.",
+        )
+    return parsed_checkpoint({**kept, **files}, path) if kept else now
+
+
+def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -> list[Partition]:
+    """The partitions of the source that reads the history."""
+    history = pipeline.history
+    topic = None
+    if isinstance(history, KafkaHistory):
+        topic = history.topic
+    elif isinstance(history, StitchedHistory):
+        topic = history.recent.topic
+    places = [
+        place for place in found.ranges if topic in (None, place.topic) and watermark.source in (None, place.source)
+    ]
+    sources = sorted({(place.source, place.topic) for place in places})
+    if len(sources) == 1:
+        return places
+    read = ", ".join(f"{source}: {name}" for source, name in sorted({(p.source, p.topic) for p in found.ranges}))
+    raise DefinitionError(
+        "no source of the query reads this topic" if not sources else "several sources of the query read this topic",
+        pipeline.source_of(("watermark", "checkpoint")) or watermark.checkpoint,
+        f"The checkpoint has these sources: {read or 'none of Kafka'}. Name one under `watermark.source`.",
+    )
+
+
+def _refuse_gaps(found: Batches, pipeline: Pipeline, checkpoint: str) -> None:
+    first = found.batches[0].number
+    if found.complete_from_start and not found.missing:
+        return
+    missing = [*range(first), *found.missing]
+    lost = f"{missing[0]} to {missing[-1]}" if len(missing) > 1 else str(missing[0])
+    raise HistoryError(
+        f"the checkpoint no longer has the batches {lost}: which records they have read is not known",
+        checkpoint,
+        "Spark keeps `spark.sql.streaming.minBatchesToRetain` batches, 100 by default, and each run and `rewindow "
+        "archive` keeps those that are there. Run it more often, or let the query keep more.",
+    )

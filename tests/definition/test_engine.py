@@ -1,0 +1,99 @@
+"""The engine of the live job: its fields in its own words, and those of another engine refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.engine import Engine
+from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.errors import DefinitionError
+from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+
+BASE = """
+name: orders
+history: {kind: kafka, servers: "k:9092", topic: orders}
+value: {format: json, schema: "ts BIGINT"}
+event_time: {expression: ts, unit: ms}
+aggregates: {n: count(*)}
+"""
+SPARK = BASE + "engine: spark\nwatermark: {delay: 10 minutes, checkpoint: /c}\n"
+TUMBLING = "window: {type: tumbling, size: 1 h}\n"
+FLINK = BASE + "watermark: {generator: ascending}\n" + TUMBLING
+
+
+def loaded(folder: Path, text: str) -> Pipeline:
+    path = folder / "orders.yaml"
+    path.write_text(text)
+    return load_pipeline(path)
+
+
+def test_a_structured_streaming_query_is_defined_in_sparks_words(tmp_path: Path) -> None:
+    pipeline = loaded(tmp_path, SPARK + TUMBLING + "output_mode: update\n")
+    assert pipeline.engine is Engine.SPARK
+    assert isinstance(pipeline.watermark, StreamingWatermark)
+    assert pipeline.watermark.delay == 600_000
+    assert pipeline.watermark.allow_multiple
+    assert pipeline.output_mode is OutputMode.UPDATE
+    assert (pipeline.end_of_input, pipeline.event_time.missing) == ("freeze", "drop")
+
+
+def test_what_is_left_out_is_as_spark_has_it(tmp_path: Path) -> None:
+    assert loaded(tmp_path, SPARK + TUMBLING).output_mode is OutputMode.APPEND
+
+
+def test_a_definition_of_flink_has_the_hash_that_it_had_before_there_were_others(tmp_path: Path) -> None:
+    canonical = loaded(tmp_path, FLINK).to_canonical_json()
+    assert '"engine"' not in canonical
+    assert '"output_mode"' not in canonical
+
+
+def test_the_engine_and_what_decides_are_part_of_the_definition(tmp_path: Path) -> None:
+    first = loaded(tmp_path, SPARK + TUMBLING).definition_hash
+    assert first != loaded(tmp_path, SPARK + TUMBLING + "output_mode: update\n").definition_hash
+    changed = SPARK.replace("checkpoint: /c", "checkpoint: /c, allow_multiple: false")
+    assert first != loaded(tmp_path, changed + TUMBLING).definition_hash
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            SPARK.replace("delay: 10 minutes", "delay: 10 min, bound: 1 min") + TUMBLING,
+            "watermark.bound: does not belong to engine `spark`; Spark calls it `delay`",
+        ),
+        (
+            SPARK.replace("delay: 10 minutes", "delay: 10 min, idleness: 1 min") + TUMBLING,
+            "watermark.idleness: does not belong to engine `spark`; Structured Streaming has no counterpart",
+        ),
+        (BASE + "engine: spark\nwatermark: {delay: 1 min}\n" + TUMBLING, "watermark.checkpoint: is missing"),
+        (BASE + "engine: spark\nwatermark: {checkpoint: /c}\n" + TUMBLING, "watermark.delay: is missing"),
+        (SPARK + TUMBLING + "allowed_lateness: 1 h\n", "allowed_lateness: does not belong to engine `spark`"),
+        (SPARK + TUMBLING + "end_of_input: flush\n", "end_of_input: does not belong to engine `spark`"),
+        (
+            SPARK + "window: {type: cumulative, size: 1 h, step: 10 min}\n",
+            "window.type: Structured Streaming has no such windows",
+        ),
+        (
+            SPARK + "window: {type: tumbling, size: 1 day, time_zone: Europe/Berlin}\n",
+            "window.time_zone: does not belong to engine `spark`",
+        ),
+        (
+            SPARK + "window: {type: session, gap: 1 min}\noutput_mode: update\n",
+            "output_mode: Spark refuses sessions in update mode",
+        ),
+        (SPARK.replace("10 minutes", "10 sheep") + TUMBLING, "watermark.delay: `10 sheep` is not a duration"),
+        (SPARK.replace("engine: spark", "engine: beam") + TUMBLING, "engine: `beam` is not known"),
+        (
+            FLINK.replace("generator: ascending", "delay: 1 min"),
+            "watermark.delay: belongs to engine `spark`; write `engine: spark`; Flink calls it `bound`",
+        ),
+        (FLINK + "output_mode: update\n", "output_mode: belongs to engine `spark`"),
+    ],
+)
+def test_what_belongs_to_another_engine_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        loaded(tmp_path, text)
+    assert message in str(refused.value)

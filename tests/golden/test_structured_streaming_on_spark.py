@@ -1,0 +1,26 @@
+"""Recorded queries of Structured Streaming through the Spark engine."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.devtools.conformance.case import load_cases
+from spark_jobs.devtools.conformance.microbatch_case import MicroBatchCase
+from spark_jobs.devtools.conformance.microbatch_compare import first_difference
+from spark_jobs.devtools.conformance.microbatch_spark import run_spark
+from tests.sampling import sample
+
+EVERY = load_cases(Path("tests/golden/spark"))
+CASES = sample(EVERY[::4], EVERY)
+"""Of the recorded queries every fourth one in `make test`. The sequential model runs all."""
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.split(".")[0])
+def test_the_spark_engine_gives_what_the_query_gave(path: Path, quick_spark) -> None:
+    case = MicroBatchCase(path, json.loads(gzip.decompress(path.read_bytes())))
+    outcome = run_spark(quick_spark, case)
+    assert first_difference(case, outcome) is None

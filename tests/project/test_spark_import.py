@@ -1,0 +1,95 @@
+"""A definition drafted from a checkpoint: what it tells, what is left, and that `check` finds what is left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_jobs.cli.app import app
+from spark_jobs.definition import load_pipeline
+from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.project.spark_import import draft_of
+
+KEYS = {
+    "type": "struct",
+    "fields": [
+        {"name": "shop", "type": "string", "nullable": True, "metadata": {}},
+        {
+            "name": "window",
+            "type": {"type": "struct", "fields": []},
+            "nullable": False,
+            "metadata": {"spark.timeWindow": True, "spark.watermarkDelayMs": 600_000},
+        },
+    ],
+}
+VALUES = {"type": "struct", "fields": [{"name": "count", "type": "long"}, {"name": "sum", "type": "double"}]}
+
+
+def checkpoint(folder: Path, operator: str = "stateStoreSave", offset: str = '{"shop.orders":{"0":5}}') -> Path:
+    state = folder / "state" / "0"
+    for path in (folder / "offsets", folder / "commits", state / "_metadata", state / "0" / "_metadata"):
+        path.mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"c0ffee"}')
+    (folder / "offsets" / "0").write_text(f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{{}}}}\n{offset}')
+    (folder / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    (state / "_metadata" / "metadata").write_text(f'v1\n{{"operatorInfo":{{"operatorName":"{operator}"}}}}')
+    parts = [json.dumps(schema, separators=(",", ":")).encode() for schema in (KEYS, VALUES)]
+    schema = b"\x00\x02v2\x00\x00\x00\x01\x01d" + parts[0] + b"\x00\x00\x00\x01\x00\x92" + parts[1]
+    (state / "0" / "_metadata" / "schema").write_bytes(schema)
+    return folder
+
+
+def test_topic_keys_window_and_delay_come_from_the_checkpoint(tmp_path: Path) -> None:
+    draft = draft_of(checkpoint(tmp_path))
+    assert draft.name == "shop_orders"
+    assert 'topic: "shop.orders"' in draft.text
+    assert "keys: {shop: shop}  # in the state: shop string" in draft.text
+    assert "delay: 10 min" in draft.text
+    assert "the state has count, sum" in draft.text
+
+
+def test_a_draft_that_is_filled_in_is_a_definition(tmp_path: Path) -> None:
+    text = draft_of(checkpoint(tmp_path / "checkpoint")).text
+    answers = {
+        "servers: CHECK": "servers: kafka:9092",
+        'schema: "CHECK"': 'schema: "shop STRING, at TIMESTAMP"',
+        "expression: CHECK": "expression: at",
+        "size: CHECK": "size: 1 h",
+        "output_mode: CHECK": "output_mode: append",
+        "n: CHECK": "n: count(*)",
+    }
+    path = tmp_path / "shop_orders.yaml"
+    path.write_text(text)
+    with pytest.raises(DefinitionError, match="`CHECK` is not a duration"):
+        load_pipeline(path)
+    for asked, answer in answers.items():
+        assert asked in text
+        text = text.replace(asked, answer)
+    path.write_text(text)
+    assert load_pipeline(path).engine == "spark"
+
+
+def test_what_cannot_be_in_a_definition_is_listed(tmp_path: Path) -> None:
+    remarks = draft_of(checkpoint(tmp_path / "a", "dedupeWithinWatermark")).remarks
+    assert any("dropDuplicatesWithinWatermark" in remark for remark in remarks)
+    remarks = draft_of(checkpoint(tmp_path / "b", "symmetricHashJoin")).remarks
+    assert any("a join of streams: it cannot be replayed" in remark for remark in remarks)
+
+
+def test_a_folder_without_a_checkpoint_and_a_query_on_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no checkpoint"):
+        draft_of(tmp_path)
+    with pytest.raises(DefinitionError, match="no source of the query reads a topic"):
+        draft_of(checkpoint(tmp_path / "c", offset='{"logOffset":3}'))
+
+
+def test_the_command_writes_the_draft_and_lists_what_is_left(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = checkpoint(tmp_path / "checkpoint")
+    result = CliRunner().invoke(app, ["import", "spark", str(folder), "--name", "orders_hourly"])
+    assert result.exit_code == 0, result.output
+    assert "event_time: the column of `withWatermark`" in result.output
+    assert (tmp_path / "dags" / "pipelines" / "orders_hourly.yaml").exists()

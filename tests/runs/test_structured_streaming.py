@@ -1,0 +1,204 @@
+"""Runs of a real Structured Streaming query on a real topic, replayed by the query's own checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.comparison.compare import run_compare
+from spark_jobs.definition import Pipeline
+from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.errors import HistoryError
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.live_batches import keep_batches
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import planned_records
+from spark_jobs.runs.progress import NoProgress
+from tests.kafka import Sent, produce
+
+MINUTE = 60_000
+START = 1_700_000_040_000  # on a minute
+
+STEPS: list[list[tuple[int, str, int]]] = [
+    [(0, "a", 5), (0, "a", 30), (1, "b", 20)],
+    [(0, "a", 70), (1, "b", 65)],
+    [(0, "b", 10), (1, "a", 50), (0, "a", 130)],
+    [(1, "b", 15), (0, "a", 66), (1, "b", 118)],
+    [(1, "a", 119), (0, "b", 200)],
+    [(0, "a", 61), (1, "b", 150), (1, "a", 125)],
+]
+"""Records by step: partition, key, seconds after START. Some are late: the watermark is 10 s behind the latest."""
+
+
+def sent(step: list[tuple[int, str, int]]) -> list[Sent]:
+    return [
+        Sent(json.dumps({"k": key, "ts": START + seconds * 1000, "v": seconds}), partition)
+        for partition, key, seconds in step
+    ]
+
+
+class LiveQuery:
+    """A query that runs while it is needed, and appends its rows to JSON files."""
+
+    def __init__(self, spark: SparkSession, servers: str, topic: str, folder: Path, mode: str, window: str) -> None:
+        self.spark, self.topic, self.mode = spark, topic, mode
+        self.checkpoint, self.rows = folder / "checkpoint", folder / "rows"
+        self.rows.mkdir(parents=True)
+        raw = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", servers)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        value = F.from_json(F.col("value").cast("string"), "k STRING, ts BIGINT, v BIGINT")
+        parsed = raw.select(value.alias("r")).select("r.*").withColumn("at", F.timestamp_millis("ts"))
+        by = F.session_window("at", "20 seconds") if window == "session" else F.window("at", "1 minute")
+        self.frame = (
+            parsed.withWatermark("at", "10 seconds")
+            .groupBy("k", by.alias("w"))
+            .agg(F.count("*").alias("n"), F.sum("v").alias("total"))
+            .select("k", F.unix_millis("w.start").alias("s"), F.unix_millis("w.end").alias("e"), "n", "total")
+        )
+
+    def run(self, steps: list[Callable[[], None]]) -> None:
+        """One start of the query: each step, then wait until everything is processed."""
+        rows = self.rows
+
+        def write(batch: DataFrame, number: int) -> None:
+            found = [{**row.asDict(), "batch": number} for row in batch.collect()]
+            (rows / f"{number:05}.json").write_text("".join(json.dumps(row) + "\n" for row in found))
+
+        query = (
+            self.frame.writeStream.outputMode(self.mode)
+            .option("checkpointLocation", str(self.checkpoint))
+            .foreachBatch(write)
+            .start()
+        )
+        try:
+            for step in steps:
+                step()
+                query.processAllAvailable()
+        finally:
+            query.stop()
+
+    def emitted(self) -> list[dict]:
+        return [json.loads(line) for file in sorted(self.rows.iterdir()) for line in file.read_text().splitlines()]
+
+
+def defined(query: LiveQuery, servers: str, name: str, window: dict, **more: object) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": name,
+            "history": {"kind": "kafka", "servers": servers, "topic": query.topic},
+            "value": {"format": "json", "schema": "k STRING, ts BIGINT, v BIGINT"},
+            "keys": {"k": "k"},
+            "event_time": {"expression": "ts", "unit": "ms"},
+            "engine": "spark",
+            "watermark": {"delay": "10 seconds", "checkpoint": str(query.checkpoint)},
+            "output_mode": query.mode,
+            "window": window,
+            "aggregates": {"n": "count(*)", "total": "sum(v)"},
+            "output": {"namespace": name},
+            **more,
+        }
+    )
+
+
+def live_section(live: LiveQuery) -> dict:
+    return {
+        "source": {
+            "kind": "files",
+            "path": str(live.rows),
+            "format": "json",
+            "schema": "k STRING, s BIGINT, e BIGINT, n BIGINT, total BIGINT, batch BIGINT",
+        },
+        "window": {"start": "s", "end": "e", "unit": "ms"},
+    }
+
+
+def backfilled(spark: SparkSession, pipeline: Pipeline) -> tuple[set[tuple], int, str]:
+    """The faithful windows that came out, the number of late rows, the fidelity."""
+    with planned_records(spark, pipeline) as (plan, records):
+        result = execute(spark, pipeline, plan, NoProgress(), records=records)
+    rows = spark.table(result.tables.windows).where("pane IS NOT NULL").collect()
+    found = {
+        (row["k"], *(int(row[c].timestamp() * 1000) for c in ("window_start", "window_end")), row["n"], row["total"])
+        for row in rows
+    }
+    return found, spark.table(result.tables.late).count(), plan.fidelity
+
+
+def as_rows(emitted: list[dict]) -> set[tuple]:
+    return {(row["k"], row["s"], row["e"], row["n"], row["total"]) for row in emitted}
+
+
+WINDOWS = {"tumbling": {"type": "tumbling", "size": "1 min"}, "session": {"type": "session", "gap": "20 s"}}
+
+
+@pytest.mark.parametrize(("mode", "window"), [("append", "tumbling"), ("append", "session"), ("update", "tumbling")])
+def test_what_a_query_emitted_is_what_its_checkpoint_gives(
+    spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, mode: str, window: str
+) -> None:
+    topic = f"streaming_{mode}_{window}"
+    kafka.create_topic(topic, 2, APPEND_TIME)
+    live = LiveQuery(spark, kafka.servers, topic, tmp_path, mode, window)
+
+    def sending(step: list[tuple[int, str, int]]) -> Callable[[], None]:
+        return lambda: produce(spark, kafka.servers, topic, sent(step))
+
+    live.run([sending(step) for step in STEPS[:3]])
+    live.run([sending(step) for step in STEPS[3:5]])  # a start of the same query again
+
+    name = f"of_{mode}_{window}"
+    pipeline = defined(live, kafka.servers, name, WINDOWS[window], live=live_section(live))
+    last = {(row["k"], row["s"], row["e"]): row for row in live.emitted()}
+    found, late, fidelity = backfilled(spark, pipeline)
+    assert found == as_rows(list(last.values()))
+    assert late > 0
+    assert fidelity == "recorded"
+    if mode == "append":
+        verdicts = run_compare(spark, pipeline, NoProgress(), limit=100).verdicts
+        assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
+        assert sum(verdicts.values()) > 0
+
+    # What lies in the topic and in no batch yet changes nothing; a night takes it up when a batch has read it.
+    produce(spark, kafka.servers, topic, sent(STEPS[5]))
+    assert backfilled(spark, pipeline)[0] == found
+    live.run([lambda: None])
+    result = reconcile(spark, pipeline, NoProgress())
+    assert result.note.startswith("a full run")
+    last = {(row["k"], row["s"], row["e"]): row for row in live.emitted()}
+    rows = spark.table(result.tables.windows).where("pane IS NOT NULL").collect()
+    assert {(row["k"], row["n"], row["total"]) for row in rows} == {
+        (r[0], *r[3:]) for r in as_rows(list(last.values()))
+    }
+
+
+def test_a_checkpoint_that_has_lost_its_first_batches_is_refused(
+    spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka.create_topic("streaming_lost", 2, APPEND_TIME)
+    live = LiveQuery(spark, kafka.servers, "streaming_lost", tmp_path, "append", "tumbling")
+    steps = [partial(produce, spark, kafka.servers, "streaming_lost", sent(step)) for step in STEPS[:3]]
+    live.run(steps)
+    kept, lost = (defined(live, kafka.servers, name, WINDOWS["tumbling"]) for name in ("of_kept", "of_lost"))
+    before = backfilled(spark, kept)
+    assert before[0]
+    for part in ("offsets", "commits"):
+        (live.checkpoint / part / "0").unlink()
+    with pytest.raises(HistoryError, match="no longer has the batches 0: which records"):
+        backfilled(spark, lost)
+    assert backfilled(spark, kept) == before, "a run has kept them"
+    assert keep_batches(spark, kept) == 0, "each once"
+
+    metadata = live.checkpoint / "metadata"
+    metadata.write_text('{"id":"00000000-0000-0000-0000-000000000000"}')
+    with pytest.raises(HistoryError, match=r"another query .* deleted and begun anew"):
+        backfilled(spark, kept)
