@@ -83,11 +83,13 @@ def _reach(evidence: StagedRun) -> tuple[int, int]:
 def _with_before(evidence: StagedRun) -> DataFrame:
     """The changes that readers see, joined with the values before as `rw_before_<column>`."""
     wanted = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in evidence.before.columns]
-    before = evidence.before.select(
-        *(F.col(f"`{c}`").alias(f"rw_same_{i}") for i, c in enumerate(evidence.identity)),
+    identity = (*evidence.identity, *evidence.former)
+    one_each = evidence.before.dropDuplicates(list(identity)) if evidence.may_repeat else evidence.before
+    before = one_each.select(
+        *(F.col(f"`{c}`").alias(f"rw_same_{i}") for i, c in enumerate(identity)),
         *(F.col(f"`{c}`").alias(f"{_BEFORE}{c}") for c in wanted),
     )
-    same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_same_{i}")) for i, c in enumerate(evidence.identity)]
+    same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_same_{i}")) for i, c in enumerate(identity)]
     seen = evidence.changes.where(F.col("rw_change") != WindowChange.BOOKKEEPING.value)
     return seen.join(before, same, "left")
 

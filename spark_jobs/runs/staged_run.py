@@ -27,7 +27,8 @@ class StagedRun:
     history each time it is used. `timeline`: None where the run is `complete` only. `identity`: the columns that tell
     one window (or pane) from another. `kind`: backfill or reconcile. `verdicts`: on the live job's windows; None where
     the run has not compared them. `is_distinct`: no two staged rows have the same `identity`, which is known without
-    reading them; False: only reading them can show it.
+    reading them; False: only reading them can show it. `former`: columns that told published rows apart before.
+    `may_repeat`: several rows of `before` can have one identity.
     """
 
     spark: SparkSession
@@ -45,3 +46,5 @@ class StagedRun:
     timeline: Timeline | None
     verdicts: Verdicts | None = None
     is_distinct: bool = False
+    former: tuple[str, ...] = ()
+    may_repeat: bool = False

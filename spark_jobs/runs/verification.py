@@ -116,6 +116,8 @@ def verified(
             timeline,
             verdicts_of(job),
             is_distinct=checks is not None and job.staging.is_distinct_by(publication.identity),
+            former=tuple(c for c in publication.row_identity if c not in publication.identity),
+            may_repeat=publication.may_repeat,
         )
         run_before = job.published.latest
         changes = Changes(

@@ -12,7 +12,8 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Panes
-from spark_jobs.runs.backfill import execute
+from spark_jobs.report.changed import changed_windows
+from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.definition_change import since_last_run, with_change
 from spark_jobs.runs.last_run import remember
 from spark_jobs.runs.nightly import reconcile
@@ -93,7 +94,14 @@ def test_a_full_run_of_a_changed_definition_leaves_nothing_of_the_one_before(spa
     old = defined(tmp_path, name, name, first)
     execute(spark, old, make_plan(spark, old), NoProgress())
     new = defined(tmp_path, name, name, second)
-    result = execute(spark, new, make_plan(spark, new), NoProgress())
+    shown: list[dict] = []
+
+    def collector(evidence):
+        shown.append(changed_windows(evidence))
+        return {}
+
+    result = execute(spark, new, make_plan(spark, new), NoProgress(), end_policy=EndPolicy(collector=collector))
+    assert shown[0]["counts"] == {change: n for change, n in result.changes.items() if change != "bookkeeping"}
     fresh = defined(tmp_path, f"{name}_fresh", f"{name}_fresh", second.replace(f"name: {name}", f"name: {name}_fresh"))
     assert_as_in_an_empty_table(spark, tmp_path, new, fresh)
     if case in ("a key renamed", "a key removed"):
