@@ -187,9 +187,13 @@ class Difference:
 
     @property
     def span(self) -> TimeRange | None:
-        """From the start of the first window that changes for readers to the end of the last; None: none changes."""
+        """From the start of the first window that changes for readers to the end of the last; None: none changes.
+
+        Rows that somebody else has added can lack a start or an end.
+        """
         seen = [row for row in self._counted if row["rw_change"] != WindowChange.BOOKKEEPING]
-        return TimeRange(min(r["start"] for r in seen), max(r["end"] for r in seen)) if seen else None
+        instants = [row[name] for row in seen for name in ("start", "end") if row[name] is not None]
+        return TimeRange(min(instants), max(instants)) if instants else None
 
     @property
     def supersedes(self) -> bool:
