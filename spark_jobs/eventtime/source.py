@@ -6,7 +6,8 @@ Written after Flink's `SourceOperator`, `WatermarkOutputMultiplexer`, `Watermark
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from spark_jobs.eventtime.generators import Event, WatermarkGenerator
@@ -50,6 +51,29 @@ class _IdlenessTimer:
         return None if self.countdown_from is None else self.countdown_from + self.timeout
 
 
+class IdleTimes:
+    """The idle times of a partition where they are known before its records: an `_IdlenessTimer` that waits for none.
+
+    `spans` are the probes that find it idle: first and last one, in order (epoch ms, both included).
+    """
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self.active_since_probe = False
+        self.countdown_from: int | None = None
+        self._spans = spans
+        self._starts = [start for start, _ in spans]
+        self._started = 0
+
+    def is_idle(self, now: int) -> bool:
+        self._started = bisect_right(self._starts, now)
+        return self._started > 0 and now <= self._spans[self._started - 1][1]
+
+    @property
+    def idle_after(self) -> int | None:
+        """The partition is idle at the first probe after this time (epoch ms)."""
+        return self._starts[self._started] - 1 if self._started < len(self._starts) else None
+
+
 class _PartialWatermark:
     """One generator with its last watermark: an input of the minimum.
 
@@ -57,10 +81,10 @@ class _PartialWatermark:
     minimum is taken after every generator has run (`DeferredOutput`).
     """
 
-    def __init__(self, label: int, generator: WatermarkGenerator, idleness: int | None) -> None:
+    def __init__(self, label: int, generator: WatermarkGenerator, timer: _IdlenessTimer | IdleTimes | None) -> None:
         self.label = label
         self.generator = generator
-        self.timer = None if idleness is None else _IdlenessTimer(idleness)
+        self.timer = timer
         self.watermark = MIN_TIMESTAMP
         self.idle = False
         self._on_raised: Callable[[int], None] | None = None
@@ -171,6 +195,10 @@ class _Subtask:
         return out
 
 
+def _timer(timeout: int | None) -> _IdlenessTimer | None:
+    return None if timeout is None else _IdlenessTimer(timeout)
+
+
 class Tick(NamedTuple):
     """A tick of the timer at `time` (epoch ms), and the signals that it caused."""
 
@@ -183,16 +211,26 @@ class Source:
 
     For each record call `ticks(arrival)`, as a tick due at an arrival comes before the record (rule 7); hand the record
     to the window operator; then call `on_event`, as a record comes before the watermark that it causes (rule 2).
+
+    `idle_times`, in the order of `WatermarkStrategy.generators`: when each generator's partition is idle, where that is
+    known before. Then records and ticks between which nothing else happens may be left out (`skip_to`).
     """
 
-    def __init__(self, strategy: WatermarkStrategy) -> None:
+    def __init__(
+        self, strategy: WatermarkStrategy, idle_times: Sequence[Sequence[tuple[int, int]]] | None = None
+    ) -> None:
         self.strategy = strategy
         self._subtasks: list[_Subtask] = []
         self._by_partition: dict[int, tuple[int, _PartialWatermark]] = {}
+        known = iter(idle_times or ())
         for index, partitions in enumerate(strategy.subtasks):
             groups = [partitions] if strategy.scope is Scope.SUBTASK else [(p,) for p in partitions]
             partials = [
-                _PartialWatermark(group[0] if group else -1, strategy.create_generator(), strategy.idleness)
+                _PartialWatermark(
+                    group[0] if group else -1,
+                    strategy.create_generator(),
+                    _timer(strategy.idleness) if idle_times is None else IdleTimes(next(known)),
+                )
                 for group in groups
             ]
             for group, partial in zip(groups, partials, strict=True):
@@ -220,6 +258,78 @@ class Source:
         """The last watermark of each generator, in the order of the first partition it reads."""
         partials = sorted((p for s in self._subtasks for p in s.partials), key=lambda p: p.label)
         return [p.watermark for p in partials]
+
+    @property
+    def partials(self) -> list[_PartialWatermark]:
+        """The inputs of the subtasks' minima, in the order of `WatermarkStrategy.generators`."""
+        return [partial for subtask in self._subtasks for partial in subtask.partials]
+
+    @property
+    def floors(self) -> list[int | None]:
+        """Of each generator, in the same order: the watermark above which it holds the output back; None: it does not.
+
+        A generator counts while its partition is active and its subtask's channel of the valve is aligned.
+        """
+        found: list[int | None] = []
+        for subtask, channel in zip(self._subtasks, self._valve.channels, strict=True):
+            counts = channel.active and channel.aligned and not self._valve.idle
+            floor = max(subtask.combined, self._valve.last_watermark)
+            found += [floor if counts and not partial.idle else None for partial in subtask.partials]
+        return found
+
+    @property
+    def statuses(self) -> tuple[bool, ...]:
+        """What is idle, active and aligned. While it stays the same, the output is a minimum of maxima."""
+        return (
+            *(partial.idle for partial in self.partials),
+            *(subtask.idle for subtask in self._subtasks),
+            *(status for channel in self._valve.channels for status in (channel.active, channel.aligned)),
+            self._valve.idle,
+        )
+
+    @property
+    def waits_for_a_value(self) -> bool:
+        """Whether some status changes with a watermark that is high enough (rules 12 to 14)."""
+        return any(self._waiting())
+
+    def _waiting(self) -> list[bool]:
+        """Of each subtask: whether it is idle with an active partition, or active and not aligned."""
+        return [
+            any(not partial.idle for partial in subtask.partials) if subtask.idle else not channel.aligned
+            for subtask, channel in zip(self._subtasks, self._valve.channels, strict=True)
+        ]
+
+    def may_change_status(self, reached: Sequence[int]) -> bool:
+        """Whether some subtask may become active or aligned on the way to these watermarks of its generators.
+
+        False is certain: the others' watermarks, which rise meanwhile too, are taken as they are now.
+        """
+        by_generator = iter(reached)
+        changes = False
+        for subtask, waits in zip(self._subtasks, self._waiting(), strict=True):
+            raised = [max(partial.watermark, next(by_generator)) for partial in subtask.partials]
+            active = [w for w, partial in zip(raised, subtask.partials, strict=True) if not partial.idle]
+            if not waits or not active:
+                continue
+            lowest = min(active)
+            if subtask.idle:
+                changes |= lowest > subtask.combined
+            else:
+                changes |= max(subtask.combined, lowest) >= self._valve.last_watermark
+        return changes
+
+    def skip_to(self, tick: int) -> None:
+        """Leave out the ticks before `tick` (epoch ms)."""
+        self._next_tick = max(self._next_tick, tick)
+
+    @property
+    def next_tick(self) -> int:
+        """The next tick to come (epoch ms)."""
+        return self._next_tick
+
+    def first_watermark_deadline(self) -> int | None:
+        """A tick after this time (epoch ms) finds some stream idle unless it has raised a watermark (rule 31)."""
+        return max((d for s in self._subtasks if (d := s.idle_after) is not None), default=None)
 
     def ticks(self, until: int) -> Iterator[Tick]:
         """Run the timer up to and including `until` (epoch ms); yields the ticks that caused a signal."""

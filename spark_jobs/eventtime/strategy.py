@@ -49,6 +49,13 @@ class WatermarkStrategy:
             return self.subtasks
         return tuple((partition,) for partition in self.partitions)
 
+    @property
+    def generators(self) -> tuple[tuple[int, ...], ...]:
+        """The partitions of each generator, subtask by subtask; a subtask may have none."""
+        if self.scope is Scope.SUBTASK:
+            return self.subtasks
+        return tuple((partition,) for subtask in self.subtasks for partition in subtask)
+
     def create_generator(self) -> WatermarkGenerator:
         """A new generator in its initial state."""
         return self.generator.create_generator(per_event=self.per_event, interval=self.interval)
@@ -80,6 +87,11 @@ class WatermarkStrategy:
     def sees_only_maxima_at_ticks(self) -> bool:
         """Whether one record a partition and tick, the one with the largest event time, gives the same watermark."""
         return not self.per_event and self.interval > 0 and self.generator.sees_only_the_maximum
+
+    @property
+    def follows_the_clock(self) -> bool:
+        """Whether each tick emits its own time less a constant, for every partition that is not idle."""
+        return self.generator.follows_the_clock and not self.per_event
 
     @property
     def moves_without_records(self) -> bool:

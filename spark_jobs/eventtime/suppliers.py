@@ -62,6 +62,9 @@ class GeneratorSupplier(ABC):
     moves_without_records: ClassVar[bool] = False
     """Whether a tick can move a generator that has seen no record since the last tick."""
 
+    follows_the_clock: ClassVar[bool] = False
+    """Whether periodic emission gives the tick's time less the tolerance, whatever the records are."""
+
     emits_at_ticks: ClassVar[bool] = True
     """Whether periodic emission applies: false for generators that emit on records only, whatever the mode."""
 
@@ -173,6 +176,7 @@ class TimeLag(GeneratorSupplier):
     lag: int
 
     kind = GeneratorKind.TIME_LAG
+    follows_the_clock = True
     sees_only_the_maximum = True
     moves_without_records = True
     tolerance_parameter = "lag"

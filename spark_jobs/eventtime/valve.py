@@ -10,7 +10,9 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 
 @dataclass(slots=True)
-class _Channel:
+class Channel:
+    """The state of one input of the valve."""
+
     watermark: int = MIN_TIMESTAMP
     active: bool = True
     aligned: bool = True
@@ -24,7 +26,7 @@ class StatusWatermarkValve:
     """
 
     def __init__(self, channels: int) -> None:
-        self._channels = [_Channel() for _ in range(channels)]
+        self.channels = [Channel() for _ in range(channels)]
         self.last_watermark = MIN_TIMESTAMP
         self.idle = False
 
@@ -40,14 +42,14 @@ class StatusWatermarkValve:
         """All channels send MAX_WATERMARK at the same time (rule 23); that of an idle channel is dropped (rule 15)."""
         if self.idle:
             return []
-        for channel in self._channels:
+        for channel in self.channels:
             if channel.active:
                 channel.watermark = MAX_TIMESTAMP
                 channel.aligned = True
         return self._advance_to_minimum()
 
     def _input_watermark(self, index: int, watermark: int) -> list[StreamSignal]:
-        channel = self._channels[index]
+        channel = self.channels[index]
         if self.idle or not channel.active or watermark <= channel.watermark:
             return []
         channel.watermark = watermark
@@ -56,16 +58,16 @@ class StatusWatermarkValve:
         return self._advance_to_minimum()
 
     def _input_status(self, index: int, idle: bool) -> list[StreamSignal]:
-        channel = self._channels[index]
+        channel = self.channels[index]
         if idle == (not channel.active):
             return []
         out: list[StreamSignal] = []
         if idle:
             channel.active = channel.aligned = False
             is_last_watermark = channel.watermark == self.last_watermark
-            if not any(c.active for c in self._channels):
+            if not any(c.active for c in self.channels):
                 if is_last_watermark:
-                    out += self._advance(max(c.watermark for c in self._channels))
+                    out += self._advance(max(c.watermark for c in self.channels))
                 self.idle = True
                 out.append(StreamStatusChanged(idle=True))
             elif is_last_watermark:
@@ -79,7 +81,7 @@ class StatusWatermarkValve:
         return out
 
     def _advance_to_minimum(self) -> list[StreamSignal]:
-        aligned = [c.watermark for c in self._channels if c.aligned]
+        aligned = [c.watermark for c in self.channels if c.aligned]
         return self._advance(min(aligned)) if aligned else []
 
     def _advance(self, watermark: int) -> list[StreamSignal]:
@@ -91,13 +93,13 @@ class StatusWatermarkValve:
     def snapshot(self) -> dict[str, Any]:
         """The valve's state as values that JSON can hold."""
         return {
-            "channels": [asdict(c) for c in self._channels],
+            "channels": [asdict(c) for c in self.channels],
             "last_watermark": self.last_watermark,
             "idle": self.idle,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a snapshot of a valve with as many channels."""
-        self._channels = [_Channel(**c) for c in state["channels"]]
+        self.channels = [Channel(**c) for c in state["channels"]]
         self.last_watermark = state["last_watermark"]
         self.idle = state["idle"]

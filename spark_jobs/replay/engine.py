@@ -105,7 +105,7 @@ class Replay:
 
     @property
     def simulates(self) -> bool:
-        """Whether the watermark needs the records' order, and so the sequential core."""
+        """Whether the timeline has every step of the watermark, whatever the thresholds are."""
         return self.spec.rules.simulates(self.spec)
 
     @cached_property
@@ -133,14 +133,17 @@ class Replay:
         return _and_gaps(regular, self.spec) if _has_gaps(self.spec) else regular
 
     def _make(self, thresholds: Thresholds) -> Timeline:
-        request = TimelineRequest(
+        return self.spec.rules.timeline(self.spec, self._request, thresholds)
+
+    @cached_property
+    def _request(self) -> TimelineRequest:
+        return TimelineRequest(
             self._timeline_records,
             self.history.event_times,
             self.history.processing_time_end,
             self._cache,
             self._state,
         )
-        return self.spec.rules.timeline(self.spec, request, thresholds)
 
     def windows(self, span: TimeRange, band: Band | None = None, only: DataFrame | None = None) -> DataFrame:
         """The windows with a start in `span`; see `replay_windows` for the columns. Sessions have no band.

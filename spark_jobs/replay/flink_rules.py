@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 
-from spark_jobs.replay.inversion import invert
+from spark_jobs.replay.making import TimelineMaker
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.rule_book import RuleBook, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
-from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline
 
 
 class FlinkRules(RuleBook):
-    """The golden rules of `tests/golden/flink/README.md`, by inversion where the watermark is a minimum of maxima."""
+    """The golden rules of `tests/golden/flink/README.md`, the timeline as `spark_jobs.replay.making` chooses."""
 
     late_between_windows: ClassVar[bool] = True
 
     def simulates(self, spec: ReplaySpec) -> bool:
-        return not spec.strategy.is_invertible
+        return False
 
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
-        fits_in_memory = thresholds.fits_in_memory(request.event_times, len(spec.strategy.partitions))
-        make = simulate if self.simulates(spec) else partial(invert, fits_in_memory=fits_in_memory)
+        if "maker" not in request.kept:
+            request.kept["maker"] = TimelineMaker(spec.strategy, request.event_times, request.cache)
+        maker: TimelineMaker = request.kept["maker"]
         if spec.restarts:
             return restarted_timeline(
                 request.records,
                 spec.restarts,
                 request.processing_time_end,
-                lambda life, until: make(
-                    life, spec.strategy, thresholds, processing_time_end=until, cache=request.cache
-                ),
+                lambda life, until: maker.timeline(life, thresholds, until),
                 request.cache,
             )
-        return make(
-            request.records,
-            spec.strategy,
-            thresholds,
-            processing_time_end=request.processing_time_end,
-            cache=request.cache,
-            state=request.state,
-        )
+        return maker.timeline(request.records, thresholds, request.processing_time_end, request.state)
 
     def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
         return suspicion(records, cells, flushes)

@@ -33,7 +33,7 @@ def _maximum_of(strategy: WatermarkStrategy) -> RunningMaximum:
     return maximum
 
 
-def _followed_time(time: RecordTime) -> Column:
+def followed_time(time: RecordTime) -> Column:
     """The time (epoch ms) of each record that the maximum is taken of; null: the record does not move it."""
     match time:
         case RecordTime.EVENT_TIME:
@@ -55,7 +55,7 @@ def first_reached(records: DataFrame, strategy: WatermarkStrategy, thresholds: T
     """
     ordering = SEQUENCE if SEQUENCE in records.columns else OFFSET
     maximum = _maximum_of(strategy)
-    time, delay = _followed_time(maximum.time), maximum.delay
+    time, delay = followed_time(maximum.time), maximum.delay
     moving = records.where(time.isNotNull())
     values = [F.min(ARRIVAL).alias("arrival"), F.min(ordering).alias("minor")]
     numbers = strategy.partitions
@@ -95,7 +95,7 @@ def invert(
         firsts = firsts.unionByName(
             spark.createDataFrame(carried, "partition INT, reached BIGINT, arrival BIGINT, minor BIGINT")
         )
-    firsts = _with_closes(firsts, strategy, processing_time_end, by_sequence)
+    firsts = with_closes(firsts, strategy, processing_time_end, by_sequence)
     if fits_in_memory:
         table, few = firsts.toArrow(), True
     else:
@@ -117,7 +117,7 @@ def invert(
     )
 
 
-def _with_closes(
+def with_closes(
     firsts: DataFrame, strategy: WatermarkStrategy, processing_time_end: int, by_sequence: bool
 ) -> DataFrame:
     """Add `close_arrival, close_major, close_minor`: where the watermark shows that the threshold was reached.

@@ -7,7 +7,7 @@ rule book is chosen once, where a spec is made from a pipeline (`spark_jobs.repl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,7 +39,8 @@ class Emission(StrEnum):
 class TimelineRequest:
     """What a timeline is made of. `processing_time_end` and `event_times` as in `History` (epoch ms).
 
-    `state`: what an earlier run's timeline has left; None: `records` are the history from its start.
+    `state`: what an earlier run's timeline has left; None: `records` are the history from its start. `kept`: what a
+    rule book keeps for further thresholds of the same records.
     """
 
     records: DataFrame
@@ -47,6 +48,7 @@ class TimelineRequest:
     processing_time_end: int
     cache: CachedFrames
     state: dict[str, Any] | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 class RuleBook(ABC):
@@ -66,7 +68,7 @@ class RuleBook(ABC):
 
     @abstractmethod
     def simulates(self, spec: ReplaySpec) -> bool:
-        """Whether the timeline needs the records' order, and so the sequential core."""
+        """Whether the timeline has every step of the watermark, whatever the thresholds are."""
 
     def placed(self, records: DataFrame) -> DataFrame:
         """The canonical records with their arrival as the live job's rules have it."""

@@ -1,9 +1,8 @@
-"""The timeline by simulation: for watermarks that depend on more than a maximum.
+"""The timeline by simulation: every record in one task, for histories in which statuses change all the time.
 
-With idleness, and for `average_of_last`, `interleaved`, `advance_after_wait` and custom generators, the watermark
-depends on the order of the records and on the ticks between them. Spark reduces the history to what the watermark logic
-can see, and one task runs `spark_jobs.eventtime.source.Source` over it in position order, so that each rule is written
-once. Rows go in and out in batches; nothing is collected to the driver.
+The plainest way, to which the tests hold the others. Spark reduces the history to what the watermark logic can see, and
+one task runs `spark_jobs.eventtime.source.Source` over it in position order. Rows go in and out in batches; nothing is
+collected to the driver.
 """
 
 from __future__ import annotations

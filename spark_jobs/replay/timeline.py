@@ -7,8 +7,7 @@ record: no sort and no watermark per record.
 A timeline is a DataFrame `x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT`: C(x) is the largest
 position of the rows with `x_from <= x`. There is always a row of `NEVER`: the watermark has
 not reached that value and all above.
-Both ways to make one give this table: the inversion (`spark_jobs.replay.inversion`), set by set, and
-the simulation (`spark_jobs.replay.simulation`), where the watermark depends on more than a maximum.
+All ways to make one give this table; `spark_jobs.replay.making` chooses.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, RegularWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
-from spark_jobs.replay.inversion import invert
+from spark_jobs.replay.making import TimelineMaker
 from spark_jobs.replay.restarts import restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.runs.plan import Plan
@@ -111,7 +111,7 @@ class LatenessProbe:
 
 
 def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
-    """The probe of a run. It takes one scan of the history, or none where the watermark was simulated."""
+    """The probe of a run. It takes one scan of the history, or a few where the watermark has idleness."""
     strategy, spec = evidence.spec.strategy, evidence.spec
     times = counted_times(evidence.plan, evidence.kind)
     configured = strategy.generator.tolerance
@@ -197,28 +197,29 @@ def _resolution(reach: int, most: int, step: int | None) -> int:
 
 
 def _fine_timeline(evidence: StagedRun, grids: Sequence[RegularGrid], low: int, cache: CachedFrames) -> Timeline:
-    """The run's timeline with thresholds on these grids. A simulated timeline already has every step.
+    """The run's timeline with thresholds on these grids.
 
-    Records that cannot move the watermark to `low` or beyond are left out.
+    Of a watermark that is a plain maximum, records that cannot move it to `low` or beyond are left out.
     """
     strategy = evidence.spec.strategy
     if evidence.timeline is None:
         raise ValueError("a run that computed complete values only has no timeline")
-    maximum = strategy.running_maximum
-    is_recorded = evidence.pipeline.engine is Engine.SPARK  # it has every step of the watermark, too
-    if is_recorded or not strategy.is_invertible or maximum is None or not grids:
+    if evidence.pipeline.engine is Engine.SPARK or not grids:  # that one has every step of the watermark
         return evidence.timeline
 
     def floor(value: Column, shift: int) -> Column:
         floors = [grid.floor(value, shift + 1) for grid in grids]
         return F.greatest(*floors) if len(floors) > 1 else floors[0]
 
-    time = ARRIVAL if maximum.time is RecordTime.ARRIVAL else EVENT_TIME
-    records = evidence.records.where(F.col(time) >= F.lit(low))
+    records, maximum = evidence.records, strategy.running_maximum
+    if strategy.is_invertible and maximum is not None:
+        time = ARRIVAL if maximum.time is RecordTime.ARRIVAL else EVENT_TIME
+        records = records.where(F.col(time) >= F.lit(low))
     end = evidence.plan.processing_time_end
+    maker = TimelineMaker(strategy, evidence.plan.event_times, cache)
 
     def make(life: DataFrame, until: int) -> Timeline:
-        return invert(life, strategy, Thresholds(floor), processing_time_end=until, cache=cache)
+        return maker.timeline(life, Thresholds(floor), until)
 
     if evidence.spec.restarts:
         return restarted_timeline(records, evidence.spec.restarts, end, make, cache)

@@ -51,7 +51,7 @@ WORDS: dict[str, str] = {
     "state": "closed: the window fired; open: not yet, where the run stopped reading; all_late: all its records were "
     "dropped; not_emitted: a session that the live job emitted in other pieces",
     "timeline": "the watermark as a function of the position in the log. By inversion: for each window end the first "
-    "position at which the watermark has passed it, found without sorting; simulated: record by record",
+    "position at which the watermark has passed it, found without sorting",
     "undecided record": "it came so close to its window's close that the log alone does not say whether it was in time",
     "watermark": "the job's statement that no record with an event time at or below it is expected any more",
     "window": "a stretch of event time [start, end) whose records are aggregated together, for one key",

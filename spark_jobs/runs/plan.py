@@ -24,6 +24,7 @@ from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, CalendarDayWindows
 from spark_jobs.replay.from_pipeline import strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
+from spark_jobs.replay.making import way_of
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
 from spark_jobs.runs.live_batches import as_of_batches
 from spark_jobs.runs.published_columns import refuse_other_columns
@@ -238,9 +239,7 @@ def make_plan(
 def _watermark_in_words(pipeline: Pipeline, strategy: WatermarkStrategy) -> str:
     if pipeline.engine is Engine.SPARK:
         return "timeline of the query's checkpoint, batch by batch"
-    if strategy.is_invertible:
-        return "timeline by inversion, set by set"
-    return "timeline simulated in one task, in position order"
+    return way_of(strategy)
 
 
 def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFrame:

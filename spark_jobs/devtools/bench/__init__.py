@@ -25,11 +25,13 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from spark_jobs.devtools.bench.ledger import ledger
     from spark_jobs.devtools.bench.reconcile import diff, reconcile
     from spark_jobs.devtools.bench.small import small
+    from spark_jobs.devtools.bench.strategies import strategies
     from spark_jobs.devtools.bench.streaming import streaming
     from spark_jobs.devtools.bench.write import write
 
     return {
         "engine": engine,
+        "strategies": strategies,
         "streaming": streaming,
         "sliding": sliding,
         "sessions": sessions,

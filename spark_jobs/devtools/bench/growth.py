@@ -1,6 +1,6 @@
 """How time and memory grow: each size in a process of its own, with a heap of 4 GiB.
 
-`python -m spark_jobs.devtools.bench.growth replay RECORDS` or `... year RECORDS` runs one size and prints it as JSON.
+`python -m spark_jobs.devtools.bench.growth KIND RECORDS` (replay, year, idle_year) runs one size and prints it as JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from spark_jobs.devtools.bench.measure import Row, peak_memory_mib, to_nowhere
 from spark_jobs.devtools.bench.workload import MINUTE, Bench, replay_spec, replayed
 from spark_jobs.errors import RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.engine import History, Replay
@@ -33,23 +36,25 @@ HEAP = "4g"
 KEYS = 10_000
 YEAR_MS = 365 * 86_400_000
 YEAR_PARTITIONS = 100
+IDLE_PARTITIONS = 64
 SECOND = 1_000
+HOUR = 3_600_000
 
 
 def growth(bench: Bench) -> Iterator[Row]:
     """A tenth, all and five times the records; the log's time grows with them, and so do the groups."""
     for records in (bench.records // 10, bench.records, bench.records * 5):
         dataset(bench.spark, bench.home, records)
-        yield _row(bench, "growth", "replay", records, f"{records / 1e6:g}M records, {KEYS:,} keys")
+        yield growth_row(bench, "growth", "replay", records, f"{records / 1e6:g}M records, {KEYS:,} keys")
 
 
 def year(bench: Bench) -> Iterator[Row]:
     """A year of one-second windows over 100 partitions: the timeline, and one day's close positions."""
     what = f"timeline of {bench.records / 1e6:g}M records, 1 s windows, {YEAR_PARTITIONS} partitions"
-    yield _row(bench, "year", "year", bench.records, what)
+    yield growth_row(bench, "year", "year", bench.records, what)
 
 
-def _row(bench: Bench, section: str, kind: str, records: int, what: str) -> Row:
+def growth_row(bench: Bench, section: str, kind: str, records: int, what: str) -> Row:
     seen = in_child(kind, records, bench.home)
     memory = "" if seen["jvm_mib"] is None else f"at most {seen['jvm_mib'] / 1024:.1f} GiB (JVM) "
     note = f"{memory}and {seen['python_mib']:.0f} MiB (Python) of memory, heap {HEAP}"
@@ -84,6 +89,51 @@ def year_history(spark: SparkSession, records: int) -> History:
     return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + YEAR_MS), MIDNIGHT + YEAR_MS)
 
 
+def idle_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStrategy]:
+    """A year of a job with ticks of 200 ms and idleness, without files.
+
+    Each partition is silent for an hour of each month, not all at the same time; in one night of the year all are.
+    """
+    arrival = F.expr(f"{MIDNIGHT} + CAST(id * ({YEAR_MS} / {records}) AS BIGINT)")
+    midsummer = MIDNIGHT + YEAR_MS // 2
+    silent = F.pmod(F.col(ARRIVAL) - F.col(PARTITION) * F.lit(7 * HOUR), F.lit(30 * 24 * HOUR)) < F.lit(HOUR)
+    frame = (
+        spark.range(0, records, 1, 16 * spark.sparkContext.defaultParallelism)
+        .select(
+            F.expr(f"CAST(id % {IDLE_PARTITIONS} AS INT)").alias(PARTITION),
+            F.expr(f"id div {IDLE_PARTITIONS}").alias(OFFSET),
+            arrival.alias(ARRIVAL),
+            F.pmod("id", F.lit(KEYS)).cast("int").alias("key"),
+            (arrival - F.pmod(F.xxhash64("id"), F.lit(MINUTE))).alias(EVENT_TIME),
+            F.col("id").alias("value"),
+        )
+        .where(~silent & ~F.col(ARRIVAL).between(midsummer, midsummer + 4 * HOUR))
+    )
+    ids = tuple(range(IDLE_PARTITIONS))
+    strategy = WatermarkStrategy(
+        BoundedOutOfOrderness(MINUTE),
+        partitions=ids,
+        subtasks=(ids[::2], ids[1::2]),
+        per_event=False,
+        interval=200,
+        timer_start=MIDNIGHT,
+        idleness=MINUTE,
+    )
+    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + YEAR_MS), MIDNIGHT + YEAR_MS), strategy
+
+
+def _measure_idle_year(spark: SparkSession, records: int) -> dict[str, Any]:
+    history, strategy = idle_year(spark, records)
+    spec = replace(replay_spec(TumblingWindows(MINUTE)), strategy=strategy)
+    began = time.perf_counter()
+    with Replay(history, spec) as replay:
+        rows = replay.timeline.rows(spark).count()
+        built = time.perf_counter()
+        midsummer = MIDNIGHT + YEAR_MS // 2
+        close_lookup(replay.timeline, spec, TimeRange(midsummer, midsummer + 86_400_000))
+    return {"seconds": built - began, "rows": rows, "lookup_seconds": time.perf_counter() - built}
+
+
 def _measure_replay(spark: SparkSession, records: int) -> dict[str, Any]:
     data = dataset(spark, settings().home, records)
     began = time.perf_counter()
@@ -108,7 +158,8 @@ def main() -> None:
 
     kind, records = sys.argv[1], int(sys.argv[2])
     spark = spark_session(f"rewindow bench {kind}")
-    seen = (_measure_year if kind == "year" else _measure_replay)(spark, records)
+    measure = {"year": _measure_year, "idle_year": _measure_idle_year, "replay": _measure_replay}[kind]
+    seen = measure(spark, records)
     # The largest resident size: kilobytes on Linux, bytes on macOS.
     python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
     print(json.dumps({**seen, "jvm_mib": peak_memory_mib(spark), "python_mib": python}))

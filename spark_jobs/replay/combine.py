@@ -1,0 +1,323 @@
+"""The sources' rules over what happens between two changes of status, and record by record where one changes.
+
+While no partition and no subtask changes its status, the watermark is a minimum of maxima, and the inversion knows
+where each threshold is reached (`spark_jobs.replay.inversion`). What changes a status is known before where it is a
+silence (`spark_jobs.replay.thinning`). So `spark_jobs.eventtime.source.Source` gets
+
+- between: each generator's maximum at the end of the stretch. All its state is then exact, and the stretch is noted;
+- in the cells of arrival in which a status changes: every record that raises its generator's maximum.
+
+An idle stream becomes active, and a subtask is aligned, at a value that the watermark reaches (rules 12 to 14). Where
+one waits for it, stretches end before the first cell in which it may be reached. If the records of that cell are not at
+hand, the result names the cell in `wanted`, and is right only when it is made again with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spark_jobs.eventtime.generators import Event
+from spark_jobs.eventtime.signals import Signal, WatermarkEmitted
+from spark_jobs.eventtime.source import Source
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.replay.columns import NEVER
+from spark_jobs.replay.idleness import IdleSpans
+from spark_jobs.replay.thinning import Activity, ArrivalCells, Silences, Tops, silences, timer_after
+
+
+class Raise(NamedTuple):
+    """A record that can raise its generator's maximum: position, partition, and the time that is followed (epoch ms).
+
+    `major` is -1 for what a generator emits at the tick at `arrival`, and not for a record.
+    """
+
+    arrival: int
+    major: int
+    minor: int
+    partition: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Values x, `low <= x <= high`, that the watermark reached while these generators counted: int64, one row each.
+
+    There `C(x)` is the maximum of `first_g(x)` over the generators with a row that holds x. The watermark reached them
+    up to the tick `until`; `NEVER`: up to the end.
+    """
+
+    generator: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    until: np.ndarray
+
+    def of(self, generator: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`low`, `high` and `until` of one generator."""
+        mine = self.generator == generator
+        return self.low[mine], self.high[mine], self.until[mine]
+
+
+@dataclass
+class Combination:
+    """What a source made of its generators.
+
+    Attributes:
+        rows: Timeline rows (`x_from`, and a position) where statuses change; exact for every value.
+        stretches: The values between.
+        watermark: The last watermark.
+        snapshot: The source's state at the end.
+        flushes: Whether the end of input gets through (rule 15).
+        idle: The summary of `IdleSpans`.
+        wanted: The cells whose records are missing; if there are any, nothing else here counts.
+    """
+
+    rows: list[tuple[int, int, int, int]]
+    stretches: Stretches
+    watermark: int
+    snapshot: dict[str, Any]
+    flushes: bool
+    idle: dict[str, Any]
+    wanted: set[int] = field(default_factory=set)
+
+
+def _after(watermark: int) -> int:
+    """The first value that a watermark has not passed."""
+    return MIN_TIMESTAMP if watermark == MIN_TIMESTAMP else watermark + 1
+
+
+class Combiner:
+    """Combines the generators of one history.
+
+    Args:
+        strategy: The job's.
+        activities: What is known of each generator, in the order of `strategy.generators`.
+        cells: The cells of `raises`.
+        state: The source's snapshot to continue from.
+        found: When each generator's partition is idle, if that is not to be told from its activity.
+    """
+
+    def __init__(
+        self,
+        strategy: WatermarkStrategy,
+        activities: Sequence[Activity],
+        cells: ArrivalCells,
+        state: Mapping[str, Any] | None,
+        processing_time_end: int,
+        found: Sequence[Silences] | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self.cells = cells
+        self._state = Source(strategy).snapshot() if state is None else state
+        self._is_fresh = state is None
+        self._until = processing_time_end
+        self._activities = activities
+        self._tops = Tops(activities, cells)
+        self._timers = [partial for subtask in self._state["subtasks"] for partial in subtask["partials"]]
+        self._next_tick = self._state["next_tick"]
+        self._silences = found or [
+            silences(activity, strategy, cells.last_tick, timer, self._next_tick)
+            for activity, timer in zip(activities, self._timers, strict=True)
+        ]
+        maximum = strategy.running_maximum
+        self._follows_clock = strategy.follows_the_clock
+        self._delay = strategy.generator.tolerance if maximum is None else maximum.delay
+        self._carried = [None if maximum is None else timer["generator"].get("maximum") for timer in self._timers]
+        first = self._tops.first_cell
+        self.first_cell = cells.of_one(self._next_tick - strategy.interval)
+        if first is not None:
+            self.first_cell = min(first, self.first_cell)
+
+    def cells_with_changes(self) -> set[int]:
+        """The cells in which a status changes because of a silence, because of one that ends, or by rule 31."""
+        found: set[int] = set()
+        for silence in self._silences:
+            found.update(self.cells.of(silence.idle_from - 1).tolist())
+            found.update(self.cells.of(silence.awake[silence.awake < NEVER]).tolist())
+        if any(timer["idle"] for timer in self._timers):
+            found.add(self.first_cell)
+        deadline = self._source().first_watermark_deadline()
+        if deadline is not None:
+            start, interval = self.strategy.timer_start, self.strategy.interval
+            tick = max(start + ((deadline - start) // interval + 1) * interval, self._next_tick)
+            if tick <= self.cells.last_tick and not self._raises_before(tick):
+                found.add(self.cells.of_one(tick - 1))
+        return {cell for cell in found if cell >= self.first_cell}
+
+    def _raises_before(self, tick: int) -> bool:
+        """Whether every subtask surely raises its first watermark before this tick."""
+        if not all(self.strategy.subtasks) or not self._timers:
+            return False
+        if self._follows_clock:
+            return True
+        for generator, timer in enumerate(self._timers):
+            cell = self._tops.moves_first_in(generator, MIN_TIMESTAMP + max(0, self._delay))
+            if timer["watermark"] == MIN_TIMESTAMP and (
+                cell is None or cell >= self.cells.last or self.cells.begin(cell + 1) > tick
+            ):
+                return False
+        return True
+
+    def _source(self) -> Source:
+        source = Source(self.strategy, [silence.spans for silence in self._silences])
+        source.restore(dict(self._state))
+        return source
+
+    def run(self, raises: Mapping[int, Sequence[Raise]], exact: Iterable[int]) -> Combination:
+        """Combine. `raises` are those of the cells `exact`, in position order."""
+        return _Run(self, raises, sorted(exact)).combined()
+
+
+class _Run:
+    """One way through all cells."""
+
+    def __init__(self, over: Combiner, raises: Mapping[int, Sequence[Raise]], exact: list[int]) -> None:
+        self.over = over
+        self.source = over._source()
+        self.raises = raises
+        self.exact = exact
+        self.rows: list[tuple[int, int, int, int]] = []
+        self.stretches: list[tuple[int, int, int, int]] = []
+        self.idle = IdleSpans()
+        self.wanted: set[int] = set()
+        self.fed: dict[int, int] = {}
+        self.generators = over.strategy.generators
+        self.next_x = _after(self.source.watermark)
+        if not over._is_fresh:
+            self.rows.append((MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP))
+
+    def combined(self) -> Combination:
+        cells, source = self.over.cells, self.source
+        cell, at = self.over.first_cell, 0
+        while cell <= cells.last:
+            while at < len(self.exact) and self.exact[at] < cell:
+                at += 1
+            changes_in = self.exact[at] if at < len(self.exact) else cells.last + 1
+            if source.waits_for_a_value:
+                quiet = self._quiet_cells(cell, changes_in - cell)
+                if quiet:
+                    self._stretch(cell, cell + quiet)
+                    cell += quiet
+                    continue
+                if changes_in > cell:  # as if nothing happened before the cell's end, to see what else is wanted
+                    self.wanted.add(cell)
+                    self._feed(cell + 1)
+                    self.next_x = _after(source.watermark)
+                    cell += 1
+                    continue
+            if changes_in > cell:
+                self._stretch(cell, changes_in)
+                cell = changes_in
+                continue
+            self._exactly(cell)
+            cell += 1
+        stretches = np.array(self.stretches, dtype=np.int64).reshape(-1, 4)
+        last = source.watermark
+        self.rows.append((min(self.next_x, MAX_TIMESTAMP), NEVER, NEVER, NEVER))
+        snapshot = self._snapshot()
+        flushes = any(isinstance(s, WatermarkEmitted) and s.watermark == MAX_TIMESTAMP for s in source.end_of_input())
+        return Combination(
+            self.rows,
+            Stretches(*(stretches[:, i] for i in range(4))),
+            last,
+            snapshot,
+            flushes,
+            self.idle.summary(self.over._until),
+            self.wanted,
+        )
+
+    def _reached(self, generator: int, cell: int) -> int:
+        """The watermark that a generator has at the beginning of a cell; the cell after the last one: at the end."""
+        over = self.over
+        if over._follows_clock:
+            return over.cells.begin(min(cell, over.cells.last)) - over._delay
+        tops = [top for top in (over._tops.before(generator, cell), over._carried[generator]) if top is not None]
+        return max(MIN_TIMESTAMP, max(tops) - over._delay) if tops else MIN_TIMESTAMP
+
+    def _quiet_cells(self, cell: int, most: int) -> int:
+        """How many cells, up to `most`, surely go by without the status change that is waited for."""
+
+        def changes(count: int) -> bool:
+            reached = [self._reached(generator, cell + count) for generator in range(len(self.generators))]
+            return self.source.may_change_status(reached)
+
+        if not most or changes(1):
+            return 0
+        if not changes(most):
+            return most
+        quiet, some = 1, most
+        while some - quiet > 1:
+            middle = (quiet + some) // 2
+            quiet, some = (quiet, middle) if changes(middle) else (middle, some)
+        return quiet
+
+    def _stretch(self, cell: int, end: int) -> None:
+        """From the beginning of `cell` to that of `end`: no status changes."""
+        before, low, floors = self.source.statuses, self.next_x, self.source.floors
+        if cell < end == self.over.cells.last + 1:
+            self._feed(end - 1)
+        self._feed(end)
+        if self.source.statuses != before:
+            raise AssertionError(f"a status changed between the cells {cell} and {end}")
+        high = self.source.watermark
+        until = self.over.cells.begin(end) if end <= self.over.cells.last else NEVER
+        self.next_x = _after(high)
+        for generator, floor in enumerate(floors):
+            if floor is not None and high >= low and high > floor:
+                begin = max(low, floor + 1) if floor > MIN_TIMESTAMP else low
+                self.stretches.append((generator, begin, high, until))
+
+    def _feed(self, end: int) -> None:
+        """The generators' maxima at the beginning of cell `end`, and the tick there; `last + 1`: the end."""
+        over, source = self.over, self.source
+        if not over._follows_clock:
+            for generator, partial in enumerate(source.partials):
+                top = over._tops.before(generator, end)
+                if top is not None and not partial.idle and top > self.fed.get(generator, MIN_TIMESTAMP - 1):
+                    self.fed[generator] = top
+                    source.on_event(self.generators[generator][0], Event(top, top, True))
+        if end <= over.cells.last:
+            tick = over.cells.begin(end)
+            source.skip_to(tick)
+            for _ in source.ticks(tick):
+                pass
+
+    def _exactly(self, cell: int) -> None:
+        """The records and ticks of one cell, and the tick at its end."""
+        cells, source = self.over.cells, self.source
+        for raised in self.raises.get(cell, ()):
+            at_tick = raised.major < 0
+            self._ticks(raised.arrival - 1 if at_tick else raised.arrival)
+            event = Event(raised.time, raised.arrival, not at_tick)
+            self._note(source.on_event(raised.partition, event), raised.arrival, raised.major, raised.minor)
+        if cell < cells.last:
+            self._ticks(cells.begin(cell + 1))
+        for generator in range(len(self.generators)):
+            top = self.over._tops.before(generator, cell + 1)
+            if top is not None:
+                self.fed[generator] = top
+
+    def _ticks(self, until: int) -> None:
+        for tick in self.source.ticks(until):
+            self._note(tick.signals, tick.time, -1, -1)
+
+    def _note(self, signals: Sequence[Signal], arrival: int, major: int, minor: int) -> None:
+        self.idle.note(signals, arrival)
+        for signal in signals:
+            if isinstance(signal, WatermarkEmitted):
+                self.rows.append((self.next_x, arrival, major, minor))
+                self.next_x = signal.watermark + 1
+
+    def _snapshot(self) -> dict[str, Any]:
+        over = self.over
+        snapshot = self.source.snapshot()
+        snapshot["records_since_tick"] = True
+        saved = (partial for subtask in snapshot["subtasks"] for partial in subtask["partials"])
+        for partial, activity, timer in zip(saved, over._activities, over._timers, strict=True):
+            active, countdown = timer_after(activity, over.strategy, over.cells.last_tick, timer, over._next_tick)
+            partial["active_since_probe"], partial["countdown_from"] = active, countdown
+        return snapshot

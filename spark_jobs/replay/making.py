@@ -1,0 +1,73 @@
+"""The timeline of a strategy, by the way that fits it: the one choice among them.
+
+| the watermark | way |
+| --- | --- |
+| a minimum of maxima | `spark_jobs.replay.inversion` |
+| the same with idleness, or the clock's | `spark_jobs.replay.thinned` |
+| of a generator that looks at every record | `spark_jobs.replay.traced` |
+| where statuses change so often that nothing is quiet | `spark_jobs.replay.simulation` |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.replay.inversion import invert
+from spark_jobs.replay.simulation import simulate
+from spark_jobs.replay.thinned import ThinnedHistory, TooManyChangesError, is_thinnable
+from spark_jobs.replay.timeline import Thresholds, Timeline
+from spark_jobs.replay.traced import TracedHistory
+from spark_jobs.spark.cached import CachedFrames
+
+
+def way_of(strategy: WatermarkStrategy) -> str:
+    """How the timeline is made, in a plan's words."""
+    if strategy.is_invertible:
+        return "timeline by inversion, set by set"
+    if is_thinnable(strategy):
+        return "timeline from aggregates; record by record where a partition or subtask becomes idle or active"
+    return "timeline from each generator over its own records, in offset order, one task a generator"
+
+
+class TimelineMaker:
+    """Makes the timelines of one history, or of its parts between restarts, for any thresholds.
+
+    What does not depend on the thresholds is computed once for each end of processing time.
+    """
+
+    def __init__(self, strategy: WatermarkStrategy, event_times: TimeRange, cache: CachedFrames) -> None:
+        self.strategy = strategy
+        self._event_times = event_times
+        self._cache = cache
+        self._histories: dict[int, ThinnedHistory] = {}
+        self._simulated: dict[int, Timeline] = {}
+
+    def timeline(
+        self, records: DataFrame, thresholds: Thresholds, until: int, state: dict[str, Any] | None = None
+    ) -> Timeline:
+        """The timeline of `records` up to the processing time `until` (epoch ms), continued from `state` if given."""
+        strategy, cache = self.strategy, self._cache
+        fits = thresholds.fits_in_memory(self._event_times, len(strategy.partitions))
+        if strategy.is_invertible:
+            return invert(
+                records, strategy, thresholds,
+                processing_time_end=until, cache=cache, state=state, fits_in_memory=fits,
+            )  # fmt: skip
+        if until not in self._simulated:
+            if until not in self._histories:
+                history_of = ThinnedHistory if is_thinnable(strategy) else TracedHistory
+                self._histories[until] = history_of(
+                    records, strategy,
+                    begins=self._event_times.start, processing_time_end=until, cache=cache, state=state,
+                )  # fmt: skip
+            try:
+                return self._histories[until].timeline(thresholds, fits_in_memory=fits)
+            except TooManyChangesError:
+                self._simulated[until] = simulate(
+                    records, strategy, thresholds, processing_time_end=until, cache=cache, state=state
+                )
+        return self._simulated[until]

@@ -1,0 +1,449 @@
+"""The timeline with idleness, from aggregates: no record goes through Python but where a status changes.
+
+1. One aggregation by (partition, threshold) gives the first record that reaches each, as without idleness; one by
+   (partition, cell of arrival) tells when partitions are idle (`spark_jobs.replay.thinning`).
+2. The driver combines them (`spark_jobs.replay.combine`); it gets the records of those cells in which a status changes,
+   and only those that raise a maximum. Where a status waits for a value, further cells may be needed: another round.
+3. Between, the watermark is a minimum of maxima: each generator's steps count in the stretches in which it is active.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.suppliers import RecordTime
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.replay.columns import ARRIVAL, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, long_arrays, record_position
+from spark_jobs.replay.combine import Combination, Combiner, Raise
+from spark_jobs.replay.grid import divided
+from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY, SCHEMA, InMemoryTimeline
+from spark_jobs.replay.inversion import first_reached, followed_time, with_closes
+from spark_jobs.replay.stretches import steps_in_stretches
+from spark_jobs.replay.thinning import Activity, ArrivalCells, Silences
+from spark_jobs.replay.timeline import Thresholds, Timeline
+from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.parallel import run_parallel
+
+MAX_CELLS = 200_000
+"""The most rows of partitions and cells of arrival that come to the driver; with more, cells are joined."""
+
+MAX_RAISES = 2_000_000
+"""The most records that the driver looks at one by one."""
+
+_MAX_RANGES = 50
+_CLOSES = ("close_arrival", "close_major", "close_minor")
+_STEPS = pa.schema([(name, pa.int64()) for name in ("x_from", "arrival", "major", "minor")])
+
+
+class TooManyChangesError(Exception):
+    """Statuses change so often that the records had better be simulated one by one."""
+
+
+def is_thinnable(strategy: WatermarkStrategy) -> bool:
+    """Whether the generators follow a maximum, or the clock: then aggregates tell all there is to know."""
+    return (
+        strategy.interval > 0
+        and strategy.idleness is not None
+        and (strategy.running_maximum is not None or strategy.follows_the_clock)
+    )
+
+
+class ThinnedHistory:
+    """One history, and what its generators made of it; a timeline for any thresholds.
+
+    Args:
+        records: The canonical records; with `state` those that came after that run.
+        begins: No record arrives before (epoch ms), as far as is known; a guess, to choose a way.
+        state: An earlier run's `Timeline.state`.
+    """
+
+    def __init__(
+        self,
+        records: DataFrame,
+        strategy: WatermarkStrategy,
+        *,
+        begins: int,
+        processing_time_end: int,
+        cache: CachedFrames,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.records = records
+        self.strategy = strategy
+        self._until = processing_time_end
+        self._cache = cache
+        self._state = state
+        self._source_state = None if state is None else state["source"]
+        next_tick = strategy.timer_start + strategy.interval
+        self._next_tick = next_tick if self._source_state is None else self._source_state["next_tick"]
+        self._generator_of = {p: index for index, group in enumerate(strategy.generators) for p in group}
+        self._begins = begins
+
+    @cached_property
+    def _fine(self) -> ArrivalCells:
+        return ArrivalCells.of_strategy(self.strategy, self._until, self._next_tick)
+
+    @property
+    def _fits(self) -> bool:
+        """Whether the cells surely fit the driver's memory."""
+        since = self._begins if self._state is None else max(self._begins, self._next_tick - self.strategy.interval)
+        return self._cells_between(since, self._until) <= MAX_CELLS
+
+    def _cells_between(self, first: int, last: int) -> int:
+        """About how many cells of partitions lie between two arrivals (epoch ms)."""
+        return ((last - first) // self._fine.width + 2) * max(1, len(self.strategy.partitions))
+
+    def timeline(self, thresholds: Thresholds, *, fits_in_memory: bool) -> Timeline:
+        """The timeline of these thresholds. Raises TooManyChangesError."""
+        firsts = self._firsts(thresholds)
+        if fits_in_memory:
+            table, combination = run_parallel(self.records.sparkSession, firsts.toArrow, lambda: self.combination)
+            few = True
+        else:
+            firsts = self._cache.keep(firsts)
+            table = firsts.limit(MAX_IN_MEMORY + 1).toArrow()
+            few, combination = table.num_rows <= MAX_IN_MEMORY, self.combination
+        exact = np.array(combination.rows, dtype=np.int64)
+        if few:
+            steps = InMemoryTimeline.of_table(_table(np.concatenate((exact, *self._steps(table, combination)))))
+        else:
+            steps = self._cache.keep(self._steps_in_spark(firsts, combination, exact))
+        return Timeline(
+            steps,
+            thresholds,
+            flushes=combination.flushes,
+            state={
+                "kind": "simulation",
+                "source": combination.snapshot,
+                "processing_time_end": self._until,
+                "last": self._last,
+            },
+            watermark_below=combination.watermark,
+            note=self._note,
+            idle=None if self.strategy.idleness is None else combination.idle,
+        )
+
+    @cached_property
+    def combination(self) -> Combination:
+        """What the source made of the generators; it holds for all thresholds."""
+        seen = self._seen
+        combiner = Combiner(
+            self.strategy, self._activities(seen), self._cells, self._source_state, self._until, self._silences
+        )
+        exact = combiner.cells_with_changes()
+        raises = self._raises(exact)
+        combination = combiner.run(raises, exact)
+        while combination.wanted:
+            raises |= self._raises(combination.wanted)
+            exact |= combination.wanted
+            if sum(map(len, raises.values())) > MAX_RAISES:
+                raise TooManyChangesError
+            combination = combiner.run(raises, exact)
+        self._exact = len(exact)
+        return combination
+
+    @property
+    def _silences(self) -> list[Silences] | None:
+        """When partitions are idle, if that is not to be told from the cells."""
+        return None
+
+    @property
+    def _note(self) -> str:
+        changes = f"{self._exact} of {self._cells.last + 1} cells of arrival record by record" if self._exact else ""
+        return f"idle times from aggregates, {changes}" if changes else ""
+
+    @cached_property
+    def _seen_in(self) -> tuple[pa.Table, ArrivalCells]:
+        """`partition, first, last, top, marker, minor`: records by partition and cell of arrival, and the cells."""
+        found = self._cells_of_partitions()
+        if self._fits:
+            return found.toArrow(), self._fine
+        found = self._cache.keep(found)
+        if found.limit(MAX_CELLS + 1).count() <= MAX_CELLS:
+            return found.toArrow(), self._fine
+        low, high = found.agg(F.min("first"), F.max("first")).collect()[0]
+        wide = replace(self._fine, width=self._fine.width * (self._cells_between(low, high) // MAX_CELLS + 1))
+        table = self._without_short_silences(found, wide).limit(10 * MAX_CELLS + 1).toArrow()
+        if table.num_rows > 10 * MAX_CELLS:
+            raise TooManyChangesError
+        return table, wide
+
+    @property
+    def _seen(self) -> pa.Table:
+        return self._seen_in[0]
+
+    @property
+    def _cells(self) -> ArrivalCells:
+        return self._seen_in[1]
+
+    def _cells_of_partitions(self) -> DataFrame:
+        """One row a partition and cell: one narrow hash aggregation, with one key where that is enough."""
+        strategy, fine = self.strategy, self._fine
+        maximum = strategy.running_maximum
+        time = F.lit(None).cast("bigint") if maximum is None else followed_time(maximum.time)
+        top = F.max(time) if maximum is None or maximum.time is not RecordTime.ARRIVAL else F.max(ARRIVAL)
+        ordering = SEQUENCE if SEQUENCE in self.records.columns else OFFSET
+        values = [
+            F.min(ARRIVAL).alias("first"),
+            F.max(ARRIVAL).alias("last"),
+            F.coalesce(top, F.lit(MIN_TIMESTAMP)).alias("top"),
+            F.max(ordering).alias("minor"),
+        ]
+        if self._has_markers:
+            values.append(F.coalesce(F.min(F.when(F.col(MARKER), F.col(ARRIVAL))), F.lit(NEVER)).alias("marker"))
+        since = F.col(ARRIVAL) - F.lit(fine.start)
+        begin = F.when(F.col(ARRIVAL) >= F.lit(fine.last_tick), F.lit(fine.last * fine.width)).otherwise(
+            since - F.pmod(since, F.lit(fine.width))
+        )
+        numbers = strategy.partitions
+        if min(numbers, default=-1) >= 0 and max(numbers) < fine.width:
+            registered = F.col(PARTITION).between(0, max(numbers))
+            grouped = self.records.where(registered).groupBy((begin + F.col(PARTITION)).alias("key")).agg(*values)
+            partition = F.pmod(F.col("key"), F.lit(fine.width)).cast("int")
+            found = grouped.select(partition.alias("partition"), "first", "last", "top", "minor", *self._marker_column)
+        else:
+            keys = F.col(PARTITION).alias("partition"), begin.alias("key")
+            found = self.records.groupBy(*keys).agg(*values).drop("key")
+        return found
+
+    @property
+    def _has_markers(self) -> bool:
+        maximum = self.strategy.running_maximum
+        return maximum is not None and maximum.time is RecordTime.EVENT_TIME_OF_MARKERS
+
+    @property
+    def _marker_column(self) -> list[str]:
+        return ["marker"] if self._has_markers else []
+
+    def _without_short_silences(self, cells: DataFrame, wide: ArrivalCells) -> DataFrame:
+        """Neighbours joined where no partition can be idle between them, within the wider cells: see `Activity`."""
+        strategy = self.strategy
+        in_order = Window.partitionBy("partition").orderBy("first")
+        since = F.col("first") - F.lit(wide.start)
+        begin = since - F.pmod(since, F.lit(wide.width))
+        cell = F.when(F.col("first") >= F.lit(wide.last_tick), F.lit(wide.last)).otherwise(divided(begin, wide.width))
+        silence = F.col("first") - F.lag("last").over(in_order)
+        long = F.coalesce(silence > F.lit((strategy.idleness or 0) + strategy.interval), F.lit(True))
+        runs = (
+            cells.withColumn("cell", cell)
+            .withColumn("new", long.cast("bigint"))
+            .withColumn("run", F.sum("new").over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+        )
+        values = [
+            F.min("first").alias("first"),
+            F.max("last").alias("last"),
+            F.max("top").alias("top"),
+            F.max("minor").alias("minor"),
+            *(F.min(name).alias(name) for name in self._marker_column),
+        ]
+        return runs.groupBy("partition", "cell", "run").agg(*values).drop("cell", "run")
+
+    def _activities(self, seen: pa.Table) -> list[Activity]:
+        partition = seen.column("partition").to_numpy()
+        columns = [seen.column(name).to_numpy() for name in ("first", "last", "top")]
+        never = np.full(len(partition), NEVER, dtype=np.int64)
+        columns.append(seen.column("marker").to_numpy() if self._has_markers else never)
+        return [Activity.of(*(column[own] for column in columns)) for own in self._rows_by_generator(partition)]
+
+    def _rows_by_generator(self, partition: np.ndarray) -> list[np.ndarray]:
+        """The numbers of the rows that belong to each generator, given each row's partition."""
+        generators = len(self.strategy.generators)
+        if not self._generator_of:
+            return [np.empty(0, dtype=np.int64)] * generators
+        known = np.array(sorted(self._generator_of.items()), dtype=np.int64)
+        at = np.minimum(np.searchsorted(known[:, 0], partition), len(known) - 1)
+        generator = np.where(known[at, 0] == partition, known[at, 1], -1)
+        order = np.argsort(generator, kind="stable")
+        edges = np.searchsorted(generator[order], np.arange(generators + 1))
+        return [order[edges[index] : edges[index + 1]] for index in range(generators)]
+
+    @property
+    def _last(self) -> tuple[int, int, int] | list[int] | None:
+        """The position of the last record."""
+        seen = self._seen
+        if not seen.num_rows:
+            return None if self._state is None else self._state["last"]
+        last, partition, minor = (seen.column(name).to_numpy() for name in ("last", "partition", "minor"))
+        by_sequence = SEQUENCE in self.records.columns
+        majors, minors = (minor, np.zeros_like(minor)) if by_sequence else (partition.astype(np.int64), minor)
+        at = np.lexsort((minors, majors, last))[-1]
+        return int(last[at]), int(majors[at]), int(minors[at])
+
+    def _raises(self, cells: set[int]) -> dict[int, list[Raise]]:
+        """The records in these cells that raise their generator's maximum, or come after a silence; markers: all."""
+        found: dict[int, list[Raise]] = defaultdict(list)
+        if not cells or self.strategy.follows_the_clock:
+            return found
+        records = self.records.where(self._in_cells(cells, F.col(ARRIVAL)))
+        position = record_position(records)
+        maximum = self.strategy.running_maximum
+        time = followed_time(maximum.time) if maximum is not None else F.lit(None).cast("bigint")
+        columns = [part.alias(name) for name, part in zip(("arrival", "major", "minor"), position.parts, strict=True)]
+        rows = records.select(
+            *columns, F.col(PARTITION).alias("partition"), F.coalesce(time, F.lit(MIN_TIMESTAMP)).alias("time"),
+            *([F.col(MARKER).alias("marker")] if self._has_markers else []),
+        )  # fmt: skip
+        if self._has_markers:
+            rows = rows.where("marker").drop("marker")
+        else:
+            in_order = Window.partitionBy(self._generator()).orderBy("arrival", "major", "minor")
+            before = F.max("time").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+            silence = F.col("arrival") - F.lag("arrival").over(in_order)
+            counts = before.isNull() | (F.col("time") > before) | (silence > F.lit(self.strategy.idleness))
+            rows = rows.withColumn("counts", counts).where("counts").drop("counts")
+        table = rows.limit(MAX_RAISES + 1).toArrow()
+        if table.num_rows > MAX_RAISES:
+            raise TooManyChangesError
+        arrays = [table.column(name).to_numpy() for name in ("arrival", "major", "minor", "partition", "time")]
+        order = np.lexsort((arrays[2], arrays[1], arrays[0]))
+        in_cell = self._cells.of(arrays[0][order]).tolist()
+        registered = self._generator_of
+        for cell, *values in zip(in_cell, *(array[order].tolist() for array in arrays), strict=True):
+            if values[3] in registered:
+                found[cell].append(Raise(*values))
+        return found
+
+    def _generator(self) -> Column:
+        if self.strategy.scope is Scope.PARTITION:
+            return F.col("partition")
+        pairs = [F.lit(v) for item in self._generator_of.items() for v in item]
+        return F.create_map(*pairs)[F.col("partition")]
+
+    def _in_cells(self, cells: set[int], arrival: Column) -> Column:
+        """Whether an arrival lies in one of the cells. Few ranges are named, so that files can leave out the rest."""
+        wide = self._cells
+        ranges = list(_ranges(sorted(cells)))
+        low = wide.begin(ranges[0][0])
+        reach = arrival >= F.lit(low)
+        if ranges[-1][1] <= wide.last:
+            reach = reach & (arrival < F.lit(wide.begin(ranges[-1][1])))
+        if len(ranges) <= _MAX_RANGES:
+            parts = [
+                (arrival >= F.lit(wide.begin(first)))
+                & ((arrival < F.lit(wide.begin(end))) if end <= wide.last else F.lit(True))
+                for first, end in ranges
+            ]
+            inside = parts[0]
+            for part in parts[1:]:
+                inside = inside | part
+            return reach & inside
+        first = ranges[0][0]
+        flags = np.zeros(ranges[-1][1] - first, dtype=np.int64)
+        flags[np.array(sorted(cells), dtype=np.int64) - first] = 1
+        number = divided(arrival - F.lit(low), wide.width)
+        number = F.when(arrival >= F.lit(wide.last_tick), F.lit(wide.last - first)).otherwise(number)
+        return reach & (F.get(long_arrays(self.records, {"flags": flags})["flags"], number.cast("int")) == 1)
+
+    def _firsts(self, thresholds: Thresholds) -> DataFrame:
+        """`partition, reached` and the position at which the partition's generator emits it; carried ones too."""
+        if self.strategy.follows_the_clock:
+            firsts = self._ticks_reached(thresholds)
+        else:
+            by_sequence = SEQUENCE in self.records.columns
+            firsts = with_closes(
+                first_reached(self.records, self.strategy, thresholds), self.strategy, self._until, by_sequence
+            )
+        return firsts.select("partition", "reached", *_CLOSES)
+
+    def _ticks_reached(self, thresholds: Thresholds) -> DataFrame:
+        """Each threshold that the clock reaches at a tick; for the first partition, in place of all."""
+        interval, lag = self.strategy.interval, self.strategy.generator.tolerance
+        ticks = self.records.sparkSession.range(self._next_tick, self._until + 1, interval)
+        cell = thresholds.floor(F.col("id"), -lag).alias("cell")
+        minus_one = F.lit(-1).cast("long")
+        return (
+            ticks.groupBy(cell)
+            .agg(F.min("id").alias("close_arrival"))
+            .select(
+                F.lit(min(self.strategy.partitions, default=0)).alias("partition"),
+                (F.col("cell") - F.lit(lag)).alias("reached"),
+                "close_arrival",
+                minus_one.alias("close_major"),
+                minus_one.alias("close_minor"),
+            )
+        )
+
+    def _carried(self) -> list[list[tuple[int, int, int, int]]]:
+        """Of each generator what it had reached before these records: `reached` and position."""
+        generators = len(self.strategy.generators)
+        if self._source_state is None:
+            return [[] for _ in range(generators)]
+        saved = [partial for subtask in self._source_state["subtasks"] for partial in subtask["partials"]]
+        maximum = self.strategy.running_maximum
+        found: list[list[tuple[int, int, int, int]]] = []
+        for partial in saved:
+            rows: list[tuple[int, int, int, int]] = []
+            if partial["watermark"] > MIN_TIMESTAMP:
+                rows.append((partial["watermark"], MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP))
+            highest = partial["generator"].get("maximum") if maximum is not None else None
+            if highest is not None and maximum is not None and self._next_tick <= self._until:
+                rows.append((highest - maximum.delay, self._next_tick, -1, -1))
+            found.append(rows)
+        return found
+
+    def _steps(self, firsts: pa.Table, combination: Combination) -> Iterator[np.ndarray]:
+        """Timeline rows of each generator where it counts: int64 of shape (n, 4)."""
+        partition, reached = firsts.column("partition").to_numpy(), firsts.column("reached").to_numpy()
+        closes = np.stack([firsts.column(name).to_numpy() for name in _CLOSES], axis=1)
+        if self.strategy.follows_the_clock:
+            rows = [np.arange(len(reached))] * len(self.strategy.generators)
+        else:
+            rows = self._rows_by_generator(partition)
+        for index, (own, carried) in enumerate(zip(rows, self._carried(), strict=True)):
+            yield _generator_steps(reached[own], closes[own], index, carried, combination)
+
+    def _steps_in_spark(self, firsts: DataFrame, combination: Combination, exact: np.ndarray) -> DataFrame:
+        """The same, each generator in a task of its own, for timelines of any size."""
+        spark = firsts.sparkSession
+        carried = self._carried()
+        everyone = range(len(self.strategy.generators)) if self.strategy.follows_the_clock else None
+
+        def of_generator(table: pa.Table) -> pa.Table:
+            reached = table.column("reached").to_numpy()
+            closes = np.stack([table.column(name).to_numpy() for name in _CLOSES], axis=1)
+            indexes = everyone or [table.column("generator")[0].as_py()]
+            steps = [_generator_steps(reached, closes, index, carried[index], combination) for index in indexes]
+            return _table(np.concatenate(steps))
+
+        pairs = [F.lit(v) for item in self._generator_of.items() for v in item]
+        numbered = firsts.withColumn("generator", F.create_map(*pairs)[F.col("partition")])
+        steps = numbered.where("generator IS NOT NULL").groupBy("generator").applyInArrow(of_generator, SCHEMA)
+        position = F.struct("arrival", "major", "minor")
+        rows = steps.unionByName(InMemoryTimeline.of_table(_table(exact)).frame(spark))
+        return rows.groupBy("x_from").agg(F.max(position).alias("p")).select("x_from", "p.*")
+
+
+def _generator_steps(
+    reached: np.ndarray,
+    closes: np.ndarray,
+    generator: int,
+    carried: Sequence[tuple[int, int, int, int]],
+    combination: Combination,
+) -> np.ndarray:
+    before = np.array(carried, dtype=np.int64).reshape(-1, 4)
+    mine = combination.stretches.of(generator)
+    x_from, positions = steps_in_stretches(
+        np.concatenate((before[:, 0], reached)), np.concatenate((before[:, 1:], closes)), *mine
+    )
+    return np.column_stack((x_from, positions))
+
+
+def _table(rows: np.ndarray) -> pa.Table:
+    return pa.Table.from_arrays([pa.array(np.ascontiguousarray(rows[:, i])) for i in range(4)], schema=_STEPS)
+
+
+def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive numbers as half-open ranges."""
+    for _, run in itertools.groupby(enumerate(numbers), lambda item: item[1] - item[0]):
+        together = [number for _, number in run]
+        yield together[0], together[-1] + 1

@@ -1,0 +1,209 @@
+"""The timeline of generators that look at every record, from what each one has emitted (`spark_jobs.replay.traces`).
+
+From there on it is made as that of a maximum: what a generator has raised takes the place of its records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.generators import Event
+from spark_jobs.eventtime.source import Source
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.replay.columns import NEVER
+from spark_jobs.replay.combine import Combination, Raise, Stretches
+from spark_jobs.replay.grid import divided
+from spark_jobs.replay.idleness import IdleSpans
+from spark_jobs.replay.thinned import MAX_CELLS, MAX_RAISES, ThinnedHistory, TooManyChangesError
+from spark_jobs.replay.thinning import Activity, ArrivalCells, Silences
+from spark_jobs.replay.timeline import Thresholds
+from spark_jobs.replay.traces import generator_number, traced_strategy, traces
+from spark_jobs.spark.cached import CachedFrames
+
+_NEAR = 2**40
+
+
+def _seen_at() -> Column:
+    """The arrival that tells a row's cell: a row of a tick belongs to the cell that the tick ends."""
+    return F.when(F.col("major") < 0, F.col("arrival") - 1).otherwise(F.col("arrival"))
+
+
+class TracedHistory(ThinnedHistory):
+    """One history, and what its generators emitted; a timeline for any thresholds."""
+
+    def __init__(
+        self,
+        records: DataFrame,
+        strategy: WatermarkStrategy,
+        *,
+        begins: int,
+        processing_time_end: int,
+        cache: CachedFrames,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        source = None if state is None else state["source"]
+        self._job = strategy
+        self._trace = cache.keep(traces(records, strategy, processing_time_end, source))
+        self._has_statuses = strategy.idleness is not None and strategy.interval > 0
+        super().__init__(
+            records,
+            traced_strategy(strategy),
+            begins=begins,
+            processing_time_end=processing_time_end,
+            cache=cache,
+            state=state,
+        )
+
+    @cached_property
+    def _ended(self) -> list[dict[str, Any]]:
+        """The `partial` and the `last` position of each generator at the end."""
+        rows = self._trace.where("state IS NOT NULL").select("generator", "state").collect()
+        return [json.loads(row["state"]) for row in sorted(rows, key=lambda row: row["generator"])]
+
+    @property
+    def _last(self) -> Sequence[int] | None:
+        lasts = [tuple(ended["last"]) for ended in self._ended if ended["last"] is not None]
+        carried = None if self._state is None else self._state["last"]
+        return max(lasts, default=carried)
+
+    @property
+    def _note(self) -> str:
+        return "each generator over its own records, in offset order"
+
+    @cached_property
+    def combination(self) -> Combination:
+        combination = super().combination if self._has_statuses else self._without_statuses()
+        snapshot = combination.snapshot
+        ended = iter(self._ended)
+        for subtask in snapshot["subtasks"]:
+            subtask["partials"] = [next(ended)["partial"] for _ in subtask["partials"]]
+        return combination
+
+    def _without_statuses(self) -> Combination:
+        """One stretch: all generators count, always."""
+        source = Source(self.strategy)
+        if self._source_state is not None:
+            source.restore(dict(self._source_state))
+        before = source.watermark
+        low = MIN_TIMESTAMP if before == MIN_TIMESTAMP else before + 1
+        for index, ended in enumerate(self._ended):
+            watermark = ended["partial"]["watermark"]
+            source.on_event(generator_number(self._job, index), Event(watermark, 0, True))
+        high = source.watermark
+        count = len(self._ended) if high >= low and high > MIN_TIMESTAMP else 0
+        rows: list[tuple[int, int, int, int]] = []
+        if self._source_state is not None:
+            rows.append((MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP))
+        rows.append((min(MIN_TIMESTAMP if high == MIN_TIMESTAMP else high + 1, MAX_TIMESTAMP), NEVER, NEVER, NEVER))
+        snapshot = source.snapshot()
+        snapshot["next_tick"] = self._tick_after_the_end()
+        stretches = Stretches(np.arange(count), *(np.full(count, value) for value in (low, high, NEVER)))
+        return Combination(rows, stretches, high, snapshot, True, IdleSpans().summary(self._until))
+
+    def _tick_after_the_end(self) -> int:
+        start, interval = self.strategy.timer_start, self.strategy.interval
+        if not interval:
+            return MAX_TIMESTAMP
+        return max(self._next_tick, start + (max(self._until - start, 0) // interval + 1) * interval)
+
+    @cached_property
+    def _seen_in(self) -> tuple[pa.Table, ArrivalCells]:
+        """`generator, first, last, top` of what was raised, by cell."""
+        raised = self._trace.where("watermark IS NOT NULL").withColumn("seen_at", _seen_at())
+        low, high = raised.agg(F.min("seen_at"), F.max("seen_at")).collect()[0]
+        cells = self._fine
+        if low is not None:
+            cells = replace(cells, width=cells.width * (self._cells_between(low, high) // MAX_CELLS + 1))
+        seen_at = F.col("seen_at")
+        since = seen_at - F.lit(cells.start)
+        cell = F.when(seen_at >= F.lit(cells.last_tick), F.lit(cells.last)).otherwise(
+            divided(since - F.pmod(since, F.lit(cells.width)), cells.width)
+        )
+        values = [F.min("seen_at").alias("first"), F.max("seen_at").alias("last"), F.max("watermark").alias("top")]
+        return raised.groupBy("generator", cell.alias("cell")).agg(*values).drop("cell").toArrow(), cells
+
+    def _activities(self, seen: pa.Table) -> list[Activity]:
+        generator = seen.column("generator").to_numpy()
+        columns = [seen.column(name).to_numpy() for name in ("first", "last", "top")]
+        never = np.full(len(generator), NEVER, dtype=np.int64)
+        return [
+            Activity.of(*(column[generator == index] for column in (*columns, never)))
+            for index in range(len(self.strategy.generators))
+        ]
+
+    @cached_property
+    def _silences(self) -> list[Silences]:
+        """From the trace itself: the tick that noticed it, and what woke the partition."""
+        rows = (
+            self._trace.where("idle IS NOT NULL")
+            .select("generator", "arrival", "major", "minor", "idle")
+            .limit(MAX_RAISES + 1)
+            .collect()
+        )
+        if len(rows) > MAX_RAISES:
+            raise TooManyChangesError
+        found: list[tuple[list[int], list[int], list[int]]] = [([], [], []) for _ in self.strategy.generators]
+        for generator, arrival, major, _, idle in sorted(rows):
+            begins, backs, awake = found[generator]
+            if idle:
+                begins.append(arrival)
+                continue
+            if len(begins) == len(backs):  # idle since an earlier run
+                begins.append(MIN_TIMESTAMP + 1)
+            seen_at = arrival if major >= 0 else arrival - 1
+            backs.append(seen_at)
+            awake.append(seen_at)
+        silences = []
+        for begins, backs, awake in found:
+            backs += [NEVER] * (len(begins) - len(backs))
+            silences.append(Silences(*(np.array(values, dtype=np.int64) for values in (begins, backs, awake))))
+        return silences
+
+    def _raises(self, cells: set[int]) -> dict[int, list[Raise]]:
+        found: dict[int, list[Raise]] = defaultdict(list)
+        if not cells:
+            return found
+        rows = self._trace.where("watermark IS NOT NULL AND (idle IS NULL OR NOT idle)")
+        rows = rows.where(self._in_cells(cells, _seen_at())).select(
+            "arrival", "major", "minor", "generator", "watermark", _seen_at().alias("seen_at")
+        )
+        table = rows.limit(MAX_RAISES + 1).toArrow()
+        if table.num_rows > MAX_RAISES:
+            raise TooManyChangesError
+        columns = [column.to_numpy() for column in table.columns]
+        order = np.lexsort((columns[4], columns[2], columns[1], columns[0]))
+        numbers = [generator_number(self._job, index) for index in range(len(self.strategy.generators))]
+        in_cell = self._cells.of(columns[5][order]).tolist()
+        for cell, *values in zip(in_cell, *(column[order].tolist() for column in columns[:5]), strict=True):
+            arrival, major, minor, generator, watermark = values
+            found[cell].append(Raise(arrival, major, minor, numbers[generator], watermark))
+        return found
+
+    def _firsts(self, thresholds: Thresholds) -> DataFrame:
+        position = F.struct("arrival", "major", "minor")
+        # Next to the least value there is, a floor would overflow; a finer one is always right.
+        watermark = F.col("watermark")
+        cell = F.when(watermark > F.lit(MIN_TIMESTAMP + _NEAR), thresholds.floor(watermark, 0)).otherwise(watermark)
+        raised = self._trace.where("watermark IS NOT NULL AND idle IS NULL")
+        firsts = raised.groupBy("generator", cell.alias("reached")).agg(F.min(position).alias("p"))
+        return firsts.select(
+            self._number().alias("partition"),
+            "reached",
+            *(F.col(f"p.{part}").alias(f"close_{part}") for part in ("arrival", "major", "minor")),
+        )
+
+    def _number(self) -> Column:
+        numbers = [generator_number(self._job, index) for index in range(len(self.strategy.generators))]
+        pairs = [F.lit(value) for item in enumerate(numbers) for value in item]
+        return F.create_map(*pairs)[F.col("generator")] if pairs else F.lit(None).cast("int")
