@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.runs.documents import StagedRange
@@ -31,10 +33,11 @@ from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
 from spark_jobs.runs.start import begin
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.table_check import foreign_change, from_table, with_scope
 from spark_jobs.runs.verification import verified
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
-from tests.faults.lives import Cell, Event, Model, ModelRun
+from tests.faults.lives import Cell, Event, Model, ModelRun, Row
 from tests.faults.lives_tables import Reader, late_of, windows_of
 from tests.runs.small_runs import MINUTE, T0, definition_text
 
@@ -65,6 +68,10 @@ class Lives(RuleBasedStateMachine):
         self.head: int | None = None
         self.has_expired = False
         self.rested = 0
+        self.may_be_settled = False
+        """A run that corrects the tables may have been killed when it had written down that they are right."""
+        self.main_at: dict[int, tuple[dict[Cell, list[Row]], int]] = {}
+        """By snapshot what readers saw, and how many commits there were."""
         self.left_behind: set[str] = set()
         """Staging that a kill may have left of attempts that were replaced: `maintain` drops it."""
         self.steps: list[str] = []
@@ -93,15 +100,19 @@ class Lives(RuleBasedStateMachine):
             processing_time_end=T0 + 100 * MINUTE + run.as_of,
         )
         kind = RunKind.BACKFILL if run.replaces else RunKind.RECONCILE
-        return job_of(self.spark, pipeline, plan, NoProgress(), run.run_id, kind, attempt=attempt, in_stages=in_stages)
+        return job_of(
+            self.spark, pipeline, plan, NoProgress(), run.run_id, kind,
+            attempt=attempt, in_stages=in_stages, now=lambda: now() + run.clock,
+        )  # fmt: skip
 
     def _stage(self, run: ModelRun, *, in_stages: bool = True, goes_on: bool = False) -> None:
         """Begin a run and stage what it computes; with `goes_on` to its end, in this process."""
         recover(self.spark, self.tables, now())
         run.attempt, run.was_verified = new_token(), False
+        self._look_at_the_tables(run)
         job = self._job(run, run.attempt, in_stages=in_stages)
         staged = StagedRange(
-            base=job.published_table.head(),
+            **from_table(job.published_table.now()),
             reach=job.plan.span,
             replaces=run.replaces,
             since=None if run.since is None else {0: run.since, 1: 0},
@@ -109,6 +120,9 @@ class Lives(RuleBasedStateMachine):
             attempt=run.attempt,
             expected={Part.WINDOWS.value: (1,), Part.LATE.value: (1,)},
         )
+        if run.replaces:
+            staged = with_scope(job, staged)
+        run.repairs = staged.repairs
         run.base, run.began = len(self.model.commits), len(self.model.published)
         with job.watched():
             begin(job, "", now())
@@ -117,6 +131,35 @@ class Lives(RuleBasedStateMachine):
             job.staging.write(1, self.spark.createDataFrame(late_of(run)), Part.LATE)
             if goes_on:
                 self._conclude(job, staged, run)
+
+    def _look_at_the_tables(self, run: ModelRun) -> None:
+        """The product's look before a run: it notices what somebody else did, and knows which run was the last one.
+
+        Where snapshots have expired it may doubt: then a night is a full run.
+        """
+        is_another = F.col("definition_hash") != self._pipeline(run.version).definition_hash
+        ledger = Ledger(self.spark, self.tables)
+        last, chosen = ledger.latest_published(is_another | F.coalesce("whole", F.lit(False)))
+        changed = last and foreign_change(self.spark, self.tables, last)
+        if self.model.is_strange and last is not None and changed is None:
+            assert self.may_be_settled, ("not noticed", self.story)
+        if not self.model.is_strange and changed is not None:
+            assert "have expired" in changed, (changed, self.story)
+            self.model.changed_by_a_stranger()
+            if not run.replaces:
+                full = self.model.run(run.run_id, 0, WINDOWS, night=True)
+                run.since, run.as_of, run.windows, run.late = None, full.as_of, full.windows, full.late
+        run.has_seen = self.model.strange
+        expected = (r for r in reversed(self.model.published) if r.version != run.version or r.is_whole(WINDOWS))
+        before = next(expected, None)
+        if (
+            chosen is None
+            or before is None
+            or before.run_id not in self.reader.runs
+            or any(step.startswith("killed") for step in self.steps)
+        ):
+            return
+        assert chosen["run_id"] == before.run_id or not chosen["changes"], (chosen["run_id"], before, self.story)
 
     def _conclude(self, job: Job, staged: StagedRange, run: ModelRun) -> None:
         result = {"success": not run.gate_blocks, "severity": "critical"}
@@ -180,6 +223,8 @@ class Lives(RuleBasedStateMachine):
             what += f": {problem}"[:200]
         self.steps.append(f"{ended}: {what} (at {kill})")
         self._follow()
+        if ended == "killed":
+            self.may_be_settled |= any(run.repairs for run in self.runs.values())
         return ended
 
     def _follow(self) -> None:
@@ -197,14 +242,30 @@ class Lives(RuleBasedStateMachine):
                 assert run not in self.model.commits, ("a run is published once", self.story)
                 assert run.was_verified, ("only what was verified is published", self.story)
                 assert not self.model.rivals_of(run), ("no rival has published the range", self.story)
-                assert self.model.has_effect(run), self.story
+                assert self.model.has_effect(run) or run.repairs, self.story
+                assert not self.model.is_strange or run.has_seen == self.model.strange, ("built on it", self.story)
                 self.model.publish(run)
             self.head = snapshot
+            main = {cell: list(rows) for cell, rows in self.model.main.items()}
+            self.main_at[snapshot] = main, len(self.model.commits)
         for run_id, row in self.reader.runs.items():
             run = self.runs.get(run_id)
             if run is not None and row["status"] == "published" and run not in self.model.published:
                 assert run in self.model.commits or run.was_verified, self.story
                 self.model.published.append(run)
+                if run.repairs and run.has_seen == self.model.strange:
+                    self.model.is_strange = False
+
+    def _strange(self, what: str, action: Callable[[], Any]) -> None:
+        """Somebody else does something to the tables, and no run is at work meanwhile."""
+        self.steps.append(f"a stranger: {what}")
+        action()
+        self.may_be_settled = False
+        self.reader.look()
+        snapshot = None if self.reader.windows is None else self.reader.windows.current_snapshot()
+        self.head = None if snapshot is None else snapshot.snapshot_id
+        for run in self.runs.values():
+            run.base = min(run.base, len(self.model.commits))
 
     @property
     def story(self) -> str:
@@ -223,11 +284,18 @@ class Lives(RuleBasedStateMachine):
         return status.waits or status.has_work or fails or row["finished_at"] is None
 
     def _new_run(
-        self, events: Events, bounds: tuple[int, int], *, night: bool, gate_blocks: bool, needs_approval: bool
+        self,
+        events: Events,
+        bounds: tuple[int, int],
+        *,
+        night: bool,
+        gate_blocks: bool,
+        needs_approval: bool,
+        clock: timedelta = timedelta(0),
     ) -> ModelRun:
         self.model.log += [Event(cell, is_late) for cell, is_late in events]
         run = self.model.run(f"{self.name}-{next(self.count)}", *bounds, night=night)
-        run.gate_blocks, run.needs_approval = gate_blocks, needs_approval
+        run.gate_blocks, run.needs_approval, run.clock = gate_blocks, needs_approval, clock
         self.runs[run.run_id] = run
         return run
 

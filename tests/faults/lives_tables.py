@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from spark_jobs.lakehouse.published_table import REVISIONS, RUN_ID
 from spark_jobs.lakehouse.side_tables import Side
 from spark_jobs.lakehouse.tables import Tables
-from tests.faults.lives import Cell, ModelRun, Value
+from tests.faults.lives import Cell, ModelRun, Row, Value
 from tests.runs.small_runs import MINUTE, T0
 
 _STAMP = pa.timestamp("us", "UTC")
@@ -26,7 +26,7 @@ class Reader:
         home = os.environ["REWINDOW_HOME"]
         self._catalog = SqlCatalog("rewindow", uri=f"sqlite:///{home}/catalog.db", warehouse=f"{home}/warehouse")
         self._tables = tables
-        self._known: dict[int, tuple[dict[str, Any], ...]] = {}
+        self._known: dict[tuple[int, int], tuple[dict[str, Any], ...]] = {}
         self.windows: Table | None = None
         self.late: Table | None = None
         self.runs: dict[str, dict[str, Any]] = {}
@@ -48,12 +48,14 @@ class Reader:
         return self._catalog.load_table(identifier) if self._catalog.table_exists(identifier) else None
 
     def _of(self, table: Table, snapshot: int | None = None) -> tuple[dict[str, Any], ...]:
-        snapshot = snapshot or table.metadata.current_snapshot_id
+        at, snapshot = snapshot, snapshot or table.metadata.current_snapshot_id
         if snapshot is None:
             return ()
-        if snapshot not in self._known:
-            self._known[snapshot] = tuple(table.scan(snapshot_id=snapshot).to_arrow().to_pylist())
-        return self._known[snapshot]
+        # A column that somebody drops is gone from the rows of all snapshots.
+        key = (snapshot, table.metadata.current_schema_id)
+        if key not in self._known:
+            self._known[key] = tuple(table.scan(snapshot_id=at).to_arrow().to_pylist())
+        return self._known[key]
 
     def new_snapshots(self, head: int | None) -> list[tuple[int, str]]:
         """The snapshots behind `head` in the history of the windows, the oldest first, each with its run."""
@@ -66,12 +68,10 @@ class Reader:
             snapshot = None if parent is None else table.snapshot_by_id(parent)
         return found[::-1]
 
-    def current(self) -> dict[Cell, tuple[Value, str, int]]:
-        """The current windows: value, run and number of the revision."""
+    def current(self) -> list[tuple[Cell, Row]]:
+        """What readers see of each window, in order."""
         rows = () if self.windows is None else self._of(self.windows)
-        seen = {_cell(row): (_value(row), row["run_id"], row["revision"]) for row in rows}
-        assert len(seen) == len(rows), "each window is there once"
-        return seen
+        return sorted(((_cell(row), (_value(row), row["run_id"], row["revision"])) for row in rows), key=repr)
 
     def lives(self) -> dict[Cell, list[dict[str, Any]]]:
         """All revisions of each window, the first one first."""
@@ -82,10 +82,14 @@ class Reader:
             found.setdefault(_cell(row), []).append(row)
         return found
 
+    def named_late(self) -> str | None:
+        """The snapshot of the late records that the windows name."""
+        return None if self.windows is None else self.windows.properties.get(Side.LATE.property)
+
     def late_records(self) -> list[tuple[int, Cell]]:
         """The late records that the windows name: offset and window."""
-        named = None if self.windows is None else self.windows.properties.get(Side.LATE.property)
-        if named is None or self.late is None:
+        named = self.named_late()
+        if named is None or self.late is None or self.late.snapshot_by_id(int(named)) is None:
             return []
         return sorted((row["offset"], _cell(row)) for row in self._of(self.late, int(named)))
 
@@ -101,7 +105,7 @@ def _cell(row: dict[str, Any]) -> Cell:
 
 
 def _value(row: dict[str, Any]) -> Value:
-    return row["n"], row["records_dropped"], row["total"]
+    return row["n"], row["records_dropped"], row.get("total")
 
 
 def _start(window: int) -> datetime:

@@ -1,9 +1,12 @@
 """Anybody does anything to runs, processes are killed at any write, two work at a time: the tables follow a model.
 
 A Hypothesis state machine on real Iceberg tables. Its actors begin runs over ranges and nights, verify, approve,
-publish, override a closed gate, reject, discard and repeat them, mark tasks as done, change the definition, expire
-snapshots, recover and maintain. What a run stages comes from the model (`lives`), because what the engine computes has
-tests of its own; all that follows is the product: staging, verification, publication, ledger, recovery, maintenance.
+publish, override a closed gate, reject, discard and repeat them, mark tasks as done, change the definition and take the
+change back, on hosts with clocks that differ, expire snapshots, recover and maintain. A stranger who knows nothing of
+Rewindow drops, rolls back, deletes, adds, renames, compacts: the next run corrects that, or refuses.
+
+What a run stages comes from the model (`lives`), because what the engine computes has tests of its own; all that
+follows is the product: staging, verification, publication, ledger, recovery, maintenance.
 
 After every step a reader that knows Iceberg alone compares the tables with the model.
 """
@@ -42,7 +45,7 @@ from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.status import RunStatus
 from tests.faults.lives import ModelRun
 from tests.faults.lives_stages import WINDOWS, Events, Lives, now
-from tests.runs.small_runs import definition_text, record, write
+from tests.runs.small_runs import MINUTE, T0, definition_text, record, write
 from tests.sampling import IN_FULL, sample
 
 STEPS = int(os.environ.get("REWINDOW_LIVES", sample(60, 300)))
@@ -60,9 +63,10 @@ numbers = st.integers(0, 50)
 arriving = st.lists(st.tuples(cells, st.booleans()), max_size=3)
 ranges = st.sampled_from([(0, WINDOWS), (0, WINDOWS), (0, 1), (1, 3)])
 gates = st.sampled_from([False, False, False, True])
+clocks = st.sampled_from([timedelta(0), timedelta(0), timedelta(days=1), timedelta(days=-1)])
 new_runs = {
     "events": arriving, "bounds": ranges, "night": st.booleans(), "gate_blocks": gates,
-    "needs_approval": st.booleans(), "kill": kills,
+    "needs_approval": st.booleans(), "kill": kills, "clock": clocks,
 }  # fmt: skip
 """What a run begins with."""
 
@@ -99,11 +103,19 @@ class RunLives(Lives):
         gate_blocks: bool,
         needs_approval: bool,
         kill: int | None,
+        clock: timedelta,
     ) -> None:
         """The stages up to `verify` of a run in Airflow, after some records have arrived."""
-        run = self._new_run(events, bounds, night=night, gate_blocks=gate_blocks, needs_approval=needs_approval)
+        options = {"gate_blocks": gate_blocks, "needs_approval": needs_approval, "clock": clock}
+        run = self._new_run(events, bounds, night=night, **options)
+        may_refuse = self._is_refused(run)
         ended = self._carry_out(f"begin {run}", lambda: self._stage(run), kill)
-        assert ended != "refused", self.story
+        assert ended != "refused" or may_refuse or self._is_refused(run), self.story
+        assert ended != "done" or not may_refuse or self.may_be_settled, self.story
+
+    def _is_refused(self, run: ModelRun) -> bool:
+        """Whether a run is refused because somebody else has changed the tables: it covers a part of them."""
+        return self.model.is_strange and (run.low, run.high) != (0, WINDOWS)
 
     @rule(**new_runs)
     def execute(
@@ -114,16 +126,21 @@ class RunLives(Lives):
         gate_blocks: bool,
         needs_approval: bool,
         kill: int | None,
+        clock: timedelta = timedelta(0),
     ) -> None:
         """A whole run in one process, as on the command line, after some records have arrived."""
-        run = self._new_run(events, bounds, night=night, gate_blocks=gate_blocks, needs_approval=needs_approval)
+        options = {"gate_blocks": gate_blocks, "needs_approval": needs_approval, "clock": clock}
+        run = self._new_run(events, bounds, night=night, **options)
+        may_refuse, run.repairs = self._is_refused(run), self.model.is_strange
         changes, _ = self.model.effect_of(run)
         whole = partial(self._stage, run, in_stages=False, goes_on=True)
         ended = self._carry_out(f"execute {run}", whole, kill and 2 * kill)
-        assert ended != "refused", self.story
+        assert ended != "refused" or may_refuse or self._is_refused(run), self.story
+        assert ended != "done" or not may_refuse or self.may_be_settled, self.story
         if ended == "done":
             waits = "gate_failed" if gate_blocks else "awaiting_approval" if needs_approval and changes else ""
-            assert self._status(run) == (waits or "published"), self.story
+            # What a repair changes in the history of revisions alone, nobody has to approve.
+            assert self._status(run) in ({waits or "published"} | ({"published"} if run.repairs else set())), self.story
 
     @rule(number=numbers, kill=kills)
     def verify(self, number: int, kill: int | None) -> None:
@@ -149,6 +166,7 @@ class RunLives(Lives):
 
     def _published(self, run: ModelRun, reason: str, kill: int | None) -> None:
         status, rivals = self._status(run), self.model.rivals_of(run)
+        is_strange = self.model.is_strange and not (run.repairs and run.has_seen == self.model.strange)
         later = self.model.published[run.began :]
         publishing = [r for r in self.runs.values() if self._status(r) == "publishing"]
         may_have_rivals = self.has_expired and any(r is not run and r.overlaps(run) for r in (*later, *publishing))
@@ -160,10 +178,15 @@ class RunLives(Lives):
         ended = self._carry_out(f"publish {run} ({status}) {reason}", lambda: self._publish(run, reason), kill)
         if ended == "killed":
             return
-        if status == "published" or (allowed and not rivals and not may_have_rivals):
+        if status != "published" and allowed and run.has_seen != self.model.strange and ended == "refused":
+            return  # somebody else has changed the tables since it began, or another run has corrected them
+        if ended == "refused" and "have expired" in self.steps[-1]:
+            return  # nobody knows what was done since it began
+        assert status == "published" or not is_strange or ended != "done" or self.may_be_settled, self.story
+        if status == "published" or (allowed and not rivals and not may_have_rivals and not is_strange):
             assert ended == "done", self.story
             assert self._status(run) == "published", self.story
-            assert status == "published" or (run in self.model.commits) == had_effect, self.story
+            assert status == "published" or run.repairs or (run in self.model.commits) == had_effect, self.story
         elif status in ("", "discarded", "rejected", "abandoned") or (waits and (not allowed or rivals)):
             assert ended == "refused", self.story
 
@@ -225,6 +248,85 @@ class RunLives(Lives):
                 assert same == row["status"], ("the document follows the ledger", row["run_id"], said, self.story)
         if nobody_waits:
             assert self.reader.staging <= self.left_behind, self.story
+
+    @rule()
+    def take_the_change_of_the_definition_back(self) -> None:
+        self.model.version = max(0, self.model.version - 1)
+
+    # A stranger.
+
+    @precondition(lambda self: self.head is not None)
+    @rule(what=st.sampled_from(["delete", "delete", "copy", "add", "update"]), key=st.sampled_from(["a", "b"]))
+    def write(self, what: str, key: str) -> None:
+        """Somebody deletes, doubles, adds or changes rows."""
+        name, main = self.tables.windows, self.model.main
+        mine = {cell: rows for cell, rows in main.items() if cell[0] == key and rows}
+        if not mine and what != "add":
+            return
+        columns = {c: f"`{c}`" for c in self.spark.table(name).columns}
+        if what == "delete":
+            self._strange(f"delete {key}", lambda: self.spark.sql(f"DELETE FROM {name} WHERE k = '{key}'"))
+            main |= {cell: [] for cell in mine}
+        elif what == "copy":
+            self._strange(
+                f"copy {key}", lambda: self.spark.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE k = '{key}'")
+            )
+            main |= {cell: [*rows, *rows] for cell, rows in mine.items()}
+        elif what == "update":
+            update = f"UPDATE {name} SET n = n + 1 WHERE k = '{key}'"
+            self._strange(f"update {key}", lambda: self.spark.sql(update))
+            for cell, rows in mine.items():
+                main[cell] = [((None if v[0] is None else v[0] + 1, *v[1:]), run, n) for v, run, n in rows]
+        else:
+            far = (T0 + 7 * WINDOWS * MINUTE) // 1000
+            values = {"k": "'far'", "window_start": f"timestamp_seconds({far})", "n": "7L"}
+            select = ", ".join(values.get(c, f"NULL AS `{c}`") for c in columns)
+            self._strange("add a row", lambda: self.spark.sql(f"INSERT INTO {name} SELECT {select}"))
+            cell = ("far", 7 * WINDOWS)
+            main[cell] = [*main.get(cell, []), ((7, None, None), None, None)]
+        self.model.changed_by_a_stranger()
+
+    @precondition(lambda self: len(self.main_at) > 1)
+    @rule(number=numbers)
+    def roll_back(self, number: int) -> None:
+        before = [snapshot for snapshot, run in self.reader.new_snapshots(None)[:-1] if run]
+        known = [snapshot for snapshot in before if snapshot in self.main_at]
+        if not known:
+            return
+        snapshot = known[-1 - number % min(3, len(known))]
+        name = self.tables.windows.removeprefix("rewindow.")
+        back = f"CALL rewindow.system.rollback_to_snapshot('{name}', {snapshot})"
+        main, commits = self.main_at[snapshot]
+        self.model.go_back(main, commits)
+        self._strange(f"roll back to {snapshot}", lambda: self.spark.sql(back))
+
+    @precondition(lambda self: self.head is not None)
+    @rule(what=st.sampled_from(["windows", "late", "column"]))
+    def drop(self, what: str) -> None:
+        if what == "windows":
+            self.model.lose_everything()
+            self.main_at = {}
+            self._strange("drop the windows", lambda: self.spark.sql(f"DROP TABLE {self.tables.windows}"))
+        elif what == "late" and self.reader.late is not None and self.reader.named_late() is not None:
+            self.model.late = []
+            self.model.changed_by_a_stranger()
+            self._strange("drop the late records", lambda: self.spark.sql(f"DROP TABLE {self.tables.late}"))
+        elif what == "column" and "total" in self.spark.table(self.tables.windows).columns and self.model.commits:
+            self.model.lose_totals()
+            self.main_at = {}  # values of before are gone there too
+            drop = f"ALTER TABLE {self.tables.windows} DROP COLUMN total"
+            self._strange("drop a column", lambda: self.spark.sql(drop))
+
+    @precondition(lambda self: self.head is not None and self.rested >= REST // 4)
+    @rule()
+    def compact(self) -> None:
+        """Nobody sees another row: the next run goes on."""
+        for name in (self.tables.windows, self.tables.late):
+            if self.spark.catalog.tableExists(name):
+                table = name.removeprefix("rewindow.")
+                options = "options => map('rewrite-all', 'true')"
+                call = f"CALL rewindow.system.rewrite_data_files(table => '{table}', {options})"
+                self._carry_out(f"compact {table}", lambda call=call: self.spark.sql(call))
 
     @rule()
     def expire(self) -> None:
