@@ -44,8 +44,8 @@ class TumblingWindow(Section):
     offset: SignedDuration = Field(_NO_OFFSET, description=_OFFSET.format("size"), examples=["15 min"])
     time_zone: Text | None = Field(
         None,
-        description="IANA zone for windows of whole calendar days: they begin at local midnight, and a day lasts 23 "
-        "or 25 hours when the clocks change.",
+        description="IANA zone for windows of whole calendar days: they begin at local midnight, or when local clocks "
+        "show `offset` (`6 h`: at six), and a day lasts 23 or 25 hours when the clocks change.",
         examples=["America/New_York"],
     )
 

@@ -238,12 +238,15 @@ class CumulativeWindows(RegularWindows):
 class CalendarDayWindows(AlignedWindows):
     """Windows of whole local days in a time zone; a day of a clock change has 23 or 25 hours.
 
-    Where a clock change skips local midnight, the day starts at the first instant after it. Windows of `days` > 1 are
-    counted from 1970-01-01, local date.
+    A day starts when local clocks show midnight plus `offset` (ms; below zero: before midnight), as Flink shifts
+    windows in local time. Where a clock change skips that time, the day starts later by what is skipped (02:30 is
+    03:30 then); where clocks show it twice, at the first one. Windows of `days` > 1 are counted from 1970-01-01,
+    local date.
     """
 
     time_zone: ZoneInfo
     days: int = 1
+    offset: int = 0
     assigns_one = True
 
     @property
@@ -257,19 +260,29 @@ class CalendarDayWindows(AlignedWindows):
 
     def assign(self, timestamp: int) -> Iterator[Window]:
         _require_timestamp(timestamp)
-        local = datetime.fromtimestamp(timestamp // 1000, UTC).astimezone(self.time_zone).date()
-        index = (local - _EPOCH).days // self.days
+        index = self.day_index(timestamp)
         yield Window(self.day_start(index), self.day_start(index + 1))
 
     def first_start_at_or_after(self, time: int) -> int:
         window = next(self.assign(time))
         return window.start if window.start == time else window.end
 
+    def day_index(self, timestamp: int) -> int:
+        """The number of the window that holds the timestamp."""
+        utc = datetime.fromtimestamp(timestamp // 1000, UTC).replace(microsecond=timestamp % 1000 * 1000)
+        shifted = utc.astimezone(self.time_zone).replace(tzinfo=None) - timedelta(milliseconds=self.offset)
+        index = (shifted.date() - _EPOCH).days // self.days
+        # Clocks that are put back show the times before a start once more behind it.
+        if self.offset and timestamp >= self.day_start(index + 1):
+            return index + 1
+        return index - 1 if self.offset and timestamp < self.day_start(index) else index
+
     def day_start(self, index: int) -> int:
-        """Epoch milliseconds of the local midnight at which window number `index` starts."""
+        """Epoch milliseconds of the local time at which window number `index` starts."""
         day = _EPOCH + timedelta(days=index * self.days)
-        midnight = datetime(day.year, day.month, day.day, tzinfo=self.time_zone)
-        return int(midnight.timestamp()) * 1000
+        start = datetime(day.year, day.month, day.day) + timedelta(milliseconds=self.offset)
+        moment = start.replace(tzinfo=self.time_zone)
+        return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -113,12 +113,22 @@ def _csv(files: Iterator[Iterator[str]], limit: int, path: str, what: str) -> Sa
         delimiter = csv.Sniffer().sniff(text[:_SNIFFED], ",;\t|").delimiter
     except csv.Error:
         delimiter = ","
-    rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row]
-    has_header = len(set(rows[0])) == len(rows[0]) and not any(_is_number(cell) or not cell for cell in rows[0])
-    names = rows[0] if has_header else [f"c{number}" for number in range(len(rows[0]))]
+    lines = [line for line in text.splitlines() if line.strip()]
+    if delimiter == "|" and lines and "|" not in lines[0].replace("||", ""):
+        delimiter = "||"
+    rows = [cells for line in lines if (cells := _cells(line, delimiter)) is not None]
+    named = [cell for cell in rows[0] if cell.strip()] if rows else []
+    has_header = bool(named) and not any(map(_is_number, named))
+    names = [cell.strip() for cell in rows[0]] if has_header else [f"c{number}" for number in range(len(rows[0]))]
     whole = [row for row in rows[has_header:] if len(row) == len(names)]
-    columns = [_typed([row[index] or None for row in whole]) for index in range(len(names))]
-    records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    # A column without a name, as pandas writes its index, and columns of one name cannot be used by it.
+    times = Counter(name.lower() for name in names)
+    columns = {
+        name: _typed([row[index] or None for row in whole])
+        for index, name in enumerate(names)
+        if name and times[name.lower()] == 1
+    }
+    records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     if not records:
         raise SourceError("the files hold no record", path, "Name files with records.")
     options: dict[str, str | bool] = {"header": True} if has_header else {}
@@ -126,13 +136,22 @@ def _csv(files: Iterator[Iterator[str]], limit: int, path: str, what: str) -> Sa
         options["sep"] = delimiter
     return Sample(
         records,
-        f"{what}, {len(rows) - has_header} lines read",
+        f"{what}, {len(lines) - has_header} lines read",
         schema=ddl_of(records),
         path=path,
         file_format="csv",
         options=options,
-        unreadable=len(rows) - has_header - len(whole),
+        unreadable=len(lines) - has_header - len(whole),
     )
+
+
+def _cells(line: str, delimiter: str) -> list[str] | None:
+    """The cells of one line by RFC 4180, as a run reads it; None where a quote is not closed."""
+    single = delimiter if len(delimiter) == 1 else "\x1f"
+    try:
+        return next(csv.reader([line.replace(delimiter, single)], delimiter=single, strict=True), [])
+    except csv.Error:
+        return None
 
 
 def _is_number(text: str) -> bool:

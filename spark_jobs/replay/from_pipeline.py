@@ -34,7 +34,7 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
     window = pipeline.window
     match window.type:
         case "tumbling" if window.time_zone:
-            return CalendarDayWindows(ZoneInfo(window.time_zone), window.size // DAY_MS)
+            return CalendarDayWindows(ZoneInfo(window.time_zone), window.size // DAY_MS, window.offset)
         case "tumbling":
             return TumblingWindows(window.size, window.offset)
         case "sliding":

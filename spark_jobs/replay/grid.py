@@ -6,7 +6,7 @@ Ends and thresholds are epoch milliseconds. The threshold of an end `e` is its l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Protocol
 
 import numpy as np
@@ -61,7 +61,7 @@ class RegularGrid:
 
 @dataclass(frozen=True, slots=True)
 class CalendarGrid:
-    """Ends at local midnights; window number `i` ends where number `i + 1` starts."""
+    """Ends at local midnights, or an offset from them; window number `i` ends where number `i + 1` starts."""
 
     windows: CalendarDayWindows
 
@@ -72,8 +72,7 @@ class CalendarGrid:
         return self._day_index(end)
 
     def first_index_at_or_after(self, time: int) -> int:
-        local = datetime.fromtimestamp(time // 1000, UTC).astimezone(self.windows.time_zone).date()
-        index = (local - _EPOCH).days // self.windows.days
+        index = self.windows.day_index(time)
         return index if self.windows.day_start(index) >= time else index + 1
 
     def ends(self, first: int, count: int) -> np.ndarray:
@@ -90,15 +89,22 @@ def divided(value: Column, divisor: int) -> Column:
 
 def local_day_index(windows: CalendarDayWindows, time: Column) -> Column:
     """The number of the calendar window that holds `time`: whole local days since 1970-01-01, in `days`."""
-    local = F.to_date(F.from_utc_timestamp(F.timestamp_millis(time), windows.time_zone.key))
-    days = F.datediff(local, F.lit(_EPOCH)).cast("long")
-    return divided(days - F.pmod(days, F.lit(windows.days)), windows.days)
+    local = F.from_utc_timestamp(F.timestamp_millis(time), windows.time_zone.key)
+    shifted = F.timestamp_millis(F.unix_millis(local) - F.lit(windows.offset)) if windows.offset else local
+    days = F.datediff(F.to_date(shifted), F.lit(_EPOCH)).cast("long")
+    index = divided(days - F.pmod(days, F.lit(windows.days)), windows.days)
+    if not windows.offset:
+        return index
+    # Clocks that are put back show the times before a start once more behind it.
+    is_next, is_before = time >= day_start(windows, index + F.lit(1)), time < day_start(windows, index)
+    return index + F.when(is_next, 1).when(is_before, -1).otherwise(0).cast("long")
 
 
 def day_start(windows: CalendarDayWindows, index: Column) -> Column:
-    """Epoch ms of the local midnight that starts calendar window number `index`."""
-    day = F.date_add(F.lit(_EPOCH), (index * F.lit(windows.days)).cast("int"))
-    return F.unix_millis(F.to_utc_timestamp(day.cast("timestamp"), windows.time_zone.key))
+    """Epoch ms of the local time that starts calendar window number `index`."""
+    day = F.date_add(F.lit(_EPOCH), (index * F.lit(windows.days)).cast("int")).cast("timestamp")
+    start = F.timestamp_millis(F.unix_millis(day) + F.lit(windows.offset)) if windows.offset else day
+    return F.unix_millis(F.to_utc_timestamp(start, windows.time_zone.key))
 
 
 def end_grid(windows: AlignedWindows) -> EndGrid:

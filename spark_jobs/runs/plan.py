@@ -21,7 +21,7 @@ from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, CalendarDayWindows
+from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.from_pipeline import strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.making import way_of
@@ -360,8 +360,6 @@ def _warnings(
         )
     if seen.quarantined:
         found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
-    if isinstance(windows, CalendarDayWindows) and getattr(pipeline.window, "offset", 0):
-        found.append("window.offset has no effect with a time zone")
     return tuple(found)
 
 

@@ -148,6 +148,17 @@ def test_what_cannot_be_proposed_is_marked_and_what_is_wrong_is_refused(project:
         init("nothing/*.jsonl", "--yes")
 
 
+def test_csv_of_pandas_and_of_doubled_pipes_is_taken_for_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "pandas.csv").write_text(',p,shop,note,Note\n0,1,"a ""b""",x,y\n1,2,"open\n2,3,c,x,y\n')
+    sample = read_files(str(tmp_path / "pandas.csv"), 10)
+    assert sample.options == {"header": True}
+    assert list(sample.records) == [{"p": 1, "shop": 'a "b"'}, {"p": 3, "shop": "c"}]
+    assert sample.unreadable == 1
+    (tmp_path / "pipes.csv").write_text("p||shop\n1||a\n")
+    sample = read_files(str(tmp_path / "pipes.csv"), 10)
+    assert (sample.options, list(sample.records)) == ({"header": True, "sep": "||"}, [{"p": 1, "shop": "a"}])
+
+
 def test_csv_files_with_a_header_and_another_delimiter(project: Path) -> None:
     with (project / "clicks.csv").open("w", newline="") as file:
         rows = csv.writer(file, delimiter=";")

@@ -25,6 +25,10 @@ CALENDAR = [
     (CalendarDayWindows(ZoneInfo("America/New_York")), "2013-11-02T00:00:00Z"),
     (CalendarDayWindows(ZoneInfo("America/Havana")), "2013-03-09T00:00:00Z"),  # no midnight on the day of the change
     (CalendarDayWindows(ZoneInfo("America/Havana")), "2013-11-02T00:00:00Z"),  # two of them
+    (CalendarDayWindows(ZoneInfo("Europe/Berlin"), 1, 6 * 3_600_000), "2024-03-30T00:00:00Z"),
+    (CalendarDayWindows(ZoneInfo("Europe/Berlin"), 1, 9_000_000), "2024-03-30T00:00:00Z"),  # 02:30 is skipped
+    (CalendarDayWindows(ZoneInfo("Europe/Berlin"), 1, 9_000_000), "2024-10-26T00:00:00Z"),  # 02:30 is there twice
+    (CalendarDayWindows(ZoneInfo("Europe/Berlin"), 2, -3 * 3_600_000), "2024-10-26T00:00:00Z"),
     (CalendarDayWindows(ZoneInfo("Asia/Kathmandu"), 7), "2013-03-01T00:00:00Z"),
     (CalendarDayWindows(ZoneInfo("Pacific/Auckland")), "1969-12-30T00:00:00Z"),
 ]
