@@ -37,6 +37,7 @@ KEYS = 10_000
 YEAR_MS = 365 * 86_400_000
 YEAR_PARTITIONS = 100
 IDLE_PARTITIONS = 64
+YEAR_RECORDS = 300_000_000
 SECOND = 1_000
 HOUR = 3_600_000
 
@@ -90,12 +91,13 @@ def year_history(spark: SparkSession, records: int) -> History:
 
 
 def idle_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStrategy]:
-    """A year of a job with ticks of 200 ms and idleness, without files.
+    """A year of a job with ticks of 200 ms and idleness, without files; with fewer than 300M records a part of it.
 
     Each partition is silent for an hour of each month, not all at the same time; in one night of the year all are.
     """
-    arrival = F.expr(f"{MIDNIGHT} + CAST(id * ({YEAR_MS} / {records}) AS BIGINT)")
-    midsummer = MIDNIGHT + YEAR_MS // 2
+    span = _idle_span(records)
+    arrival = F.expr(f"{MIDNIGHT} + CAST(id * ({span} / {records}) AS BIGINT)")
+    middle = MIDNIGHT + span // 2
     silent = F.pmod(F.col(ARRIVAL) - F.col(PARTITION) * F.lit(7 * HOUR), F.lit(30 * 24 * HOUR)) < F.lit(HOUR)
     frame = (
         spark.range(0, records, 1, 16 * spark.sparkContext.defaultParallelism)
@@ -107,7 +109,7 @@ def idle_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStra
             (arrival - F.pmod(F.xxhash64("id"), F.lit(MINUTE))).alias(EVENT_TIME),
             F.col("id").alias("value"),
         )
-        .where(~silent & ~F.col(ARRIVAL).between(midsummer, midsummer + 4 * HOUR))
+        .where(~silent & ~F.col(ARRIVAL).between(middle, middle + 4 * HOUR))
     )
     ids = tuple(range(IDLE_PARTITIONS))
     strategy = WatermarkStrategy(
@@ -119,7 +121,12 @@ def idle_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStra
         timer_start=MIDNIGHT,
         idleness=MINUTE,
     )
-    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + YEAR_MS), MIDNIGHT + YEAR_MS), strategy
+    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + span), MIDNIGHT + span), strategy
+
+
+def _idle_span(records: int) -> int:
+    """So long that a partition has a record each 7 s in the mean, far more often than the idle timeout (ms)."""
+    return min(YEAR_MS, YEAR_MS * records // YEAR_RECORDS)
 
 
 def _measure_idle_year(spark: SparkSession, records: int) -> dict[str, Any]:
@@ -129,8 +136,8 @@ def _measure_idle_year(spark: SparkSession, records: int) -> dict[str, Any]:
     with Replay(history, spec) as replay:
         rows = replay.timeline.rows(spark).count()
         built = time.perf_counter()
-        midsummer = MIDNIGHT + YEAR_MS // 2
-        close_lookup(replay.timeline, spec, TimeRange(midsummer, midsummer + 86_400_000))
+        middle = MIDNIGHT + _idle_span(records) // 2
+        close_lookup(replay.timeline, spec, TimeRange(middle, middle + 86_400_000))
     return {"seconds": built - began, "rows": rows, "lookup_seconds": time.perf_counter() - built}
 
 
