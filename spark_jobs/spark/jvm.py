@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from spark_jobs.settings import settings
 
-PACKAGES = (
-    "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
-    "org.apache.spark:spark-avro_2.13:4.0.0",
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
-    "org.xerial:sqlite-jdbc:3.50.3.0",
-)
+_OF_SPARK = {
+    "4.0": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+        "org.apache.spark:spark-avro_2.13:4.0.0",
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+    ),
+    "4.1": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+        "org.apache.spark:spark-avro_2.13:4.1.1",
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
+    ),
+}
+"""The jars that belong to a version of Spark."""
+
+
+def _packages_of_spark() -> tuple[str, ...]:
+    """Those of the PySpark that is installed; of a newer one, which may do, those of the newest that is known."""
+    installed = ".".join(version("pyspark").split(".")[:2])
+    return _OF_SPARK.get(installed, _OF_SPARK[max(_OF_SPARK)])
+
+
+PACKAGES = (*_packages_of_spark(), "org.xerial:sqlite-jdbc:3.50.3.0")
 """Jars as Maven coordinates. Spark downloads them once, to `ivy_folder()`."""
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
