@@ -58,7 +58,7 @@ def compare_planned(
 ) -> Report:
     """Like `run_compare`, for a plan that is already made and its canonical records."""
     records = good(records)
-    batches = micro_batches(records.sparkSession, pipeline, plan.as_of)
+    batches = micro_batches(records.sparkSession, pipeline, plan.as_of, plan.processing_time_end)
     partitions = [p.partition for p in plan.partitions]
     spec = spec_of(pipeline, partitions, mode=Mode.BOTH, panes=Panes.LAST, batches=batches)
     types = key_types(records.schema, spec.keys)

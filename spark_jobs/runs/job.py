@@ -170,7 +170,7 @@ def job_of(
     clock: Callable[[], float] = time.monotonic,
 ) -> Job:
     """What the stages of a run share. `attempt`: `new_token()` for a run that begins, else that of its folder."""
-    batches = micro_batches(spark, pipeline, plan.as_of)
+    batches = micro_batches(spark, pipeline, plan.as_of, plan.processing_time_end)
     partitions = [p.partition for p in plan.partitions]
     spec = spec_of(pipeline, partitions, mode=Mode(plan.mode), panes=panes, batches=batches)
     result = RunResult(run_id, Tables.of(pipeline), plan.records, plan.quarantined)

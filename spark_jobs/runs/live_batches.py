@@ -31,10 +31,10 @@ class LiveBatches:
     ranges: Mapping[int, OffsetRanges]
     allow_multiple: bool
 
-    def up_to(self, as_of: Mapping[int, int]) -> LiveBatches:
-        """The batches that have read nothing at or above these end offsets.
+    def up_to(self, as_of: Mapping[int, int], until: int | None = None) -> LiveBatches:
+        """The batches before the first one that has read something at or above these end offsets.
 
-        A batch that has read nothing of a partition beyond them can still come after one that has; it is left out too.
+        `until`: nor was planned after this time (epoch ms). A batch without data moves no offset, and lets windows out.
         """
         beyond = [
             number
@@ -42,12 +42,19 @@ class LiveBatches:
             for end, number in zip(ranges.ends, ranges.numbers, strict=True)
             if end > as_of.get(partition, 0)
         ]
+        if until is not None:
+            beyond += [batch.number for batch in self.batches if batch.timestamp > until]
         first = min(beyond, default=None)
         if first is None:
             return self
         return LiveBatches(
             tuple(batch for batch in self.batches if batch.number < first), self.ranges, self.allow_multiple
         )
+
+    @property
+    def planned_until(self) -> int:
+        """When the last of them was planned, epoch ms: with the end offsets, the as-of vector of these batches."""
+        return max(batch.timestamp for batch in self.batches)
 
     @property
     def ends(self) -> dict[int, int]:
@@ -72,8 +79,12 @@ class LiveBatches:
         )
 
 
-def live_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int] | None = None) -> LiveBatches | None:
-    """The batches that the live query has committed, at most up to `as_of`; None: the live job is of another engine.
+def live_batches(
+    spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int] | None = None, until: int | None = None
+) -> LiveBatches | None:
+    """The batches that the live query has committed, at most up to `as_of` and `until`, see `LiveBatches.up_to`.
+
+    None: the live job is of another engine.
 
     Raises SourceError for a checkpoint that cannot be read, HistoryError where batches are missing in it.
     """
@@ -88,7 +99,7 @@ def live_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, in
         {place.number: found.ranges[place] for place in places},
         watermark.allow_multiple,
     )
-    chosen = known if as_of is None else known.up_to(as_of)
+    chosen = known if as_of is None else known.up_to(as_of, until)
     if not chosen.batches:
         raise HistoryError(
             "the query has committed no batch" + ("" if as_of is None else " up to these end offsets"),
@@ -104,9 +115,9 @@ def as_of_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, i
     return as_of if batches is None else batches.ends
 
 
-def micro_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int]) -> MicroBatches | None:
+def micro_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int], until: int) -> MicroBatches | None:
     """The batches of a plan with this as-of vector; None: the live job is of another engine."""
-    batches = live_batches(spark, pipeline, as_of)
+    batches = live_batches(spark, pipeline, as_of, until)
     return None if batches is None else batches.as_arrays()
 
 

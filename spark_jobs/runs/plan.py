@@ -26,7 +26,7 @@ from spark_jobs.replay.from_pipeline import strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.making import way_of
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
-from spark_jobs.runs.live_batches import as_of_batches
+from spark_jobs.runs.live_batches import as_of_batches, live_batches
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.sources import (
@@ -219,7 +219,7 @@ def make_plan(
         chunks=chunks_of(windows, work, chunks),
         event_times=seen.event_times,
         partitions=partitions,
-        processing_time_end=max((p.last_arrival for p in partitions if p.last_arrival is not None), default=0),
+        processing_time_end=_processing_time_end(spark, pipeline, seen, as_of),
         pinned=opened.pinned,
         topic=opened.topic,
         # Pinned files hold nothing new: only an as-of vector that stops short of them has to cut.
@@ -234,6 +234,16 @@ def make_plan(
         warnings=_warnings(pipeline, windows, seen, mode=mode, is_topic=opened.topic is not None),
         history_records=seen.history_records,
     )
+
+
+def _processing_time_end(
+    spark: SparkSession, pipeline: Pipeline, seen: Inspection, as_of: Mapping[int, int] | None
+) -> int:
+    """The last arrival; where the live job runs in batches, when the last of them was planned."""
+    batches = live_batches(spark, pipeline, as_of)
+    if batches is not None:
+        return batches.planned_until
+    return max((p.last_arrival for p in seen.partitions if p.last_arrival is not None), default=0)
 
 
 def _watermark_in_words(pipeline: Pipeline, strategy: WatermarkStrategy) -> str:
