@@ -33,7 +33,7 @@ def import_flink_sql(
     """Make a definition of each windowed query of a Flink SQL script, with Flink's own parser.
 
     Comments name the line of the script from which each value comes. What has no counterpart is listed, here and in
-    the file; exit code 2 if no query could become a definition. The first use fetches the parser (16 MB).
+    the file; exit code 2 if a query could not become a definition. The first use fetches the parser (16 MB).
     """
     from spark_jobs.definition import load_pipeline
     from spark_jobs.project.flink_import import import_script
@@ -60,9 +60,13 @@ def import_flink_sql(
     for remark in imported.remarks:
         line = f"  line {remark.line}: {remark.what}: {remark.why}"
         console.print(escape(line), soft_wrap=True, highlight=False)
-    if not paths:
+    if paths:
+        console.print(f"\nRead the lines with CHECK. Then: rewindow check {escape(str(paths[0][0]))}", soft_wrap=True)
+    for one in imported.missing:
+        line = f"no definition of {one.name}, the query of line {one.line}: {one.why}"
+        console.print(f"[yellow]missing[/] {escape(line)}", soft_wrap=True, highlight=False)
+    if imported.missing or not paths:
         raise typer.Exit(2)
-    console.print(f"\nRead the lines with CHECK. Then: rewindow check {escape(str(paths[0][0]))}", soft_wrap=True)
 
 
 @import_app.command("spark")

@@ -26,7 +26,7 @@ from spark_jobs.cli.options import (
     mode_of,
     session,
 )
-from spark_jobs.cli.output import print_plan
+from spark_jobs.cli.output import print_plan, program
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def plan(
     mode: ModeOption = None,
     chunks: ChunksOption = None,
     as_json: JsonOption = False,
-    quarantined: Annotated[bool, typer.Option(help="List some records that go to quarantine, and why.")] = False,
+    quarantined: Annotated[
+        bool, typer.Option(help="Count records that go to quarantine by reason, with examples.")
+    ] = False,
 ) -> None:
     """Show what a run would do: its source, as-of vector, chunks and fidelity. Writes nothing."""
     from spark_jobs.runs.definition_change import with_change
@@ -112,10 +114,14 @@ def plan(
         return
     print_plan(planned)
     if quarantined:
+        from spark_jobs.cli.output import print_reasons
         from spark_jobs.sources import quarantined as quarantine_of
+        from spark_jobs.sources.quarantine import reasons_of
 
-        for row in quarantine_of(read_planned(spark, loaded, planned)).limit(20).collect():
-            console.print(escape(str(row.asDict())))
+        print_reasons(reasons_of(quarantine_of(read_planned(spark, loaded, planned))))
+    elif planned.quarantined:
+        name = escape(pipeline)
+        console.print(f"Why: {program()} plan {name} --quarantined", highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
     from spark_jobs.definition.mode import Mode
     from spark_jobs.runs.verdicts import Verdicts
+    from spark_jobs.sources.quarantine import QuarantineReason
 
 _FIRST_AGGREGATES = 3
 
@@ -53,6 +55,20 @@ def print_plan(made) -> None:
     console.print(ranges)
     for warning in made.warnings:
         console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
+
+
+def print_reasons(reasons: Sequence[QuarantineReason]) -> None:
+    """Why records go to quarantine: how many for each reason, and the first of them."""
+    from spark_jobs.formatting import moment, plain
+
+    if not reasons:
+        console.print("no record goes to quarantine")
+    for one in reasons:
+        console.print(f"[bold]{one.records:,}[/] {escape(plain(one.reason, 500))}", highlight=False, soft_wrap=True)
+        at = "no position" if one.partition is None else f"partition {one.partition}, offset {one.offset}"
+        arrived = "" if one.arrival is None else f", arrived {moment(one.arrival)}"
+        value = escape(plain(one.value)) if one.value else "[dim]no value[/]"
+        console.print(f"  first: {at}{arrived}: {value}", highlight=False, soft_wrap=True)
 
 
 def result_record(result, status: RunStatus | None = None) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | No
         f"  user admin, password {airflow.password('admin')}     (all rights)\n"
         f"  user viewer, password {airflow.password('viewer')}    (may only read)\n"
         "  reports: menu Browse > Rewindow reports, and the tab Rewindow report of a DAG run\n"
-        "  try: trigger backfill__departures_kafka and fill its form\n"
+        "  try: trigger backfill__departures_kafka with From 2013-02-01T00:00Z, To 2013-02-08T00:00Z, and a reason\n"
         f"Kafka is at [bold]{broker.servers}[/], topics {TOPIC} and {LIVE_TOPIC}; "
         f"pipelines take the address from {BROKERS_VARIABLE}\n"
         f"In another terminal: {Variable.HOME}={home} {BROKERS_VARIABLE}={broker.servers} .venv/bin/rewindow status\n"

@@ -262,7 +262,7 @@ def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]], pipe
     if verdicts.get(Verdict.UNDECIDED):
         return "Add evidence to `live:` (last_offsets): it decides the undecided windows."
     if verdicts.get(Verdict.LATE_ARRIVALS):
-        return f"A run, as `rewindow run {pipeline}`, publishes the complete values beside the faithful ones."
+        return "A run publishes the complete values beside the faithful ones."
     return "There is nothing to do."
 
 

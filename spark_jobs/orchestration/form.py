@@ -66,9 +66,10 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
             type=["null", "string"],
             title="As of",
             section=_HOW,
-            description_md="Cut the history at these end offsets (exclusive), `partition=offset` pairs with commas, "
-            "as `0=1200,1=950`. "
-            + (f"The last run: `{as_of_text(last)}`. " if last is not None and last.as_of else "")
+            # No code: Airflow draws it so high that it covers the line above it.
+            description_md="Cut the history at these end offsets (exclusive): partition=offset pairs with commas, "
+            "as 0=1200,1=950. "
+            + (f"The last run: {as_of_text(last)}. " if last is not None and last.as_of else "")
             + "Empty: all that is there now.",
         ),
         "mode": Param(
@@ -172,7 +173,6 @@ def decide_params() -> dict[str, Param]:
             description_md="The run id, as its report and the list of runs show it.",
         ),
         "action": Param(
-            PUBLISH,
             type="string",
             enum=[PUBLISH, DISCARD],
             title="Action",

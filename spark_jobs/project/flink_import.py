@@ -59,6 +59,10 @@ _NO_EFFECT = (
         "checkpointing.",
     ),
 )
+_HAVING = (
+    "the published table has every window: import the query without it, and let readers filter the rows, as in "
+    "`SELECT ... FROM table WHERE condition`, or in a view"
+)
 _USED = ("table.exec.source.idle-timeout", "pipeline.auto-watermark-interval", "table.local-time-zone")
 
 
@@ -71,11 +75,24 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """A query that could not become a definition: its name, its line, and why."""
+
+    name: str
+    line: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
-    """What a script became: definitions, and every part of it that is not, or not exactly, in one of them."""
+    """What a script became: definitions, and every part of it that is not, or not exactly, in one of them.
+
+    `missing`: the queries of which there is no definition.
+    """
 
     definitions: tuple[Definition, ...]
     remarks: tuple[Remark, ...]
+    missing: tuple[Missing, ...] = ()
 
 
 def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | None = None) -> Imported:
@@ -86,6 +103,7 @@ def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | 
     found += [Remark(other.line, other.text[:60], "this statement has no counterpart") for other in script.others]
     found += _unused_tables(script)
     definitions: list[Definition] = []
+    missing: list[Missing] = []
     timer = Timer(timer_start, script.settings.get)
     for number, query in enumerate(script.queries):
         name = _plain(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")
@@ -93,13 +111,15 @@ def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | 
             lines = _definition(name, query, script, parser, timer, file)
         except NoCounterpartError as gap:
             found.append(Remark(gap.line, f"{gap.what} (query of line {query.line})", gap.why))
+            missing.append(Missing(name, query.line, f"{gap.what}: {gap.why}"))
             continue
         found += lines.remarks
         definitions.append(Definition(name, "\n".join(lines.yaml) + "\n"))
     if not script.queries:
         found.append(Remark(1, "the script", "it has no query: a definition needs the windows of one"))
     unique = dict.fromkeys(sorted(found, key=lambda remark: remark.line))
-    return Imported(tuple(_with_remarks(one, tuple(unique)) for one in definitions), tuple(unique))
+    made = tuple(_with_remarks(one, tuple(unique)) for one in definitions)
+    return Imported(made, tuple(unique), tuple(missing))
 
 
 def _unused(name: str, value: Located) -> Remark | None:
@@ -145,7 +165,9 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
         why = "a definition has one SELECT with a window and GROUP BY"
         raise NoCounterpartError(query.select.kind.replace("_", " "), why, query.line)
     parts = clauses(query.select)
-    for clause in ("keywords", "having", "windows", "qualify", "order", "offset", "fetch"):
+    if (having := parts.get("having")) is not None:
+        raise NoCounterpartError(f"HAVING {having.text}"[:60], _HAVING, having.line)
+    for clause in ("keywords", "windows", "qualify", "order", "offset", "fetch"):
         if (there := parts.get(clause)) is not None:
             raise NoCounterpartError(f"{clause.upper()} {there.text}"[:60], "has no counterpart", there.line)
     assert parts["from"] is not None and parts["items"] is not None

@@ -73,6 +73,16 @@ def late_points(late: DataFrame, zoom: TimeRange | None = None) -> list[tuple[in
     return sorted((row["arrival"], row["event_time"]) for row in rows.select("arrival", "event_time").collect())
 
 
+LATEST = 10
+"""So many late records the report shows."""
+
+
+def latest_rows(late: DataFrame) -> list[dict[str, Any]]:
+    """The late records that missed their window by the most: `partition`, `number`, `arrival`, `event_time`."""
+    rows = late.orderBy(F.desc_nulls_last("missed_by"), "partition", "number").limit(LATEST)
+    return [row.asDict() for row in rows.collect()]
+
+
 def late_facts(late: DataFrame, probe: LatenessProbe, classified: ClassifiedRecords) -> dict[str, Any]:
     """Of the late records (dropped by at least one window): how many, how late, where.
 
@@ -105,6 +115,7 @@ def late_facts(late: DataFrame, probe: LatenessProbe, classified: ClassifiedReco
     most_late = sorted(partitions, key=lambda p: -sum(c["n"] for c in cells if c["partition"] == p))
     shown = sorted(most_late[:MAX_PARTITIONS], key=lambda p: (p is None, p))
     return {
+        "latest": latest_rows(late) if cells else [],
         "records": sum(c["n"] for c in cells),
         "edges": list(EDGES),
         "quantiles": by_partition.get(None),

@@ -27,6 +27,7 @@ from spark_jobs.runs.store import (
     GATE,
     OUTCOME,
     PLAN,
+    QUARANTINE,
     REQUEST,
     VERDICTS,
     RunFolder,
@@ -55,6 +56,7 @@ _RESULT = dict.fromkeys(
         "error",
     )
 ) | {"success": False, "samples": []}
+_REASON = dict.fromkeys(("reason", "records", "partition", "offset", "arrival", "value"))
 _LEFT_OUT = dict.fromkeys(("suite", "data", "expectation", "name", "reason"))
 _APPLICATION = dict.fromkeys(("stage", "chunk", "application_id", "seconds"))
 _STAGES = (
@@ -110,6 +112,7 @@ class Documents:
     outcome: Mapping[str, Any] | None = None
     verdicts: Mapping[str, Any] | None = None
     corrections: Mapping[str, Any] | None = None
+    quarantine: Mapping[str, Any] | None = None
     damaged: tuple[str, ...] = ()
 
     @classmethod
@@ -132,7 +135,7 @@ class Documents:
             names = [n for n in folder.documents() if n.startswith(beginning) and n.endswith(".json")]
             return tuple(filter(None, map(of_file, names)))
 
-        names = (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME, VERDICTS, CORRECTIONS)
+        names = (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME, VERDICTS, CORRECTIONS, QUARANTINE)
         read = {name: of_file(name) for name in names}
         return cls(
             folder.run_id,
@@ -147,13 +150,14 @@ class Documents:
             read[OUTCOME],
             read[VERDICTS],
             read[CORRECTIONS],
+            read[QUARANTINE],
             tuple(damaged),
         )
 
     def parts(self) -> tuple[str, ...]:
         """The names of the fields that hold documents, the most telling ones first."""
-        return ("request", "outcome", "plan", "changes", "gate", "approval", "verdicts", "corrections", "applications",
-                "chunks", "facts")  # fmt: skip
+        return ("request", "outcome", "plan", "changes", "gate", "approval", "verdicts", "corrections", "quarantine",
+                "applications",                 "chunks", "facts")  # fmt: skip
 
     def without(self, part: str) -> Documents:
         """The same without the documents of one field, which are damaged."""
@@ -203,8 +207,9 @@ def report_of(documents: Documents) -> dict[str, Any]:
         "changes": changes,
         "watermark": _watermark(documents.facts),
         "late": (documents.facts or {}).get("late"),
+        "quarantine": [_REASON | dict(one) for one in (documents.quarantine or {}).get("reasons") or []],
         "live": live_job(documents.verdicts, pipeline),
-        "corrections": corrections_of(documents.corrections, pipeline),
+        "corrections": corrections_of(documents.corrections, pipeline, bool(request.get("dag_id")), table),
         "expectations": expectations,
         "advisor": advise((documents.facts or {}).get("advisor")),
         "plan": _plan(documents),
@@ -231,6 +236,8 @@ def _work_of(documents: Documents) -> str:
 def _late_rows(documents: Documents, outcome: Mapping[str, Any]) -> str | None:
     """The command that lists the run's late records; None where the run has published none."""
     late = (outcome.get("tables") or {}).get("late")
+    if (documents.request or {}).get("dag_id"):
+        return None  # in Airflow nobody has a command line: the page shows some of them
     if not late or outcome.get("status") not in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
         return None
     query = f"SELECT * FROM {late} WHERE run_id = '{documents.run_id}' ORDER BY missed_by DESC"

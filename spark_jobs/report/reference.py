@@ -139,6 +139,16 @@ WATERMARK = {
 }
 LATE = {
     "late.records": "late records of the run",
+    **_below(
+        "late.latest[]",
+        {
+            "partition": "of a record that missed its window by the most",
+            "number": "its offset, or its place in the sequence",
+            "arrival": "its arrival, epoch ms",
+            "event_time": "its event time, epoch ms",
+            "missed_by": "from the close to the arrival, ms",
+        },
+    ),
     "late.partitions": "partitions with records",
     "late.edges[]": "lower bounds of the bins, ms after the close",
     "late.bins[]": "late records in each bin",
@@ -241,6 +251,14 @@ EXPECTATIONS = {
         },
     ),
 }
+QUARANTINE = {
+    "quarantine[].reason": "why records cannot be used; the most frequent reason first",
+    "quarantine[].records": "how many",
+    "quarantine[].partition": "where the first of them is",
+    "quarantine[].offset": "its offset",
+    "quarantine[].arrival": "its arrival, epoch ms",
+    "quarantine[].value": "its value as text; of bytes that are no text their hexadecimal digits",
+}
 ADVISOR = {
     "advisor.parameter": "`bound` or `lag`: the setting that the table varies",
     "advisor.generator": "the definition's generator",
@@ -337,6 +355,7 @@ PARTS: dict[str, Mapping[str, str]] = {
     "Expectations": EXPECTATIONS,
     "Advisor": ADVISOR,
     "Plan": PLAN,
+    "Records that cannot be used": QUARANTINE,
     "Is this normal?": NORMAL,
     "Links": LINKS,
 }

@@ -173,7 +173,7 @@ def verdict_of(
             *(NextStep(text) for text in _messages(status, said)),
             *_next_steps(status, said, changes, critical, reader or Reader("", None), pipeline),
             *_reading(status, said, warnings),
-            *_history_command(status, pipeline, top),
+            *(() if reader is not None and reader.dag_id else _history_command(status, pipeline, top)),
         ),
     )
 

@@ -385,6 +385,25 @@ class Approval(Document):
         return f"{self.decision.value} by {self.by}" + (f": {self.comment}" if self.comment else "")
 
 
+class QuarantineReason(Part):
+    """One reason why records cannot be used, how many, and the first of them. `arrival`: epoch ms."""
+
+    reason: str
+    records: int
+    partition: int | None = None
+    offset: int | None = None
+    arrival: int | None = None
+    value: str = ""
+
+
+class Quarantine(Document):
+    """`quarantine.json`: why records of the run cannot be used, the most frequent reason first."""
+
+    FILE: ClassVar[str] = "quarantine.json"
+
+    reasons: tuple[QuarantineReason, ...] = ()
+
+
 class Application(Document):
     """`application-<stage>[-<chunk>].json`: the Spark application of a stage. `seconds` is None until it has ended."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -17,8 +18,10 @@ from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import PANE
 from spark_jobs.runs.difference import identity_of
+from spark_jobs.runs.documents import Quarantine, QuarantineReason
 from spark_jobs.runs.job import Job
 from spark_jobs.sources import quarantined
+from spark_jobs.sources.quarantine import reasons_of
 from spark_jobs.spark.parallel import run_parallel
 
 
@@ -80,6 +83,8 @@ def stage_quarantine(job: Job, records: DataFrame) -> None:
     if job.plan.quarantined:
         with job.stage("quarantine", f"{job.plan.quarantined} records"):
             job.staging.write(0, quarantined(records), Part.QUARANTINE)
+            found = reasons_of(job.staging.rows(Part.QUARANTINE))
+            Quarantine(reasons=tuple(QuarantineReason(**asdict(one)) for one in found)).write(job.folder)
 
 
 def published_windows(windows: DataFrame) -> DataFrame:

@@ -144,7 +144,8 @@ def check_quarantine(pipeline: Pipeline, plan: Plan) -> None:
         raise HistoryError(
             f"{plan.quarantined} of {plan.records} records cannot be used, more than the quarantine allows",
             pipeline.source_of(("quarantine",)) or pipeline.name,
-            "See the reasons with `rewindow plan --quarantined`, fix the definition or raise quarantine.threshold.",
+            f"See the reasons with `rewindow plan {pipeline.name} --quarantined`, fix the definition or raise "
+            "quarantine.threshold.",
         )
 
 

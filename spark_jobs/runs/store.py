@@ -11,6 +11,7 @@ The folder `<store>/<run id>/` holds, as the run goes on:
 | `timeline.json`, `timeline.arrow` | timeline | the watermark's state, and its steps where they are few |
 | `chunk-0001.json`, ... | replay | counts and seconds of a chunk |
 | `verdicts.json` | compare | what the live job's windows are worth (`live:` only) |
+| `quarantine.json` | timeline | why records cannot be used (only where some cannot) |
 | `corrections.json` | verify, correct | what the readers of the live job's output get (`corrections:` only) |
 | `changes.json` | verify | what publishing changes |
 | `gate.json` | verify | what the expectations said |
@@ -53,6 +54,7 @@ STEPS = "timeline.arrow"
 CHANGES = "changes.json"
 VERDICTS = "verdicts.json"
 CORRECTIONS = "corrections.json"
+QUARANTINE = "quarantine.json"
 GATE = "gate.json"
 FACTS = "facts.json"
 APPROVAL = "approval.json"

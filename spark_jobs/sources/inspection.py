@@ -213,8 +213,9 @@ def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory
             "Remove the duplicates (perhaps a file was loaded twice), or correct history.position.",
         )
     at, then = format_instant(pair["arrival"]), format_instant(pair["next_arrival"])
-    hint = "Correct the arrivals or history.position"
-    hint += "." if whole else ", or set `going_back: running_maximum` there, which counts the latest arrival so far."
+    hint = "Correct the arrivals" if opened.topic is not None else "Correct the arrivals or history.position"
+    place_of = "history.going_back" if opened.topic is not None else "history.position.going_back"
+    hint += "." if whole else f", or write `{place_of}: running_maximum`, which counts the latest arrival so far."
     raise HistoryError(
         f"the arrival goes back: {name} {pair['offset']} arrived at {at}, {name} {pair['next_offset']} at {then}",
         f"{place}{opened.description}",

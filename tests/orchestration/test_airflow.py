@@ -292,7 +292,9 @@ def test_what_a_closed_gate_keeps_back_a_person_publishes_or_discards_by_a_form_
     assert airflow.wait(runs.closed, PATIENCE) == "failed"
     folder = folder_of(runs.closed)
     airflow.unpause("decide__closed")
-    decided = airflow.trigger("decide__closed", {"run": folder.run_id, "reason": "the data are right"})
+    decided = airflow.trigger(
+        "decide__closed", {"run": folder.run_id, "action": "publish", "reason": "the data are right"}
+    )
     assert airflow.wait(decided, PATIENCE) == "success", airflow.failures(decided)
     ledger = spark.table("rewindow.airflow.runs").where(f"run_id = '{folder.run_id}'").collect()[0]
     assert (ledger["status"], ledger["reason"], ledger["person"]) == ("published", "the data are right", "admin")

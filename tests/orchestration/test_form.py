@@ -66,7 +66,7 @@ def test_the_form_begins_with_range_and_reason_and_names_the_range_of_the_histor
     # Whoever leaves the range as it is gets the whole history, also what has arrived before its known beginning.
     assert (params["from"].value, params["to"].value) == (None, None)
     assert "from `1970-01-01T00:01:00Z` to `1970-01-01T03:00:00Z` (UTC)" in params["from"].schema["description_md"]
-    assert "`0=6`" in params["as_of"].schema["description_md"]
+    assert "The last run: 0=6." in params["as_of"].schema["description_md"]
     text = described(
         pipeline.model_copy(update={"owner": "team-[x]", "links": {"Run|book": "https://w/x"}}), "It.", known
     )

@@ -120,3 +120,25 @@ if __name__ == "__main__":
     with FlinkParser() as of_flink:
         for path in SCRIPTS:
             path.with_suffix(".expected").write_text(shown(imported(path, of_flink)))
+
+
+def test_a_query_without_a_definition_is_named_at_the_end_and_in_the_exit_code(tmp_path: Path) -> None:
+    script = tmp_path / "clicks.sql"
+    script.write_text("""
+        CREATE TABLE clicks (page STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH (
+          'connector' = 'kafka', 'topic' = 'clicks', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json');
+        CREATE TABLE all_pages (page STRING, n BIGINT) WITH ('connector' = 'print');
+        CREATE TABLE busy_pages (page STRING, n BIGINT) WITH ('connector' = 'print');
+        INSERT INTO all_pages SELECT page, count(*) AS n
+          FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY page, window_start, window_end;
+        INSERT INTO busy_pages SELECT page, count(*) AS n
+          FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+          GROUP BY page, window_start, window_end HAVING count(*) > 100;
+    """)
+    command = ["import", "flink-sql", str(script), "--directory", str(tmp_path / "made")]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 2
+    assert [file.name for file in (tmp_path / "made").iterdir()] == ["all_pages.yaml"]
+    last = done.output.strip().splitlines()[-1]
+    assert last.startswith("missing no definition of busy_pages, the query of line 8: HAVING")
+    assert "let readers filter the rows" in last

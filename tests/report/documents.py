@@ -156,6 +156,10 @@ def facts(**changed: Any) -> dict[str, Any]:
                 }
                 for p, n in enumerate((97, 60, 40))
             ],
+            "latest": [
+                {"partition": 0, "number": 7, "arrival": T0 + 5 * HOUR, "event_time": T0, "missed_by": 4 * HOUR},
+                {"partition": 1, "number": 9, "arrival": T0 + 3 * HOUR, "event_time": T0, "missed_by": None},
+            ],
             "by_hour": [{"hour": h, "records": 250, "late": h, "late_in_basis": h, "bins": bins} for h in range(24)],
         },
         "watermark": {

@@ -62,6 +62,7 @@ def reports(folder: Path) -> Iterator[dict[str, Any]]:
         outcome=outcome("published", applications=[{"stage": "plan", "application_id": "local-1", "seconds": 2.0}]),
         verdicts=verdicts(),
         corrections={"destination": "topic corrected", "value": "faithful", "planned": {"upsert": 3}, "notes": ["one"]},
+        quarantine={"reasons": [{"reason": "null value", "records": 3, "partition": 0, "offset": 5, "value": ""}]},
     )
     yield damaged_report(written(folder, "damaged"))
     yield of("short", outcome=outcome("failed"), plan=None, facts=None, changes=None, gate=None, verdicts=None)

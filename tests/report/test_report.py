@@ -115,6 +115,7 @@ def test_a_report_is_a_function_of_its_documents(tmp_path) -> None:
     build_report(run)
     assert {name: run.read_bytes(name) for name in run.documents()} == first
     assert set(run.read(REPORT)) == {
+        "quarantine", "damaged",
         "format", "run", "verdict", "approval", "changes", "watermark", "late", "live", "corrections", "expectations",
         "advisor", "plan", "normal", "unchecked", "decision", "links", "damaged",
     }  # fmt: skip
@@ -214,3 +215,18 @@ def test_words() -> None:
     assert moment(10**17) == "100000000000000000 ms"
     assert plain(float("nan")) == "nan" and plain(12_345) == "12,345" and plain(True) == "true"
     assert difference(3, 1) == "\N{MINUS SIGN}2" and difference(1, float("inf")) == "" and difference("a", 2) == ""
+
+
+def test_the_report_of_a_run_of_airflow_has_no_terminal_command_and_leads_to_the_form(tmp_path) -> None:
+    for status in ("published", "gate_failed", "awaiting_approval", "failed"):
+        found = report_of(
+            Documents.of(
+                written(tmp_path, status, request=request(run_id=status, dag_id="backfill__x"), outcome=outcome(status))
+            )
+        )
+        steps = found["verdict"]["next"]
+        assert all(step["command"] is None for step in steps), status
+        assert not any("rewindow " in step["text"] for step in steps), status
+        assert found["links"]["late_rows"] is None
+        pages = [step["page"] for step in steps if step["page"]]
+        assert pages == ([f"decide/{status}"] if status in ("gate_failed", "awaiting_approval") else [])

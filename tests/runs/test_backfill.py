@@ -14,9 +14,11 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Mode
 from spark_jobs.runs import job as jobs
 from spark_jobs.runs.backfill import EndPolicy, execute
+from spark_jobs.runs.documents import Quarantine
 from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.store import RunStore
 from tests.runs.small_runs import MINUTE, T0, contents, definition_text, pipeline, record, rows, run, write
 
 
@@ -158,6 +160,10 @@ def test_bad_records_go_to_quarantine_with_position_and_reason_and_the_good_ones
     bad = spark.table(result.tables.quarantine).select("partition", "offset", "reason").collect()
     assert {(r[0], r[1]) for r in bad} == {(0, 49), (1, 49)}
     assert all(r[2] for r in bad)
+    told = Quarantine.read(RunStore.configured().folder(result.run_id))
+    assert told is not None and sum(one.records for one in told.reasons) == 2
+    assert {(one.partition, one.offset) for one in told.reasons} <= {(0, 49), (1, 49)}
+    assert all(one.value.startswith("{") for one in told.reasons)
     assert result.pairs_on_time + result.pairs_dropped == 98
 
     def runs_by_position() -> set[tuple]:
