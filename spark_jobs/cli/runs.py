@@ -41,7 +41,12 @@ def runs(
         raise DefinitionError(f"--status: {status!r}", hint=f"Use {', '.join(RunStatus)}.")
     wanted = Wanted(pipeline or "", status or "", _day(since, "--since"), _day(until, "--until"))
     say_home()
-    found = [run for run in all_runs() if wanted.takes(run)]
+    every = all_runs()
+    names = {*known_pipelines(), *(run.pipeline for run in every)}
+    if pipeline is not None and pipeline not in names:
+        known = f"Known: {', '.join(sorted(names)) or 'none'}."
+        raise DefinitionError(f"there is no pipeline {pipeline!r}, and no run of one", hint=known)
+    found = [run for run in every if wanted.takes(run)]
     if as_json:
         for run in found[:limit]:
             print(json.dumps(asdict(run), default=str))

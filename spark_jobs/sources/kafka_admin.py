@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ class TopicAdmin:
 @contextmanager
 def topic_admin(spark: SparkSession, topic: TopicAccess) -> Iterator[TopicAdmin]:
     """A client for requests about `topic`, closed at the end of the context."""
+    refuse_unreachable(topic.servers, topic.topic)
     packages = jvm(spark)
     properties = packages.java.util.Properties()
     limits = {"default.api.timeout.ms": _SECONDS * 1000, "request.timeout.ms": _SECONDS * 500}
@@ -134,6 +136,33 @@ def topic_admin(spark: SparkSession, topic: TopicAccess) -> Iterator[TopicAdmin]
         yield TopicAdmin(spark, topic, client)
     finally:
         client.close(packages.java.time.Duration.ZERO)
+
+
+_CONNECT_SECONDS, _MOST_TRIED = 2.0, 4
+
+
+def refuse_unreachable(servers: str, topic: str) -> None:
+    """Raises SourceError, within 10 s, where no address of `servers` accepts a connection; Kafka's client waits longer.
+
+    At most `_MOST_TRIED` addresses are tried. One that cannot be read is left to Kafka's client.
+    """
+    addresses = [text.strip().rpartition("://")[2] for text in servers.split(",") if text.strip()]
+    problems: list[str] = []
+    for address in addresses[:_MOST_TRIED]:
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdigit():
+            return
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+        except OSError as problem:
+            problems.append(f"{address}: {problem.strerror or 'no answer'}")
+            continue
+        return
+    if problems and len(addresses) <= _MOST_TRIED:
+        hint = (
+            "Start them, or correct `history.servers` or the variable in it; for what was emitted, its own `servers`."
+        )
+        raise SourceError(f"the brokers do not answer ({'; '.join(problems)})", f"topic {topic} at {servers}", hint)
 
 
 @contextmanager
