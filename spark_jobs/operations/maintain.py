@@ -100,7 +100,7 @@ def maintain(
         raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
     done = Maintenance()
     with progress.stage("killed runs", tables.runs):
-        done.abandoned = recover(spark, tables, now, store)
+        done.abandoned = recover(spark, tables, now, store, progress=progress)
         done.staging_dropped = drop_staging_of_nobody(spark, tables)
     if keep_revisions is not None:
         with progress.stage("revisions", f"superseded more than {keep_revisions.days} days ago"):

@@ -60,6 +60,13 @@ RECONCILIATION_COLUMNS = {
     "run_unexplained_share": "unexplained, of those; null where there are none",
     "run_late_share": "pairs of record and window that were late, but allowed, of all; null without records",
     "run_dropped_share": "pairs that were dropped, of all; null without records",
+    "run_records_gone": "records that the run before had read, and that are gone; null where nobody counted them",
+    "run_records_below": "records that came below the end offsets of the run before, after it; null likewise",
+    "run_records_lost": "records that windows of a night lose against their published values; null: no such night",
+    "run_windows_left": "published windows that a run over the whole history neither computes nor retracts; below 0: "
+    "readers see fewer than the revisions say; null: another run",
+    "run_foreign_commits": "commits of other programs that change published rows, since the last publication; null: "
+    "the table was not there",
 }
 """One row for each day, from a few aggregations. Columns `run_...` are the same in each row."""
 

@@ -158,6 +158,7 @@ def reconciliation_frame(evidence: StagedRun) -> pd.DataFrame:
         "run_unexplained_share": _share(total["unexplained"], total["before"]),
         "run_late_share": _share(total["late"], total["records"]),
         "run_dropped_share": _share(total["dropped"], total["records"]),
+        **_not_staged(evidence, days),
     }
     after = {day: sums["published_records"] - sums["before_records"] + sums["records"] for day, sums in days.items()}
     whole = {day: _is_whole(day, sums, evidence.plan) for day, sums in days.items()}
@@ -179,6 +180,27 @@ def reconciliation_frame(evidence: StagedRun) -> pd.DataFrame:
             }
         )
     return table_of(rows or [run], RECONCILIATION_COLUMNS)
+
+
+def _not_staged(evidence: StagedRun, days: Mapping[str, Mapping[str, int]]) -> dict[str, int | None]:
+    """The figures about what the run did not look at.
+
+    A night adds records to windows: of none that it computes again can there be fewer. Sessions merge, so that the
+    records of a day move to the day before.
+    """
+    facts = evidence.not_staged
+    before, below, lost = facts.records_before, facts.records_below, None
+    has_counts = set(COUNTS) <= set(evidence.before.columns) & set(evidence.staged.columns)
+    if facts.goes_on and not evidence.spec.has_sessions and has_counts:
+        lost = sum(max(sums["before_records"] - sums["records"], 0) for sums in days.values())
+    more = None if before is None or below is None else below - before
+    return {
+        "run_records_gone": None if more is None else max(-more, 0),
+        "run_records_below": None if more is None else max(more, 0),
+        "run_records_lost": lost,
+        "run_windows_left": facts.windows_left,
+        "run_foreign_commits": facts.foreign_commits,
+    }
 
 
 _SUMS = (

@@ -209,6 +209,9 @@ class PlanDocument(Document):
 
     span: TimeRange
     chunks: tuple[TimeRange, ...] = ()
+    definition_hash: str = ""
+    history_records: int | None = None
+    partitions: tuple[dict[str, Any], ...] = ()
 
 
 class TimelineDocument(Document):
@@ -278,6 +281,23 @@ class EarlierRun(RunCounts, Part):
     span: TimeRange | None = None
 
 
+class NotStaged(Part):
+    """What a run did not look at, see `spark_jobs.runs.not_staged`; None: not known, or it does not apply.
+
+    `records_before`: the records that the run before had read. `records_below`: how many of them are there now, at
+    most; more than `records_before`: some came below the end offsets since. `windows_left`: published rows that a run
+    over the whole history neither computes again nor retracts. `foreign_commits`: commits of other programs that change
+    rows, since the last publication. `goes_on`: the run is of the definition of the run before it and has read more, so
+    that no window can lose a record.
+    """
+
+    records_before: int | None = None
+    records_below: int | None = None
+    windows_left: int | None = None
+    foreign_commits: int | None = None
+    goes_on: bool = False
+
+
 class Changes(RunCounts, Document):
     """`changes.json`: what publishing would change. `counts`: windows by change; `causes`: windows by cause.
 
@@ -298,6 +318,7 @@ class Changes(RunCounts, Document):
     run_before: str | None = None
     earlier: tuple[EarlierRun, ...] = ()
     unchecked: str = ""
+    not_staged: NotStaged = NotStaged()
 
     @property
     def restated(self) -> int:

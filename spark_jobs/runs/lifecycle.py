@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,11 +19,15 @@ from typing import Any
 
 from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
-from spark_jobs.runs.processes import STAGES_PROCESS, is_alive, this_process
+from spark_jobs.runs.processes import STAGES_PROCESS, Sign, sign_of, this_process
 from spark_jobs.runs.status import RunStatus
 
 HEARTBEAT = timedelta(minutes=2)
 """How often a working process writes that it is alive."""
+_SIGNS = ("heartbeat_at", "status", "process")
+"""The columns of a run's row of which one changes while a process works on it."""
+_WATCHED = 2.5
+"""For so many heartbeats a process is watched that may be gone."""
 
 
 class Event(StrEnum):
@@ -178,11 +183,32 @@ def moved_runs() -> Mapping[str, RunStatus]:
     return dict(reversed(_MOVED.items()))
 
 
-def works_on(row: LedgerRow, now: datetime) -> bool:
-    """Whether the process that the run's row names may still work on the run."""
+def sign_of_row(row: LedgerRow, now: datetime) -> Sign:
+    """What is known of the process that the run's row names."""
     if row["process"] == this_process():
-        return (row["claim"] or row["attempt"]) in _ACTIVE
-    return is_alive(row["process"], row["heartbeat_at"] or row["started_at"], now)
+        return Sign.ALIVE if (row["claim"] or row["attempt"]) in _ACTIVE else Sign.GONE
+    return sign_of(row["process"], row["heartbeat_at"] or row["started_at"], now)
+
+
+def show_life(ledger: Ledger, run_ids: Iterable[str], heartbeat: timedelta = HEARTBEAT) -> set[str]:
+    """Those of the runs whose process gives a sign of life while it is watched, for `_WATCHED` heartbeats at most.
+
+    The clocks of two hosts can differ by any amount. So a sign's time says nothing: what counts is that it changes.
+    """
+    waiting, alive = {run_id: ledger.row(run_id) for run_id in run_ids}, set[str]()
+    until = time.monotonic() + _WATCHED * heartbeat.total_seconds()
+    while waiting and time.monotonic() < until:
+        time.sleep(heartbeat.total_seconds() / 8)
+        for run_id, before in list(waiting.items()):
+            now = ledger.row(run_id)
+            if any((now or {}).get(name) != (before or {}).get(name) for name in _SIGNS):
+                alive.add(run_id)
+                del waiting[run_id]
+    return alive
+
+
+class _SilentError(Exception):
+    """Another host's process works on the run by its row, and its last sign of life is not recent by this clock."""
 
 
 def new_token() -> str:
@@ -215,6 +241,7 @@ class RunLife:
         self._now = now
         self._heartbeat = heartbeat
         self._lost: RunStateError | None = None
+        self._silent: LedgerRow | None = None
 
     def row(self) -> LedgerRow | None:
         """The run's row as it is now."""
@@ -239,7 +266,13 @@ class RunLife:
                 guard(row)
             return {"status": target.value, "process": self.process, "heartbeat_at": self._now(), **columns}
 
-        row = self._ledger.change(self.run_id, decide)
+        try:
+            row = self._ledger.change(self.run_id, decide)
+        except _SilentError:
+            assert self._silent is not None
+            if show_life(self._ledger, [self.run_id], self._heartbeat):
+                raise self._worked_on(self._silent) from None
+            row = self._ledger.change(self.run_id, decide)
         if event in (Event.BEGIN, Event.START_PUBLISHING):
             self.attempt, self.claim = row["attempt"], row["claim"]
             _ACTIVE.update(filter(None, (self.attempt, self.claim)))
@@ -275,12 +308,25 @@ class RunLife:
             return
         is_own = event is Event.START_PUBLISHING and not lost and row["claim"] is None
         at_work = RunStatus(row["status"]).has_work and row["process"] != STAGES_PROCESS
-        if at_work and not is_own and works_on(row, self._now()):
-            raise RunStateError(
-                f"another process works on this run: {row['process']}",
-                self.run_id,
-                "Wait until it has ended, or stop it; then try again.",
-            )
+        if at_work and not is_own and self._may_work(row):
+            raise self._worked_on(row)
+
+    def _worked_on(self, row: LedgerRow) -> RunStateError:
+        return RunStateError(
+            f"another process works on this run: {row['process']}",
+            self.run_id,
+            "Wait until it has ended, or stop it; then try again.",
+        )
+
+    def _may_work(self, row: LedgerRow) -> bool:
+        """Whether the row's process may work on the run. Raises _SilentError where it has to be watched first."""
+        sign = sign_of_row(row, self._now())
+        if sign is not Sign.SILENT:
+            return sign is Sign.ALIVE
+        if self._silent is None:
+            self._silent = row
+            raise _SilentError(self.run_id)
+        return any(row[name] != self._silent[name] for name in _SIGNS)
 
     @contextmanager
     def beating(self) -> Iterator[None]:

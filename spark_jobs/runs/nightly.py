@@ -90,7 +90,7 @@ def reconcile(
     tables = Tables.of(pipeline)
     create_tables(spark, tables)
     ledger = Ledger(spark, tables)
-    recover(spark, tables, now(), store)
+    recover(spark, tables, now(), store, progress=progress)
     if run_id is not None and ledger.is_published(run_id):
         return RunResult(run_id, tables, note="this run has been published already; nothing was done")
     options = {"run_id": run_id, "reason": reason, "request": request, "store": store, "now": now, "clock": clock}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 STAGES_PROCESS = "stages"
 """The process of a run whose stages are applications of their own: between them it has no process."""
 SILENCE = timedelta(minutes=20)
-"""A process on another host that has given no sign of life for so long is taken for killed."""
+"""A process on another host whose last sign of life is so far from this host's clock is watched: is there a new one?"""
 WAIT_LIMIT = timedelta(days=7)
 """A run that waits for a person or for its next stage is given up after so long without a sign of life."""
 _SILENCE_BEFORE_HEARTBEATS = timedelta(hours=24)
@@ -23,19 +24,36 @@ def this_process() -> str:
     return f"{_host()}:{pid}:{_started(pid) or ''}"
 
 
-def is_alive(process: str | None, last_sign: datetime | None, now: datetime) -> bool:
-    """Whether the process of a run may still work on it.
+class Sign(StrEnum):
+    """What is known of a process. `SILENT`: of another host, by whose clock its last sign of life may be recent."""
 
-    Of a process on this host the kernel knows; of another host's only its last sign of life (a heartbeat) is known.
-    Of `stages` it is true until `WAIT_LIMIT`.
+    ALIVE = "alive"
+    GONE = "gone"
+    SILENT = "silent"
+
+
+def sign_of(process: str | None, last_sign: datetime | None, now: datetime) -> Sign:
+    """What is known of the process of a run.
+
+    Of a process on this host the kernel knows; of another host's only its last sign of life (a heartbeat) is known, by
+    that host's clock. `stages` is alive until `WAIT_LIMIT`.
     """
     if process == STAGES_PROCESS:
-        return not _is_older(last_sign, now, WAIT_LIMIT)
+        return Sign.GONE if _is_older(last_sign, now, WAIT_LIMIT) else Sign.ALIVE
     host, pid, start = (process or "::").rsplit(":", 2)
     if host in (_host(), socket.gethostname()) and pid.isdigit():
-        return _started(int(pid)) == start if Path("/proc").is_dir() else _answers(int(pid))
-    # Versions before heartbeats wrote the plain host name.
-    return not _is_older(last_sign, now, SILENCE if "/" in host else _SILENCE_BEFORE_HEARTBEATS)
+        known = _started(int(pid)) == start if Path("/proc").is_dir() else _answers(int(pid))
+        return Sign.ALIVE if known else Sign.GONE
+    if "/" not in host:  # versions before heartbeats wrote the plain host name
+        return Sign.GONE if _is_older(last_sign, now, _SILENCE_BEFORE_HEARTBEATS) else Sign.ALIVE
+    if last_sign is None:
+        return Sign.SILENT
+    return Sign.ALIVE if abs(now - _aware(last_sign, now)) <= SILENCE else Sign.SILENT
+
+
+def is_alive(process: str | None, last_sign: datetime | None, now: datetime) -> bool:
+    """Whether the process may still work, by what is known without watching it."""
+    return sign_of(process, last_sign, now) is Sign.ALIVE
 
 
 @cache
@@ -52,8 +70,11 @@ def _host() -> str:
 def _is_older(last_sign: datetime | None, now: datetime, limit: timedelta) -> bool:
     if last_sign is None:
         return True
-    aware = last_sign if last_sign.tzinfo else last_sign.replace(tzinfo=now.tzinfo)
-    return now - aware > limit
+    return now - _aware(last_sign, now) > limit
+
+
+def _aware(at: datetime, now: datetime) -> datetime:
+    return at if at.tzinfo else at.replace(tzinfo=now.tzinfo)
 
 
 def _started(pid: int) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,8 +16,9 @@ from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, branch_of
 from spark_jobs.runs.documents import Outcome
-from spark_jobs.runs.lifecycle import HEARTBEAT, Event, RunLife, works_on
-from spark_jobs.runs.processes import STAGES_PROCESS
+from spark_jobs.runs.lifecycle import HEARTBEAT, Event, RunLife, show_life, sign_of_row
+from spark_jobs.runs.processes import STAGES_PROCESS, Sign
+from spark_jobs.runs.progress import NoProgress, Progress
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.spark.gateway import jvm, loaded_iceberg_table
@@ -32,17 +33,32 @@ OPEN = f"status IN {_OPEN_STATUSES} OR (status = 'failed' AND process = '{STAGES
 """A condition on the ledger: a process may work on the run, or it waits for a person or its next stage."""
 
 
-def recover(spark: SparkSession, tables: Tables, now: datetime, store: RunStore | None = None) -> list[str]:
+def recover(
+    spark: SparkSession,
+    tables: Tables,
+    now: datetime,
+    store: RunStore | None = None,
+    *,
+    progress: Progress | None = None,
+    heartbeat: timedelta = HEARTBEAT,
+) -> list[str]:
     """Clear up runs whose process is gone, or that have waited too long; the ids of the abandoned ones.
 
     A run whose commit is in the published table's history is published. Of any other one the staging, the branches
-    are dropped. The ledger and the outcome say so.
+    are dropped. The ledger and the outcome say so. A process of another host that may be gone is watched first, for
+    some times of `heartbeat`: that host's clock may be another one.
     """
     ledger = Ledger(spark, tables)
     if not may_have_open_runs(spark, tables):
         return []
     open_runs = [row.asDict() for row in ledger.runs().where(OPEN).collect()]
-    gone = [row for row in open_runs if not works_on(row, now)]
+    signs = {row["run_id"]: sign_of_row(row, now) for row in open_runs}
+    silent = [row for row in open_runs if signs[row["run_id"]] is Sign.SILENT]
+    if silent:
+        watched = ", ".join(f"{row['run_id']} on {str(row['process']).partition('/')[0]}" for row in silent)
+        with (progress or NoProgress()).stage("watch", f"whether a process works on {watched}"):
+            signs |= dict.fromkeys(show_life(ledger, [row["run_id"] for row in silent], heartbeat), Sign.ALIVE)
+    gone = [row for row in open_runs if signs[row["run_id"]] is not Sign.ALIVE]
     _repair_waiting(store, [row for row in open_runs if row not in gone], now)
     if not gone:
         return []

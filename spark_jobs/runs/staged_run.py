@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
+from spark_jobs.runs.documents import NotStaged
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.verdicts import Verdicts
@@ -28,7 +29,7 @@ class StagedRun:
     one window (or pane) from another. `kind`: backfill or reconcile. `verdicts`: on the live job's windows; None where
     the run has not compared them. `is_distinct`: no two staged rows have the same `identity`, which is known without
     reading them; False: only reading them can show it. `former`: columns that told published rows apart before.
-    `may_repeat`: several rows of `before` can have one identity.
+    `may_repeat`: several rows of `before` can have one identity. `not_staged`: what the run did not look at.
     """
 
     spark: SparkSession
@@ -48,3 +49,4 @@ class StagedRun:
     is_distinct: bool = False
     former: tuple[str, ...] = ()
     may_repeat: bool = False
+    not_staged: NotStaged = field(default_factory=NotStaged)

@@ -48,7 +48,7 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
     refuse_missing_event_time(job.pipeline, job.plan, history)
     create_tables(job.spark, job.result.tables)
     keep_batches(job.spark, job.pipeline)
-    recover(job.spark, job.result.tables, started)
+    recover(job.spark, job.result.tables, started, progress=job.progress)
     if is_new:
         job.ledger.assume_new(job.result.run_id)
     elif job.ledger.is_published(job.result.run_id):

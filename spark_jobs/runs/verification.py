@@ -23,6 +23,7 @@ from spark_jobs.runs.documents import Changes, Evidence, Facts, Gate, StagedRang
 from spark_jobs.runs.earlier import earlier_runs
 from spark_jobs.runs.figures import recomputed_windows
 from spark_jobs.runs.job import Job
+from spark_jobs.runs.not_staged import not_staged
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.parallel import run_parallel
 
@@ -100,6 +101,7 @@ def verified(
             counts, _, computed = run_parallel(job.spark, compared, lambda: count_staged(job), publication.staged.count)
         difference, job.result.changes = made[0], counts
         job.result.windows_recomputed = recomputed_windows(computed, counts)
+        beside = not_staged(job, staged)
         evidence = StagedRun(
             job.spark,
             job.pipeline,
@@ -118,6 +120,7 @@ def verified(
             is_distinct=checks is not None and job.staging.is_distinct_by(publication.identity),
             former=tuple(c for c in publication.row_identity if c not in publication.identity),
             may_repeat=publication.may_repeat,
+            not_staged=beside,
         )
         run_before = job.published.latest
         changes = Changes(
@@ -129,6 +132,7 @@ def verified(
             run_before=run_before,
             earlier=earlier_runs(job.folder, run_before),
             unchecked=unchecked,
+            not_staged=beside,
             **job.result.counts().to_dict(),
         )
         changes.write(job.folder)

@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.errors import DocumentError, RunStateError
 from spark_jobs.runs.documents import Approval, Outcome, Request, StagedRange
 from spark_jobs.runs.lifecycle import TRANSITIONS, Event, next_status
-from spark_jobs.runs.processes import SILENCE, STAGES_PROCESS, WAIT_LIMIT, is_alive, this_process
+from spark_jobs.runs.processes import SILENCE, STAGES_PROCESS, WAIT_LIMIT, Sign, is_alive, sign_of, this_process
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 
@@ -70,6 +70,8 @@ def test_another_host_or_container_is_alive_until_it_is_silent_for_too_long() ->
         assert is_alive(process, NOW - SILENCE + timedelta(seconds=1), NOW)
         assert not is_alive(process, NOW - SILENCE - timedelta(seconds=1), NOW)
         assert not is_alive(process, None, NOW)
+    for hours in (-48, -1, 1, 48):  # its clock may be another one: whether it lives is to be seen
+        assert sign_of("elsewhere/1/2:7:8", NOW + timedelta(hours=hours), NOW) is Sign.SILENT
 
 
 def test_a_run_that_works_for_days_and_gives_signs_of_life_is_alive() -> None:

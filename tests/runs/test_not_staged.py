@@ -1,0 +1,107 @@
+"""What a run did not look at: the gate sees records that are gone, windows that are left, and commits of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.quality.configured import gate_of
+from spark_jobs.quality.frames import reconciliation_frame
+from spark_jobs.runs.backfill import EndPolicy, execute
+from spark_jobs.runs.documents import Changes, Gate, NotStaged
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.store import RunStore
+from tests.runs.small_runs import MINUTE, T0, pipeline, record, write
+
+EXPECTATIONS = Path(__file__).parents[2] / "expectations"
+
+
+class Runs:
+    """One pipeline, its records, and its runs with the shipped gate, of which nothing is published."""
+
+    def __init__(self, spark, folder: Path) -> None:
+        self.spark, self.folder, self.store = spark, folder, RunStore(str(folder / "runs"))
+        self.log = [record(i, k="ab"[i % 2], t=T0 + i * 1000) for i in range(600)]
+        write(folder / "data", self.log[:300], "a.json")
+        write(folder / "data", self.log[300:], "b.json")
+        self.defined = self.with_text()
+        reconcile(spark, self.defined, NoProgress(), store=self.store)
+
+    def with_text(self, old: str = "", new: str = "") -> Pipeline:
+        path = self.folder / "beside.yaml"
+        pipeline(self.folder, "beside")
+        path.write_text(path.read_text().replace(old, new))
+        return load_pipeline(path)
+
+    def facts(self, defined: Pipeline | None = None, night: bool = False) -> tuple[NotStaged, set[str]]:
+        """What the gate was told, and the expectations that failed."""
+        defined = defined or self.defined
+        ends = {"end_policy": EndPolicy(gate=gate_of(defined), ends_as=RunStatus.COMPARED_ONLY), "store": self.store}
+        if night:
+            result = reconcile(self.spark, defined, NoProgress(), **ends)
+        else:
+            result = execute(self.spark, defined, make_plan(self.spark, defined), NoProgress(), **ends)
+        folder = self.store.folder(result.run_id)
+        changes, gate = Changes.read(folder), Gate.read(folder)
+        assert changes is not None and gate is not None
+        return changes.not_staged, {r["name"] for r in gate.critical_failures}
+
+    def published(self) -> PublishedTable:
+        return PublishedTable(self.spark, Tables.of(self.defined).windows)
+
+
+@pytest.fixture(scope="module")
+def runs(spark, tmp_path_factory) -> Iterator[Runs]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REWINDOW_EXPECTATIONS", str(EXPECTATIONS))
+        yield Runs(spark, tmp_path_factory.mktemp("beside"))
+
+
+def test_a_run_that_looks_at_everything_says_so(runs) -> None:
+    facts, failed = runs.facts()
+    assert facts == NotStaged(records_before=600, records_below=600, windows_left=0, foreign_commits=0)
+    assert not failed
+
+
+def test_records_that_are_gone_close_the_gate(runs) -> None:
+    file = runs.folder / "data" / "a.json"
+    content = file.read_text()
+    file.unlink()
+    facts, failed = runs.facts()
+    file.write_text(content)
+    assert (facts.records_before, facts.records_below) == (600, 300)
+    assert "no-record-gone" in failed
+
+
+def test_a_night_whose_windows_lose_records_closes_the_gate(runs) -> None:
+    """Whatever decides what a night computes again: no window that is there can have fewer records than before."""
+    seen = []
+
+    def gate(evidence):
+        fewer = evidence.staged.withColumn("records_on_time", F.col("records_on_time") - 1)
+        frames = (reconciliation_frame(replace(evidence, staged=staged)) for staged in (evidence.staged, fewer))
+        seen.extend(frame["run_records_lost"].iloc[0] for frame in frames)
+        return {"verdict": "passed", "results": []}
+
+    write(runs.folder / "data", [record(600, k="a", t=T0 + 10 * MINUTE)], "c.json")
+    reconcile(runs.spark, runs.defined, NoProgress(), store=runs.store, end_policy=EndPolicy(gate=gate))
+    assert seen[0] == 0 and seen[1] > 0
+
+
+def test_what_others_did_to_the_table_is_no_fault_once_a_run_has_compared_with_it(runs) -> None:
+    table = runs.published().table
+    runs.spark.sql(f"CALL rewindow.system.rewrite_data_files(table => '{table.split('.', 1)[1]}')")
+    assert runs.facts()[0].foreign_commits == 0, "a rewrite changes no row"
+    runs.spark.sql(f"DELETE FROM {table} WHERE k = 'a'")
+    facts, failed = runs.facts()
+    assert facts.foreign_commits == 0 and not failed, "the run over everything corrects it"
