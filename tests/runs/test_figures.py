@@ -57,12 +57,12 @@ def test_infos_are_no_warnings() -> None:
     ("changed", "words"),
     [
         ({"column": "late_share", "observed": 0.0487, "threshold": {"max_value": 0.02}},
-         "Few (observed 4.9 %, allowed at most 2.0 %)"),
+         "Few (observed 4.9 %, allowed at most 2.0 %, column late_share)"),
         ({"observed": 61, "threshold": {"min_value": 1, "max_value": 60}}, "Few (observed 61, allowed 1 to 60)"),
         ({"unexpected_count": 3, "checked": 40, "threshold": {"min_value": 1}},
          "Few (observed 3 of 40 rows are unexpected, allowed at least 1)"),
         ({"error": "no such column"}, "Few (could not be evaluated: no such column)"),
-        ({"observed": None, "threshold": "x"}, "Few (observed null, allowed x)"),
+        ({"observed": None, "threshold": "x"}, "Few (observed not counted, allowed x)"),
     ],
 )  # fmt: skip
 def test_a_failed_expectation_in_a_sentence(changed, words) -> None:
