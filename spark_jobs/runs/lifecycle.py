@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -24,8 +24,6 @@ from spark_jobs.runs.status import RunStatus
 
 HEARTBEAT = timedelta(minutes=2)
 """How often a working process writes that it is alive."""
-_SIGNS = ("heartbeat_at", "status", "process")
-"""The columns of a run's row of which one changes while a process works on it."""
 _WATCHED = 2.5
 """For so many heartbeats a process is watched that may be gone."""
 
@@ -200,11 +198,16 @@ def show_life(ledger: Ledger, run_ids: Iterable[str], heartbeat: timedelta = HEA
     while waiting and time.monotonic() < until:
         time.sleep(heartbeat.total_seconds() / 8)
         for run_id, before in list(waiting.items()):
-            now = ledger.row(run_id)
-            if any((now or {}).get(name) != (before or {}).get(name) for name in _SIGNS):
+            if _signs_of(ledger.row(run_id)) != _signs_of(before):
                 alive.add(run_id)
                 del waiting[run_id]
     return alive
+
+
+def _signs_of(row: LedgerRow | None) -> tuple[object, ...]:
+    """What changes in a run's row while a process works on it. Rows that were read have local times without a zone."""
+    at: datetime | None = None if row is None else row["heartbeat_at"]
+    return () if row is None else (row["status"], row["process"], at and at.astimezone(UTC))
 
 
 class _SilentError(Exception):
@@ -326,7 +329,7 @@ class RunLife:
         if self._silent is None:
             self._silent = row
             raise _SilentError(self.run_id)
-        return any(row[name] != self._silent[name] for name in _SIGNS)
+        return _signs_of(row) != _signs_of(self._silent)
 
     @contextmanager
     def beating(self) -> Iterator[None]:
