@@ -33,10 +33,13 @@ def declared_band(pipeline: Pipeline) -> Band:
     """The band by the definition alone: one emission interval (periodic watermarks) and the margin, to each side.
 
     Several source subtasks add the buffer timeout, idleness adds a second interval. The job lagged where a row was
-    emitted later than its close plus one interval plus `lag_after`.
+    emitted later than its close plus one interval plus `lag_after`. Kafka Streams has no band: a task reads its
+    partition in the order of the log, however late it is.
     """
     if pipeline.engine is Engine.SPARK:  # the checkpoint says which batch has read each record
         return Band(0, MAX_TIMESTAMP)
+    if pipeline.engine is Engine.KAFKA_STREAMS:
+        return Band(0, 0)
     live = live_of(pipeline)
     interval = live.interval if live.interval is not None else pipeline.watermark.interval
     buffered = live.buffer_timeout if source_subtasks(pipeline) > 1 else 0
@@ -56,7 +59,7 @@ def declared_band(pipeline: Pipeline) -> Band:
 def detected_band(pipeline: Pipeline, spec: ReplaySpec, timeline: Timeline, emitted: Emitted) -> Band:
     """The declared band, with the lags that `emitted_at` shows. Collects one row for each window end to the driver."""
     band = declared_band(pipeline)
-    if not emitted.has_emission_time or spec.has_sessions or pipeline.engine is Engine.SPARK:
+    if not emitted.has_emission_time or spec.has_sessions or pipeline.engine is not Engine.FLINK:
         return band
     table = emitted.emissions.groupBy(END).agg(F.min(AT).alias("at")).where("at IS NOT NULL").toArrow()
     ends, at = (table.column(name).to_numpy() for name in (END, "at"))

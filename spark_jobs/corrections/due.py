@@ -30,6 +30,8 @@ from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.replay.windows import PANE, STATE
 
+_OF_RECORDS = ("session", "between_events")
+"""Kinds of windows that lie where the records are."""
 _BY_RULE = (Verdict.DRIFT, Verdict.MISSING, Verdict.UNEXPECTED)
 """The live job broke its own rules: only then is the faithful value another one than it should have emitted."""
 _BY_TRUTH = (*_BY_RULE, Verdict.LATE_ARRIVALS, Verdict.ALL_LATE, Verdict.TIMING, Verdict.UNDECIDED)
@@ -191,7 +193,9 @@ def _wanted(scope: Scope, published: DataFrame) -> DataFrame:
     else:
         want = F.coalesce(F.col(STATE).isin("closed", "all_late", "not_emitted"), F.lit(False)) & has_value
         # A run of mode `faithful` knows no complete value; the pieces of a session have none.
-        unknown = F.lit(scope.pipeline.window.type != "session") & F.coalesce(F.col(STATE) == "closed", F.lit(False))
+        unknown = F.lit(scope.pipeline.window.type not in _OF_RECORDS) & F.coalesce(
+            F.col(STATE) == "closed", F.lit(False)
+        )
         unknown = unknown & ~has_value
     kinds = {f.name: f.dataType for f in published.schema}
     cells = [

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Tag
 
 from spark_jobs.definition.fields import Refusal, Refusals
+from spark_jobs.definition.kafka_streams import StreamsWatermark, foreign_to_streams, in_streams_words, of_streams_alone
 from spark_jobs.definition.structured_streaming import StreamingWatermark, foreign_to_spark, in_spark_words
 from spark_jobs.definition.watermark import Watermark
 
@@ -21,9 +22,12 @@ class Engine(StrEnum):
 
     FLINK = "flink"
     SPARK = "spark"
+    KAFKA_STREAMS = "kafka_streams"
 
 
 def _tag(value: Any) -> str:
+    if isinstance(value, StreamsWatermark) or (isinstance(value, Mapping) and "grace" in value):
+        return StreamsWatermark.__name__
     streaming = isinstance(value, StreamingWatermark) or (
         isinstance(value, Mapping) and ("checkpoint" in value or "delay" in value)
     )
@@ -31,7 +35,9 @@ def _tag(value: Any) -> str:
 
 
 AnyWatermark = Annotated[
-    Annotated[Watermark, Tag(Watermark.__name__)] | Annotated[StreamingWatermark, Tag(StreamingWatermark.__name__)],
+    Annotated[Watermark, Tag(Watermark.__name__)]
+    | Annotated[StreamingWatermark, Tag(StreamingWatermark.__name__)]
+    | Annotated[StreamsWatermark, Tag(StreamsWatermark.__name__)],
     Discriminator(_tag),
 ]
 """The watermark of the live job, in the words of its engine."""
@@ -48,6 +54,12 @@ def in_words_of_the_engine(raw: Any) -> Any:
     """The content of a definition as the model reads it. Raises Refusals for what belongs to another engine."""
     if not isinstance(raw, Mapping):
         return raw
+    if raw.get("engine") == Engine.KAFKA_STREAMS:
+        if found := list(foreign_to_streams(raw)):
+            raise Refusals(found)
+        return in_streams_words(raw)
+    if found := list(of_streams_alone(raw)):
+        raise Refusals(found)
     if raw.get("engine") == Engine.SPARK:
         if found := [*foreign_to_spark(raw, Watermark.model_fields), *_missing(raw)]:
             raise Refusals(found)

@@ -16,6 +16,7 @@ from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_e
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
 from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
+from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
 from spark_jobs.definition.live import FilesEmitted, Live
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.names import NamedExpressions, PipelineName
@@ -78,7 +79,9 @@ class Pipeline(Section):
     event_time: EventTime = Field(
         description="Which time is a record's event time.", examples=["{expression: sched_dep, unit: iso}"]
     )
-    engine: Engine = Field(default=Engine.FLINK, description="What the live job runs on: flink or spark.")
+    engine: Engine = Field(
+        default=Engine.FLINK, description="What the live job runs on: flink, spark or kafka_streams."
+    )
     watermark: AnyWatermark = Field(
         description="The live job's watermark, in the words of its engine.",
         examples=["{generator: bounded_out_of_orderness, bound: 30 min}"],
@@ -94,6 +97,11 @@ class Pipeline(Section):
         description="Output mode of a Structured Streaming query: append (a row when a window closes), update (a row "
         "for each batch that it took a record in) or complete.",
         examples=["append"],
+    )
+    emission: StreamsEmission | None = Field(
+        default=None,
+        description="When a Kafka Streams application gives a row: each_update, or on_close with its strategy.",
+        examples=["each_update", "{kind: on_close, strategy: suppress}"],
     )
     allowed_lateness: Lateness = Field(
         default=as_written("0 s"),
@@ -212,6 +220,14 @@ class Pipeline(Section):
         )
         return corrections
 
+    @model_validator(mode="after")
+    def _store_keeps_long_enough(self) -> Self:
+        watermark = self.watermark
+        refusal = short_retention(watermark, self.window) if isinstance(watermark, StreamsWatermark) else None
+        if refusal is not None:
+            raise refusal
+        return self
+
     def with_live(self, live: Live, number: int, changed: Mapping[str, Any]) -> Self:
         """This definition with one of its deployments as the live job, and the sections that it had changed.
 
@@ -256,7 +272,7 @@ class Pipeline(Section):
             exclude=_NO_RESULT,
         )
         if self.engine is Engine.FLINK:  # as every definition was before there were others
-            del content["engine"], content["output_mode"]
+            del content["engine"], content["output_mode"], content["emission"]
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
@@ -271,7 +287,7 @@ class Pipeline(Section):
 
 
 def _refuse_other_columns(
-    deployed: Watermark | None, defined: Watermark | StreamingWatermark | None, at: FieldPath
+    deployed: Watermark | None, defined: Watermark | StreamingWatermark | StreamsWatermark | None, at: FieldPath
 ) -> None:
     """Raise Refusal where a deployment's watermark has expressions over the records that the definition's has not."""
     if deployed is None or defined is None:

@@ -16,6 +16,9 @@ from spark_jobs.errors import Problem
 
 Model = type[BaseModel]
 
+UNNAMED = frozenset({"hopping", "between_events"})
+"""Members of unions that no hint offers: they are of another engine, whose definitions are checked before."""
+
 
 def problems_of(error: ValidationError, root: Model, sources: SourceMap) -> Iterator[Problem]:
     """A problem with its place in the file for each finding of the error. They come one by one: words cost time."""
@@ -47,7 +50,7 @@ def _explain(
         return [((choices[1],), "is missing", f"write one of {_choices(parents[-1], path)}")]
     if kind in ("literal_error", "enum", "union_tag_invalid"):
         at = (_quoted(context["discriminator"])[0],) if kind == "union_tag_invalid" else ()
-        expected = _quoted(context.get("expected") or context["expected_tags"])
+        expected = [tag for tag in _quoted(context.get("expected") or context["expected_tags"]) if tag not in UNNAMED]
         value = context["tag"] if kind == "union_tag_invalid" else given
         near = nearest(str(value), expected)
         choice = f"write `{near}`" if near else f"write one of {', '.join(expected)}"
@@ -184,7 +187,8 @@ def _siblings(model: Model, root: Model) -> list[Model]:
 
 
 def _choices(parent: Model, path: FieldPath) -> str:
-    return ", ".join(_tag(model) for model in _models(_fields(parent)[str(path[-1])].annotation))
+    tags = (_tag(model) for model in _models(_fields(parent)[str(path[-1])].annotation))
+    return ", ".join(tag for tag in tags if tag not in UNNAMED)
 
 
 def _quoted(text: str) -> list[str]:

@@ -156,7 +156,37 @@ class SessionWindow(Section):
         return self.gap
 
 
-Window = Annotated[TumblingWindow | SlidingWindow | CumulativeWindow | SessionWindow, Field(discriminator="type")]
+class HoppingWindow(Section):
+    """Kafka Streams' windows of one size that start at the multiples of the advance."""
+
+    type: Literal["hopping"] = Field(description="Kind of window: hopping.")
+    size: PositiveDuration = Field(description="Length of a window.", examples=["1 h"])
+    advance: PositiveDuration = Field(description="Distance of two starts; at most the size.", examples=["15 min"])
+
+    @field_validator("advance")
+    @classmethod
+    def _advance_within_size(cls, advance: int, info: ValidationInfo) -> int:
+        size = info.data.get("size")
+        if size is not None and advance > size:
+            raise Refusal(f"`{format_duration(advance)}` is longer than the size", "Kafka Streams refuses it too")
+        return advance
+
+
+class BetweenEventsWindow(Section):
+    """Kafka Streams' sliding windows: the records of a key that are at most the time difference apart."""
+
+    type: Literal["between_events"] = Field(
+        description="Kind of window: between_events; with engine `kafka_streams`, `sliding` is read so."
+    )
+    time_difference: PositiveDuration = Field(
+        description="How far apart two records of one window are at most.", examples=["5 min"]
+    )
+
+
+Window = Annotated[
+    TumblingWindow | SlidingWindow | CumulativeWindow | SessionWindow | HoppingWindow | BetweenEventsWindow,
+    Field(discriminator="type"),
+]
 
 
 def _unknown_zone(zone: str) -> Refusal:

@@ -61,7 +61,7 @@ class Scope:
 
     @property
     def is_session(self) -> bool:
-        return self.pipeline.window.type == "session"
+        return self.pipeline.window.type in ("session", "between_events")
 
     def holds(self, condition: str) -> bool:
         """Whether a condition of `meta.when` holds."""

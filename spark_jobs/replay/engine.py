@@ -25,7 +25,7 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.replay.rule_book import TimelineRequest
+from spark_jobs.replay.rule_book import OwnReplay, TimelineRequest
 from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, ThresholdCells, coarse_thresholds, replay_sessions
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
@@ -82,9 +82,12 @@ class Replay:
         is_placed: bool = False,
     ) -> None:
         self.history = history if is_placed else replace(history, records=spec.rules.placed(history.records))
+        self.history = replace(self.history, records=spec.rules.read(self.history.records, spec))
         self.spec = spec
         self._state = dict(state) if state else None
-        self._timeline_records = self.history.records if timeline_records is None else timeline_records
+        self._timeline_records = (
+            self.history.records if timeline_records is None else spec.rules.read(timeline_records, spec)
+        )
         self._exact_positions = exact_positions
         self._earlier = earlier
         self._saved = saved
@@ -109,9 +112,13 @@ class Replay:
         return self.spec.rules.simulates(self.spec)
 
     @cached_property
+    def _own(self) -> OwnReplay | None:
+        return self.spec.rules.own_replay(self.history.records, self.spec, self._cache)
+
+    @cached_property
     def timeline(self) -> Timeline:
         """The timeline of the whole history, computed once."""
-        if self._saved is not None:
+        if self._saved is not None and self.spec.rules.keeps_timeline:
             return Timeline.restored(self._saved.document, self._saved.table, self._thresholds())
         timeline = self._make(self._thresholds())
         return timeline if self._earlier is None else timeline.after(self._earlier)
@@ -150,6 +157,8 @@ class Replay:
 
         `only` (keys, `window_start`, `window_end` in epoch ms, distinct) leaves all other windows out.
         """
+        if self._own is not None:
+            return self._own.windows(span)
         if self.merges:
             return self.sessions(span).windows
         if self.spec.mode is Mode.COMPLETE:
@@ -162,6 +171,8 @@ class Replay:
         `records` restricts them to these records; it has no effect on sessions.
         """
         chosen = chosen or span
+        if self._own is not None:
+            return self._own.late(span, chosen)
         if self.merges:
             return self.sessions(span).late
         candidates = self._usable

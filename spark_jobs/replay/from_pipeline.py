@@ -9,7 +9,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.custom import check_class
 from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
+from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
 from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.eventtime.kafka_streams.task import StoreState, Topology
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import (
@@ -23,6 +25,9 @@ from spark_jobs.eventtime.windows import (
     TumblingWindows,
 )
 from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.kafka_streams.replay import Application
+from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
+from spark_jobs.replay.kafka_streams.tasks import TaskRestart
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.rule_book import RuleBook
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
@@ -41,6 +46,10 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
             return SlidingWindows(window.size, window.slide, window.offset)
         case "cumulative":
             return CumulativeWindows(window.size, window.step, window.offset)
+        case "hopping":
+            return SlidingWindows(window.size, window.advance)
+        case "between_events":  # they follow the records, as sessions do
+            return SessionWindows(window.time_difference)
         case "session" if window.gap_expression is not None:
             return DynamicSessionWindows(window.gap_expression)
         case "session":
@@ -74,10 +83,31 @@ def rules_of(pipeline: Pipeline, batches: MicroBatches | None = None) -> RuleBoo
     Without them only complete values can be computed.
     """
     watermark = pipeline.watermark
+    if isinstance(watermark, StreamsWatermark):
+        return KafkaStreamsRules(application_of(pipeline))
     if not isinstance(watermark, StreamingWatermark) or batches is None:
         return FLINK
     mode = pipeline.output_mode or OutputMode.APPEND
     return StructuredStreamingRules(batches, mode, merge_locally=watermark.merge_sessions_in_local_partition)
+
+
+def application_of(pipeline: Pipeline) -> Application:
+    """The Kafka Streams application that the definition describes. Raises TypeError for another engine's."""
+    watermark, emission = pipeline.watermark, pipeline.emission
+    if not isinstance(watermark, StreamsWatermark) or emission is None:
+        raise TypeError(f"{pipeline.name} is no application of Kafka Streams")
+    topology = Topology(
+        streams_windows_of(pipeline.window), watermark.grace, emission.emits, watermark.retention, emission.interval
+    )
+    general = [TaskRestart(StoreState.LOCAL, instant=at) for at in restarts_of(pipeline)]
+    general += [
+        TaskRestart(restart.state, instant=restart.at) for restart in watermark.restarts if restart.at is not None
+    ]
+    by_offset: dict[int, list[TaskRestart]] = {}
+    for restart in watermark.restarts:
+        for partition, offset in (restart.offsets or {}).items():
+            by_offset.setdefault(partition, []).append(TaskRestart(restart.state, offset=offset))
+    return Application(topology, by_offset, tuple(sorted(general, key=lambda restart: restart.instant or 0)))
 
 
 def spec_of(

@@ -87,22 +87,14 @@ def invert(
     With a state, C(x) is exact for x above that run's watermark; below it, it is the end of that run. `fits_in_memory`:
     the caller knows that the rows fit the driver's memory, so they are fetched without being cached first.
     """
-    spark = records.sparkSession
-    by_sequence = SEQUENCE in records.columns
-    firsts = first_reached(records, strategy, thresholds)
-    if state and state["partitions"]:
-        carried = [(int(p), s["reached"], s["arrival"], s["minor"]) for p, s in state["partitions"].items()]
-        firsts = firsts.unionByName(
-            spark.createDataFrame(carried, "partition INT, reached BIGINT, arrival BIGINT, minor BIGINT")
-        )
-    firsts = with_closes(firsts, strategy, processing_time_end, by_sequence)
+    firsts = closes_reached(records, strategy, thresholds, processing_time_end=processing_time_end, state=state)
     if fits_in_memory:
         table, few = firsts.toArrow(), True
     else:
         firsts = cache.keep(firsts)
         table = firsts.limit(MAX_IN_MEMORY + 1).toArrow()
         few = table.num_rows <= MAX_IN_MEMORY
-    last = _last_of(table) if few else _last_reached(firsts)
+    last = last_of(table) if few else _last_reached(firsts)
     groups = strategy.generator_groups
     reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]
     reached = [threshold for threshold in reached_by if threshold is not None]
@@ -115,6 +107,24 @@ def invert(
         state={"kind": "inversion", "partitions": {str(p): values for p, values in last.items()}},
         watermark_below=never_from - 1 if complete else MIN_TIMESTAMP,
     )
+
+
+def closes_reached(
+    records: DataFrame,
+    strategy: WatermarkStrategy,
+    thresholds: Thresholds,
+    *,
+    processing_time_end: int,
+    state: dict[str, Any] | None,
+) -> DataFrame:
+    """`first_reached` with `close_arrival, close_major, close_minor`, continued from `state` if given."""
+    firsts = first_reached(records, strategy, thresholds)
+    if state and state["partitions"]:
+        carried = [(int(p), s["reached"], s["arrival"], s["minor"]) for p, s in state["partitions"].items()]
+        firsts = firsts.unionByName(
+            records.sparkSession.createDataFrame(carried, "partition INT, reached BIGINT, arrival BIGINT, minor BIGINT")
+        )
+    return with_closes(firsts, strategy, processing_time_end, SEQUENCE in records.columns)
 
 
 def with_closes(
@@ -157,7 +167,7 @@ def _steps(firsts: DataFrame, strategy: WatermarkStrategy, never_from: int) -> D
     return rows.where(F.col("x_from") < F.lit(never_from)).unionByName(never)
 
 
-def _last_of(table: pa.Table) -> dict[int, dict[str, int]]:
+def last_of(table: pa.Table) -> dict[int, dict[str, int]]:
     """As `_last_reached`, in memory."""
     names = ("partition", "reached", "arrival", "minor")
     columns = [table.column(name).to_numpy() for name in names]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -51,6 +51,18 @@ class TimelineRequest:
     kept: dict[str, Any] = field(default_factory=dict)
 
 
+class OwnReplay(Protocol):
+    """Windows and late records that an engine decides by itself, not by a look-up of closes."""
+
+    def windows(self, span: TimeRange) -> DataFrame:
+        """The windows with a start in `span`, in the columns of `replay_windows`."""
+        ...
+
+    def late(self, span: TimeRange, chosen: TimeRange) -> DataFrame:
+        """As `late_records`."""
+        ...
+
+
 class RuleBook(ABC):
     """One live engine: how its timeline is made, when a record is late, and which panes come out."""
 
@@ -62,6 +74,14 @@ class RuleBook(ABC):
         """When windows give rows."""
         return Emission.AT_CLOSE
 
+    @property
+    def gives_open_windows(self) -> bool:
+        """Whether a window has a row before it closes."""
+        return False
+
+    keeps_timeline: ClassVar[bool] = True
+    """Whether another process can go on with a timeline that was saved; else it makes it again."""
+
     @abstractmethod
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         """When the live job's watermark passed which value; exact for the `thresholds`."""
@@ -69,6 +89,14 @@ class RuleBook(ABC):
     @abstractmethod
     def simulates(self, spec: ReplaySpec) -> bool:
         """Whether the timeline has every step of the watermark, whatever the thresholds are."""
+
+    def own_replay(self, records: DataFrame, spec: ReplaySpec, cache: CachedFrames) -> OwnReplay | None:
+        """What decides the windows in place of the timeline; None: the timeline does."""
+        return None
+
+    def read(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+        """The canonical records that the live job's windows and watermark read."""
+        return records
 
     def placed(self, records: DataFrame) -> DataFrame:
         """The canonical records with their arrival as the live job's rules have it."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -73,8 +73,12 @@ _FAR = 2**58
 
 @dataclass
 class CloseArrays:
-    """Close positions of consecutive grid ends (C of `end - 1 + shift`): int64, shape (ends, 3)."""
+    """Close positions of consecutive grid ends (C of `end - 1 + shift`): int64, shape (ends, 3).
 
+    `reads`: columns of a record that its window's close depends on, beside the end.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
     grid: EndGrid
     first: int
     positions: np.ndarray

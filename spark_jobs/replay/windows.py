@@ -229,6 +229,7 @@ def _last_panes(
         values[UNDECIDED] = _count(_UNDECIDED)
     if spec.rules.emission is Emission.EACH_BATCH:
         values[_LAST_BATCH] = F.max(F.when(F.col(_FITS), F.col(ARRIVAL)))
+    values |= {name: F.max(name) for name in lookup.at_end.reads}
     grouped, index, bounds = _group_by_window(classified, spec, span, [v.alias(name) for name, v in values.items()])
     complete = [
         halves[name].alias(complete_name(name)) if name in halves else F.col(complete_name(name))
@@ -238,7 +239,8 @@ def _last_panes(
     late = F.col(LATE) if spec.allowed_lateness else F.lit(0).cast("long")
     closed = lookup.at_end.at_index(index, grouped)
     each_batch = spec.rules.emission is Emission.EACH_BATCH
-    has_closed = F.lit(True) if each_batch else (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
+    at_once = each_batch or spec.rules.gives_open_windows
+    has_closed = F.lit(True) if at_once else (closed.arrival < F.lit(NEVER)) | F.lit(flushes)
     fired = (has_closed & (F.col(ON_TIME) > 0)) | (late > 0)
     if each_batch:
         closed = PositionColumns(F.col(_LAST_BATCH), F.lit(NEVER), F.lit(NEVER))

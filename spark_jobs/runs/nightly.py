@@ -25,7 +25,7 @@ from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, record_position
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.from_pipeline import spec_of, windows_of
+from spark_jobs.replay.from_pipeline import rules_of, spec_of, windows_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
@@ -115,6 +115,8 @@ def reconcile(
         before, why = None, "the batches of the live query are read as a whole"
     if before is not None and restarts_of(pipeline):
         before, why = None, "the live job was restarted: its timeline is made as a whole"
+    if before is not None and not rules_of(pipeline).keeps_timeline:
+        before, why = None, "the stream time of each partition is made as a whole"
     if pipeline.mode is Mode.COMPLETE:
         before, why = None, "complete values have no timeline to go on from: all of them are computed"
     options["end_policy"] = end_policy

@@ -14,15 +14,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.kafka_streams import StreamsWatermark
 from spark_jobs.definition.mode import Mode
+from spark_jobs.definition.window import BetweenEventsWindow
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
-from spark_jobs.replay.from_pipeline import strategy_of, windows_of
+from spark_jobs.replay.from_pipeline import application_of, strategy_of, windows_of
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.making import way_of
 from spark_jobs.replay.timeline import MAX_GRID_POINTS
@@ -135,7 +138,7 @@ def check_plan(plan: Plan, pipeline: Pipeline) -> None:
 
     A plan is a file that people can edit: without this, windows of a chunk that was cut out would be retracted.
     """
-    covered = _covering(windows_of(pipeline), plan.event_times)
+    covered = _covering(pipeline, plan.event_times)
     work = TimeRange(max(plan.span.start, covered.start), min(plan.span.end, covered.end))
     edges = [edge for chunk in plan.chunks for edge in (chunk.start, chunk.end)]
     is_tiled = (
@@ -197,7 +200,7 @@ def make_plan(
             opened.description,
             "Check the path or table, the filter, and the event time's expression.",
         )
-    covered = _covering(windows, seen.event_times)
+    covered = _covering(pipeline, seen.event_times)
     span = TimeRange(start if start is not None else covered.start, end if end is not None else covered.end)
     if span.start >= covered.end or span.end <= covered.start or span.start >= span.end:
         raise EmptyRangeError(
@@ -249,6 +252,9 @@ def _processing_time_end(
 def _watermark_in_words(pipeline: Pipeline, strategy: WatermarkStrategy) -> str:
     if pipeline.engine is Engine.SPARK:
         return "timeline of the query's checkpoint, batch by batch"
+    if pipeline.engine is Engine.KAFKA_STREAMS:
+        by_task = application_of(pipeline).needs_tasks
+        return "stream time of each partition, " + ("one task a partition, in log order" if by_task else "set by set")
     return way_of(strategy)
 
 
@@ -306,8 +312,11 @@ def _records_of(plan: Plan, pipeline: Pipeline, opened: OpenHistory) -> DataFram
     return cut_at(records, plan.as_of) if plan.cuts else records
 
 
-def _covering(windows: AnyWindows, times: TimeRange) -> TimeRange:
+def _covering(pipeline: Pipeline, times: TimeRange) -> TimeRange:
     """A range that holds every window of these event times. Sessions lie where their records are."""
+    windows = windows_of(pipeline)
+    if isinstance(pipeline.window, BetweenEventsWindow):  # it begins up to its length before its first record
+        return TimeRange(max(0, times.start - pipeline.window.time_difference), times.end)
     return windows.covering(times) if isinstance(windows, AlignedWindows) else times
 
 
@@ -353,7 +362,13 @@ def _warnings(
 ) -> tuple[str, ...]:
     found = []
     registered = pipeline.watermark.partitions
-    if mode is not Mode.COMPLETE and registered is None and not is_topic:
+    if isinstance(pipeline.watermark, StreamsWatermark):
+        if mode is not Mode.COMPLETE and not (pipeline.watermark.restarts or restarts_of(pipeline)):
+            found.append(
+                "watermark.restarts is not set: stream time begins anew at each start of the application, and the "
+                "replay takes it that there was none"
+            )
+    elif mode is not Mode.COMPLETE and registered is None and not is_topic:
         names = ", ".join(str(p.partition) for p in seen.partitions)
         found.append(
             f"watermark.partitions is not set: the partitions found ({names}) count as registered; "
@@ -363,7 +378,7 @@ def _warnings(
     # A night counts new records only; what it knows of a partition's offsets comes from records before.
     goes_on = seen.history_records != seen.records
     empty = sorted((set(registered or known)) - {p.partition for p in seen.partitions if p.records or goes_on})
-    if empty and mode is not Mode.COMPLETE:
+    if empty and mode is not Mode.COMPLETE and pipeline.engine is Engine.FLINK:
         found.append(
             f"partition {', '.join(map(str, empty))} is registered and has no record: "
             + ("it holds the watermark" if pipeline.watermark.idleness is None else "it holds the watermark until idle")
