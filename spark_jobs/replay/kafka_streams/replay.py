@@ -140,7 +140,9 @@ class TaskReplay:
             (F.col("kind") == F.lit(Kind.LATE.value)).alias("rw_late"),
             F.coalesce("rows", F.lit(0)).alias("rw_rows"),
             (F.col("reason") == "lost").alias("rw_lost"),
-            F.struct(F.col("arrival").alias("arrival"), F.col(PARTITION).cast("long"), F.col(OFFSET)).alias("rw_place"),
+            F.struct(
+                F.col("arrival").alias("arrival"), F.col(PARTITION).cast("long").alias(PARTITION), F.col(OFFSET)
+            ).alias("rw_place"),
             F.explode(F.coalesce("members", F.array(OFFSET))).alias("rw_member"),
         )
         same = (F.col("rw_p") == F.col(PARTITION)) & (F.col("rw_member") == F.col(OFFSET))
