@@ -219,7 +219,7 @@ def make_plan(
         mode=mode.value,
         span=span,
         is_whole=span.start <= covered.start and span.end >= covered.end,
-        chunks=chunks_of(windows, work, chunks),
+        chunks=chunks_of(windows, work, chunks, looked_up=_closes_looked_up(pipeline, strategy)),
         event_times=seen.event_times,
         partitions=partitions,
         processing_time_end=_processing_time_end(spark, pipeline, seen, as_of),
@@ -325,16 +325,23 @@ def _grid_points(windows: AlignedWindows, span: TimeRange) -> int:
     return grid.first_index_at_or_after(span.end) - grid.first_index_at_or_after(span.start) + 1
 
 
-def chunks_of(windows: AnyWindows, work: TimeRange, least: int | None = None) -> tuple[TimeRange, ...]:
-    """Slices along the windows' grid, at least `least`, and none with too many window ends to look up.
+def _closes_looked_up(pipeline: Pipeline, strategy: WatermarkStrategy) -> int:
+    """How many closes each window end has: in Kafka Streams one in each partition."""
+    return max(1, len(strategy.partitions)) if pipeline.engine is Engine.KAFKA_STREAMS else 1
 
-    Sessions have no grid: they are one slice.
+
+def chunks_of(
+    windows: AnyWindows, work: TimeRange, least: int | None = None, *, looked_up: int = 1
+) -> tuple[TimeRange, ...]:
+    """Slices along the windows' grid, at least `least`, and none with too many closes to look up.
+
+    `looked_up`: how many closes each window end has. Sessions have no grid: they are one slice.
     """
     if not isinstance(windows, AlignedWindows):
         return (work,)
     grid = end_grid(windows)
     points = _grid_points(windows, work)
-    count = max(least or 1, -(-points // MAX_GRID_POINTS))
+    count = max(least or 1, -(-points * looked_up // MAX_GRID_POINTS))
     count = min(count, points)
     first = grid.first_index_at_or_after(work.start)
     # Window starts lie on the grid of ends moved by the size; a cut at any instant is right, each window has one start.
