@@ -175,7 +175,7 @@ class TaskReplay:
             *(f"`{key}`" for key in spec.keys),
             START,
             END,
-            *(f"`{name}`" for name in spec.aggregates),
+            *(F.when(out, F.col(f"`{name}`")).alias(name) for name in spec.aggregates),
             ON_TIME,
             LATE,
             DROPPED,
