@@ -18,9 +18,9 @@ from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows
 from spark_jobs.lakehouse.verdicts import LastComparison, VerdictTable
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.runs.chunking import chunks_of
 from spark_jobs.runs.comparing import ToCompare
 from spark_jobs.runs.job import Job
-from spark_jobs.runs.plan import chunks_of
 from spark_jobs.spark.cached import CachedFrames
 
 COMMIT_DELAY = 3_600_000

@@ -28,7 +28,7 @@ from spark_jobs.lakehouse.published_table import REVISIONS
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.spec import complete_name
-from spark_jobs.replay.windows import PANE, STATE
+from spark_jobs.replay.windows import HISTORY_GONE, PANE, STATE
 
 _OF_RECORDS = ("session", "between_events")
 """Kinds of windows that lie where the records are."""
@@ -197,6 +197,8 @@ def _wanted(scope: Scope, published: DataFrame) -> DataFrame:
             F.col(STATE) == "closed", F.lit(False)
         )
         unknown = unknown & ~has_value
+    # What is kept without its records has no state of a window: readers keep what they have.
+    unknown = unknown | F.col(STATE).eqNullSafe(HISTORY_GONE)
     kinds = {f.name: f.dataType for f in published.schema}
     cells = [
         (F.col(f"`{c}`") if c in there else F.lit(None).cast(kinds[v])).alias(_want(v))

@@ -10,8 +10,17 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 
 from spark_jobs.definition import instants
 from spark_jobs.definition.environment import refuse_variable
-from spark_jobs.definition.fields import Expression, PositiveDuration, Refusal, Section, Text, as_written, shown
-from spark_jobs.definition.position import Position
+from spark_jobs.definition.fields import (
+    Expression,
+    Instant,
+    PositiveDuration,
+    Refusal,
+    Section,
+    Text,
+    as_written,
+    shown,
+)
+from spark_jobs.definition.position import Position, check_bounds
 
 _SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
 _OWN_OPTIONS = {
@@ -160,6 +169,17 @@ class Topic(TopicAccess):
         description="A record with a null value: quarantine it, drop it before the watermark sees it, or keep it with "
         "null fields.",
     )
+    arrival_earliest: Instant | None = Field(
+        default=None,
+        description="Records with a timestamp before this instant go to quarantine. Left out: none does.",
+        examples=["2015-01-01T00:00:00Z"],
+    )
+    arrival_latest: Instant | None = Field(
+        default=None,
+        description="Records with a timestamp at or after this instant go to quarantine. Left out: those that are "
+        "ahead of the clock, see `quarantine.ahead`.",
+        examples=["2100-01-01T00:00:00Z"],
+    )
     accept: tuple[Acceptance, ...] = Field(
         default=(),
         description="What is accepted instead of refused, and recorded in the run's fidelity: lost_start (retention "
@@ -167,6 +187,12 @@ class Topic(TopicAccess):
         "recreated_topic (deleted and created again), compacted.",
         examples=[["lost_start"]],
     )
+
+    @field_validator("arrival_latest")
+    @classmethod
+    def _latest_after_earliest(cls, latest: int | None, info: ValidationInfo) -> int | None:
+        check_bounds(info.data.get("arrival_earliest"), latest)
+        return latest
 
     @field_validator("accept")
     @classmethod
@@ -182,6 +208,8 @@ class Topic(TopicAccess):
             arrival="timestamp",
             arrival_kind="producer_time" if self.timestamps == "producer_time" else "append_time",
             going_back=self.going_back,
+            arrival_earliest=self.arrival_earliest,
+            arrival_latest=self.arrival_latest,
         )
 
 

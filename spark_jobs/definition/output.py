@@ -9,7 +9,7 @@ from zoneinfo import available_timezones
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from spark_jobs.definition.fields import Refusal, Section, as_written, shown
+from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, as_written, shown
 from spark_jobs.definition.names import Namespace, TableName
 from spark_jobs.definition.policy import Policy
 
@@ -63,6 +63,10 @@ ThresholdField = Annotated[
 ]
 
 
+AHEAD = "1 d"
+"""How far ahead of the clock an arrival may be, where the definition does not say."""
+
+
 class Quarantine(Section):
     """Records that cannot be parsed, lack the event time (by policy) or have an absurd one."""
 
@@ -76,6 +80,13 @@ class Quarantine(Section):
         description="Most records that may be quarantined, a share of all records read (1 %) or a count (100); more "
         "fail the run before anything is written. Default 1 %.",
         examples=["1 %", 100],
+    )
+
+    ahead: PositiveDuration = Field(
+        default=as_written(AHEAD),
+        description="A record whose arrival is so far ahead of the clock when the run is planned goes to quarantine: "
+        "one wrong clock would keep all later records from being read.",
+        examples=["1 d"],
     )
 
     @field_validator("threshold", mode="before")

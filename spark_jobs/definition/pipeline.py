@@ -20,18 +20,22 @@ from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermar
 from spark_jobs.definition.live import FilesEmitted, Live
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.names import NamedExpressions, PipelineName
-from spark_jobs.definition.output import Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
+from spark_jobs.definition.output import AHEAD, Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
 from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
+from spark_jobs.eventtime.durations import parse_duration
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 
 _NO_RESULT = {
     "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections", "mode"
 }  # fmt: skip
 """Sections that change no result. `mode` chooses among the results; each run keeps the one that it had."""
+
+_ADDED = {"arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD)}
+"""Fields that came later, and the values with which a definition is the one that it was."""
 
 _NO_LATENESS: Any = "0 s"
 """Read as any value that a file gives."""
@@ -276,6 +280,8 @@ class Pipeline(Section):
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
+        for section in ("history", "quarantine"):
+            content[section] = _as_it_was(content[section])
         if restarts := restarts_of(self):
             content["restarts"] = list(restarts)
         return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -284,6 +290,15 @@ class Pipeline(Section):
     def definition_hash(self) -> str:
         """SHA-256 (hex) of `to_canonical_json()`."""
         return hashlib.sha256(self.to_canonical_json().encode()).hexdigest()
+
+
+def _as_it_was(content: dict[str, Any]) -> dict[str, Any]:
+    """A section without the fields that came later, where they have no effect."""
+    return {
+        name: _as_it_was(value) if isinstance(value, dict) else value
+        for name, value in content.items()
+        if name not in _ADDED or value != _ADDED[name]
+    }
 
 
 def _refuse_other_columns(

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from spark_jobs.definition.fields import Expression, Refusal, Section
+from spark_jobs.definition.fields import Expression, Instant, Refusal, Section
+from spark_jobs.definition.instants import format_instant
 
 
 def end_offsets(text: str) -> dict[int, int]:
@@ -19,6 +20,13 @@ def end_offsets(text: str) -> dict[int, int]:
     if not all(0 <= partition < 2**31 and 0 <= end < 2**63 for partition, end in found.items()):
         raise ValueError("a number is below 0, or beyond the 32 bits of a partition or the 64 bits of an offset")
     return found
+
+
+def check_bounds(earliest: int | None, latest: int | None) -> None:
+    """Raises Refusal where no arrival lies in `[earliest, latest)`."""
+    if earliest is not None and latest is not None and latest <= earliest:
+        what = f"`{format_instant(latest)}` is not after `arrival_earliest` ({format_instant(earliest)})"
+        raise Refusal(what, "good arrivals lie in [arrival_earliest, arrival_latest)")
 
 
 class Position(Section):
@@ -50,6 +58,17 @@ class Position(Section):
         description="append_time: the broker's clock, exact log order. producer_time: the producer's clock, "
         "approximate.",
     )
+    arrival_earliest: Instant | None = Field(
+        default=None,
+        description="Arrivals before this instant are absurd; their records go to quarantine. Left out: none is.",
+        examples=["2015-01-01T00:00:00Z"],
+    )
+    arrival_latest: Instant | None = Field(
+        default=None,
+        description="Arrivals at or after this instant are absurd; their records go to quarantine. Left out: those "
+        "that are ahead of the clock, see `quarantine.ahead`.",
+        examples=["2100-01-01T00:00:00Z"],
+    )
     sequence: Expression | None = Field(
         default=None,
         description="Column with the global order of records with equal arrivals, if the history has one.",
@@ -72,6 +91,12 @@ class Position(Section):
             hint = 'name `partition`, or write `partition: "0"` if there is only one'
             raise Refusal("an offset without a partition gives no order", hint)
         return offset
+
+    @field_validator("arrival_latest")
+    @classmethod
+    def _latest_after_earliest(cls, latest: int | None, info: ValidationInfo) -> int | None:
+        check_bounds(info.data.get("arrival_earliest"), latest)
+        return latest
 
     @field_validator("sequence")
     @classmethod

@@ -10,7 +10,8 @@ class WindowChange(StrEnum):
     """What publishing does to one window.
 
     A window is `updated` where a value, a count or its state differs. Where only a column of `BOOKKEEPING_COLUMNS`
-    differs it is `bookkeeping`: readers see the same numbers, and nothing is restated.
+    differs it is `bookkeeping`: readers see the same numbers, and nothing is restated. So it is where a window keeps
+    its values with the state `history_gone`.
     """
 
     INSERTED = "inserted"

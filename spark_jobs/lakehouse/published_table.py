@@ -59,6 +59,7 @@ _ATTEMPTS = 5
 LIVE = "rw_live"
 """The column that says of a staged window whether the live job has emitted its value."""
 PANE_COLUMN = "pane"
+_STATE, _KEPT_STATE = "state", "history_gone"
 _KEPT_COLUMNS = frozenset(FACTS.names)
 _MAX_SENT = 100_000
 """Windows that go to every task as they are."""
@@ -387,8 +388,13 @@ class PublishedTable:
         there = F.col("rw_new").isNotNull()
         seen = [c for c in values if c not in BOOKKEEPING_COLUMNS]
         is_one = F.col("old_rows") == 1
+        # A kept window has the values that it had; only its state is another one.
+        is_kept = F.col(f"rw_new.{_STATE}").eqNullSafe(_KEPT_STATE) if _STATE in values else F.lit(False)
         change = (
             F.when(there & ~was, WindowChange.INSERTED.value)
+            .when(
+                there & is_one & is_kept & ~F.col("rw_new").eqNullSafe(F.col("rw_old")), WindowChange.BOOKKEEPING.value
+            )
             .when(
                 there & ~(is_one & _part("rw_new", seen).eqNullSafe(_part("rw_old", seen))), WindowChange.UPDATED.value
             )

@@ -32,6 +32,8 @@ class Part(StrEnum):
     QUARANTINE = "__quarantine"
     TOUCHED = "__touched"
     """The windows that a reconciliation has recomputed one by one: keys, `window_start`, `window_end` (epoch ms)."""
+    KEPT = "__kept"
+    """Published windows that keep their values, because records that they were made of are gone."""
     TIMELINE = "__timeline"
     """Timeline rows that are too many for memory."""
 

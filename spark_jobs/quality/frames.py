@@ -20,7 +20,7 @@ from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
 from spark_jobs.quality.tables import table_of
 from spark_jobs.replay.spec import Panes, ReplaySpec
-from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.staged_run import StagedRun
 
@@ -36,7 +36,7 @@ _EPOCH = date(1970, 1, 1)
 _SLACK_MS = _DAY_MS // 4
 """A day that lacks no more than this at one end counts as whole: the last event is rarely at 23:59."""
 
-_STATES = ("closed", "open", "all_late", "not_emitted")
+_STATES = ("closed", "open", "all_late", "not_emitted", HISTORY_GONE)
 _STATES_WITHOUT_FIRING = ("open", "not_emitted")
 """Of sessions: the complete session is not one that has fired."""
 
@@ -122,7 +122,7 @@ def _contradiction(spec: ReplaySpec) -> Column:
         (on_time.isNull() | late.isNull() | dropped.isNull() | state.isNull(), "a count or the state is null"),
         (~state.isin(*_STATES), "there is no such state"),
         (closed & pane.isNull(), "closed, but without a pane"),
-        (~closed & pane.isNotNull(), "a pane, but not closed"),
+        (~closed & (state != HISTORY_GONE) & pane.isNotNull(), "a pane, but not closed"),
         (closed & (in_window == 0), "closed, but without a record in it"),
         ((state == "all_late") & (in_window != 0), "all late, but records in it"),
         ((state == "all_late") & (dropped == 0), "all late, but none was dropped"),

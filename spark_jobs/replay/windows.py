@@ -43,6 +43,8 @@ LATE = "records_late"
 DROPPED = "records_dropped"
 PANE = "pane"
 STATE = "state"
+HISTORY_GONE = "history_gone"
+"""The state of a published window that keeps its value: records that it was made of are not in the history any more."""
 FIRED = "fired"
 """Prefix of the position at which a pane fired; `NEVER` for the end of input."""
 

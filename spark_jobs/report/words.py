@@ -49,7 +49,8 @@ WORDS: dict[str, str] = {
     "size of a change": "the average, over the numeric columns, of a window's change relative to the largest change of "
     "that column in this run",
     "state": "closed: the window fired; open: not yet, where the run stopped reading; all_late: all its records were "
-    "dropped; not_emitted: a session that the live job emitted in other pieces",
+    "dropped; not_emitted: a session that the live job emitted in other pieces; history_gone: it keeps its value, as "
+    "records that it was made of are not in the history any more",
     "timeline": "the watermark as a function of the position in the log. By inversion: for each window end the first "
     "position at which the watermark has passed it, found without sorting",
     "undecided record": "it came so close to its window's close that the log alone does not say whether it was in time",

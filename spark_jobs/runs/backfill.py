@@ -18,8 +18,9 @@ from spark_jobs.runs.comparing import CompareStage, LiveNews, ToCompare, compare
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import Job, RunResult, chosen_run_id, job_of
+from spark_jobs.runs.keeping import keep_of_range
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.plan import Plan, read_planned
+from spark_jobs.runs.plan import Plan, confirm_files, read_planned
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.publication import conclude
 from spark_jobs.runs.replaying import stage_chunk, stage_quarantine
@@ -119,6 +120,10 @@ def end_run(
 ) -> None:
     """Verify what is staged, and let policy, gate and difference decide what becomes of it."""
     policy = effective_policy(job.pipeline.publish, end_policy.policy)
+    if not job.in_stages:  # a stage of its own has looked when it opened the history
+        confirm_files(job.spark, job.pipeline, job.plan)
+    if staged.replaces:
+        keep_of_range(job, staged, records)
     with verified(
         job, staged, records, timeline, end_policy.gate, end_policy.collector, end_policy.unchecked
     ) as checked:

@@ -25,11 +25,33 @@ from spark_jobs.runs.comparing import verdicts_of
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import Job
 
+COVERS = "rw_covers"
+"""Of a kept window: it is no window of this run, so no window of this run that it overlaps may stand beside it."""
+
 
 def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
     """The published columns that tell one window from another, or one pane."""
     by_pane = spec.panes is Panes.ALL or spec.has_sessions
     return (*spec.keys, "window_start", "window_end", *((PANE,) if by_pane else ()))
+
+
+def staged_windows(job: Job) -> DataFrame:
+    """The windows that are staged: what was computed, and in the place of some of it what is kept."""
+    rows = job.staging.rows()
+    if not job.staging.has(Part.KEPT):
+        return rows
+    kept = job.staging.rows(Part.KEPT)
+    names = (*job.spec.keys, "window_start", "window_end")
+    others = kept.select(*(F.col(f"`{c}`").alias(f"rw_kept_{c}") for c in names), COVERS)
+    same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_kept_{c}")) for c in job.spec.keys]
+    is_same = (F.col("window_start") == F.col("rw_kept_window_start")) & (
+        F.col("window_end") == F.col("rw_kept_window_end")
+    )
+    overlaps = (F.col("window_start") < F.col("rw_kept_window_end")) & (
+        F.col("window_end") > F.col("rw_kept_window_start")
+    )
+    computed = rows.join(others, reduce(and_, same, is_same | (F.col(COVERS) & overlaps)), "left_anti")
+    return computed.unionByName(kept.drop(COVERS), allowMissingColumns=True)
 
 
 def publication_of(job: Job, staged: StagedRange) -> Publication:
@@ -48,7 +70,7 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
     return Publication(
         run_id=job.result.run_id,
         span=staged.reach,
-        staged=job.staging.rows(),
+        staged=staged_windows(job),
         identity=identity,
         in_scope=in_scope,
         cause=cache(lambda: cause_of_change(job.published.ranges, job.plan, lambda: _causes_by_run(job))),

@@ -305,7 +305,8 @@ class Changes(RunCounts, Document):
     `spark_jobs.runs.figures`; None in documents of earlier versions. `changed_span`: from the start of the first window
     that changes for readers to the end of the last; None: none changes, or an earlier version. `run_before`: the run
     that was published last before this one. `earlier`: those before it, see `spark_jobs.runs.earlier`. `unchecked`: why
-    no expectation was checked; empty where some were.
+    no expectation was checked; empty where some were. `history_gone`: windows that
+    keep their values, because records that they were made of are gone.
     """
 
     FILE: ClassVar[str] = "changes.json"
@@ -319,6 +320,7 @@ class Changes(RunCounts, Document):
     earlier: tuple[EarlierRun, ...] = ()
     unchecked: str = ""
     not_staged: NotStaged = NotStaged()
+    history_gone: int = 0
 
     @property
     def restated(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +18,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.kafka import Topic
 from spark_jobs.definition.kafka_streams import StreamsWatermark
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.window import BetweenEventsWindow
@@ -25,10 +27,10 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
+from spark_jobs.replay.columns import PARTITION
 from spark_jobs.replay.from_pipeline import application_of, strategy_of, windows_of
-from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.making import way_of
-from spark_jobs.replay.timeline import MAX_GRID_POINTS
+from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.live_batches import as_of_batches, live_batches
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requirements import check_order, check_range
@@ -39,6 +41,7 @@ from spark_jobs.sources import (
     PinnedFile,
     PinnedTopic,
     canonical,
+    check_pinned,
     check_schema_ids,
     cut_at,
     fidelity,
@@ -47,6 +50,7 @@ from spark_jobs.sources import (
     open_history,
     partition_columns,
     spooled,
+    with_holes,
 )
 
 
@@ -55,8 +59,11 @@ class Plan:
     """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
 
     `is_whole`: the range holds every window of the history up to the as-of vector. `records` were read for this run;
-    `history_records` are those of the whole history up to the as-of vector, None where nobody knows. The as-of vector
-    is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
+    `history_records` are those of the whole history up to the as-of vector, and `history_counts` those by partition;
+    None where nobody knows. `arrivals_before`: from this instant on arrivals were ahead of the clock. `gaps`: what of
+    the range no chunk holds, because no record is there. `behind`: the files behind a table, see `OpenHistory`. The
+    as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has
+    run.
     """
 
     pipeline: str
@@ -83,6 +90,15 @@ class Plan:
     warnings: tuple[str, ...]
     version: str = __version__
     history_records: int | None = None
+    arrivals_before: int | None = field(default=None, compare=False)
+    gaps: tuple[TimeRange, ...] = ()
+    behind: tuple[PinnedFile, ...] | None = None
+    history_counts: dict[int, int] | None = None
+
+    @property
+    def files(self) -> tuple[PinnedFile, ...] | None:
+        """The files that say what is read; None where nobody knows them."""
+        return self.pinned or self.behind
 
     @property
     def as_of(self) -> dict[int, int]:
@@ -110,7 +126,7 @@ def plan_from_json(text: str) -> Plan:
         raise _no_plan(f"it has an unknown field {unknown[0][:60]!r}")
     if plan.mode not in list(Mode):
         raise _no_plan(f"mode: {plan.mode[:60]!r} is none of {', '.join(Mode)}")
-    for span in (plan.span, plan.event_times, *plan.chunks):
+    for span in (plan.span, plan.event_times, *plan.chunks, *plan.gaps):
         _check_times(span.start, span.end)
     _check_times(plan.processing_time_end)
     numbers = [p.partition for p in plan.partitions]
@@ -134,18 +150,18 @@ def _no_plan(why: str) -> DefinitionError:
 
 
 def check_plan(plan: Plan, pipeline: Pipeline) -> None:
-    """Raises DefinitionError where the chunks do not cover exactly the windows of the plan's range.
+    """Raises DefinitionError where chunks and gaps do not cover exactly the windows of the plan's range.
 
     A plan is a file that people can edit: without this, windows of a chunk that was cut out would be retracted.
     """
     covered = _covering(pipeline, plan.event_times)
     work = TimeRange(max(plan.span.start, covered.start), min(plan.span.end, covered.end))
-    edges = [edge for chunk in plan.chunks for edge in (chunk.start, chunk.end)]
+    parts = sorted((*plan.chunks, *plan.gaps), key=lambda part: part.start)
     is_tiled = (
-        bool(edges)
-        and all(chunk.start < chunk.end for chunk in plan.chunks)
-        and (edges[0], edges[-1]) == (work.start, work.end)
-        and all(a.end == b.start for a, b in itertools.pairwise(plan.chunks))
+        bool(plan.chunks)
+        and all(part.start < part.end for part in parts)
+        and (parts[0].start, parts[-1].end) == (work.start, work.end)
+        and all(a.end == b.start for a, b in itertools.pairwise(parts))
     )
     if not is_tiled:
         raise DefinitionError(
@@ -167,6 +183,7 @@ def make_plan(
     opened: OpenHistory | None = None,
     records: DataFrame | None = None,
     seen: Inspection | None = None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
 
@@ -185,12 +202,14 @@ def make_plan(
     if seen is None and records is None:
         as_of = as_of_batches(spark, pipeline, as_of)
     if opened is None:
-        opened = open_history(spark, pipeline, as_of=as_of)
+        opened = open_history(spark, pipeline, as_of=as_of, arrivals_before=arrival_limit(pipeline, now()))
     found_fidelity = fidelity(pipeline, opened.topic)
     if seen is None:
         refuse_other_columns(spark, pipeline, canonical(opened.frame, pipeline) if records is None else records)
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
-        seen = replace(seen, history_records=seen.records)
+        found_fidelity = with_holes(pipeline, opened.topic, seen.partitions, found_fidelity)
+        counts = {p.partition: p.records for p in seen.partitions}
+        seen = replace(seen, history_records=seen.records, history_counts=counts)
     check_schema_ids(pipeline, opened, records)
     partitions = seen.partitions
     windows = windows_of(pipeline)
@@ -211,6 +230,12 @@ def make_plan(
     work = TimeRange(max(span.start, covered.start), min(span.end, covered.end))
     _check_registered(pipeline, seen)
     strategy = strategy_of(pipeline, [p.partition for p in partitions])
+    if records is None:
+        records = canonical(opened.frame, pipeline)
+        records = cut_at(records, as_of or {}) if opened.topic is None else records
+    looked_up = _closes_looked_up(pipeline, strategy)
+    slices = chunks_of(windows, work, chunks, records, looked_up=looked_up)
+    ends = grid_points(windows, work) if isinstance(windows, AlignedWindows) else None
     return Plan(
         pipeline=pipeline.name,
         definition_hash=pipeline.definition_hash,
@@ -219,7 +244,8 @@ def make_plan(
         mode=mode.value,
         span=span,
         is_whole=span.start <= covered.start and span.end >= covered.end,
-        chunks=chunks_of(windows, work, chunks, looked_up=_closes_looked_up(pipeline, strategy)),
+        chunks=slices,
+        gaps=gaps_between(work, slices),
         event_times=seen.event_times,
         partitions=partitions,
         processing_time_end=_processing_time_end(spark, pipeline, seen, as_of),
@@ -230,12 +256,18 @@ def make_plan(
         records=seen.records,
         quarantined=seen.quarantined,
         missing_event_times=seen.missing_event_times,
-        window_ends=_grid_points(windows, work) if isinstance(windows, AlignedWindows) else None,
+        window_ends=ends,
         fidelity=found_fidelity.level,
         fidelity_reasons=found_fidelity.reasons,
         watermark=_watermark_in_words(pipeline, strategy),
-        warnings=_warnings(pipeline, windows, seen, mode=mode, is_topic=opened.topic is not None),
+        warnings=(
+            *_warnings(pipeline, windows, seen, mode=mode, is_topic=opened.topic is not None),
+            *_emptiness(seen, ends),
+        ),
         history_records=seen.history_records,
+        arrivals_before=opened.arrivals_before,
+        behind=opened.behind,
+        history_counts=seen.history_counts,
     )
 
 
@@ -264,7 +296,24 @@ def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFra
     Raises DefinitionError if the definition has changed since the plan was made, HistoryError if a topic no longer has
     what the plan says.
     """
-    return _records_of(plan, pipeline, _opened_again(spark, pipeline, plan))
+    records = _records_of(plan, pipeline, _opened_again(spark, pipeline, plan))
+    _refuse_removed(pipeline, plan, records)
+    return records
+
+
+def _refuse_removed(pipeline: Pipeline, plan: Plan, records: DataFrame) -> None:
+    """Raises HistoryError where compaction has removed records that the plan counts."""
+    if not isinstance(pipeline.history, Topic) or "compacted" not in pipeline.history.accept:
+        return
+    found = {row[0]: row[1] for row in records.groupBy(PARTITION).count().collect()}
+    for known in plan.partitions:
+        if found.get(known.partition, 0) != known.records:
+            raise HistoryError(
+                f"partition {known.partition} has {found.get(known.partition, 0)} records, and had {known.records} "
+                "when the plan was made: compaction has removed some",
+                plan.source,
+                "Plan again.",
+            )
 
 
 @contextmanager
@@ -280,7 +329,8 @@ def planned_records(
     """
     if plan is None:
         options["as_of"] = as_of_batches(spark, pipeline, options.get("as_of"))
-        opened = open_history(spark, pipeline, as_of=options["as_of"])
+        limit = arrival_limit(pipeline, options.get("now", lambda: datetime.now(UTC))())
+        opened = open_history(spark, pipeline, as_of=options["as_of"], arrivals_before=limit)
     else:
         opened = _opened_again(spark, pipeline, plan)
         reasons = fidelity(pipeline, opened.topic).reasons if opened.topic else plan.fidelity_reasons
@@ -293,7 +343,17 @@ def planned_records(
         if plan is None:
             below = records if opened.topic else cut_at(records, options.get("as_of") or {})
             plan = make_plan(spark, pipeline, opened=opened, records=below, **options)
+        else:
+            _refuse_removed(pipeline, plan, records)
         yield plan, cut_at(records, plan.as_of) if plan.cuts else records
+
+
+def confirm_files(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> None:
+    """Raises SourceError where a file that the run has read is gone or was written again while it did."""
+    if plan.pinned:
+        check_pinned(spark, plan.pinned)
+    elif plan.behind is not None:
+        open_planned(spark, pipeline, plan)
 
 
 def _opened_again(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHistory:
@@ -304,7 +364,24 @@ def _opened_again(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHi
             pipeline.file or pipeline.name,
             "Plan again.",
         )
-    return open_history(spark, pipeline, pinned=plan.pinned or None, topic=plan.topic)
+    return open_planned(spark, pipeline, plan)
+
+
+def open_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHistory:
+    """The history as the plan has pinned it, as this definition reads it."""
+    return open_history(
+        spark,
+        pipeline,
+        pinned=plan.pinned or None,
+        behind=plan.behind,
+        topic=plan.topic,
+        arrivals_before=plan.arrivals_before,
+    )
+
+
+def arrival_limit(pipeline: Pipeline, now: datetime) -> int:
+    """From this instant on (epoch ms) arrivals are ahead of the clock."""
+    return int(now.timestamp() * 1000) + pipeline.quarantine.ahead
 
 
 def _records_of(plan: Plan, pipeline: Pipeline, opened: OpenHistory) -> DataFrame:
@@ -320,35 +397,9 @@ def _covering(pipeline: Pipeline, times: TimeRange) -> TimeRange:
     return windows.covering(times) if isinstance(windows, AlignedWindows) else times
 
 
-def _grid_points(windows: AlignedWindows, span: TimeRange) -> int:
-    grid = end_grid(windows)
-    return grid.first_index_at_or_after(span.end) - grid.first_index_at_or_after(span.start) + 1
-
-
 def _closes_looked_up(pipeline: Pipeline, strategy: WatermarkStrategy) -> int:
     """How many closes each window end has: in Kafka Streams one in each partition."""
     return max(1, len(strategy.partitions)) if pipeline.engine is Engine.KAFKA_STREAMS else 1
-
-
-def chunks_of(
-    windows: AnyWindows, work: TimeRange, least: int | None = None, *, looked_up: int = 1
-) -> tuple[TimeRange, ...]:
-    """Slices along the windows' grid, at least `least`, and none with too many closes to look up.
-
-    `looked_up`: how many closes each window end has. Sessions have no grid: they are one slice.
-    """
-    if not isinstance(windows, AlignedWindows):
-        return (work,)
-    grid = end_grid(windows)
-    points = _grid_points(windows, work)
-    count = max(least or 1, -(-points * looked_up // MAX_GRID_POINTS))
-    count = min(count, points)
-    first = grid.first_index_at_or_after(work.start)
-    # Window starts lie on the grid of ends moved by the size; a cut at any instant is right, each window has one start.
-    cuts = [int(grid.ends(first + i * points // count, 1)[0]) for i in range(1, count)]
-    cuts = sorted({c for c in cuts if work.start < c < work.end})
-    edges = [work.start, *cuts, work.end]
-    return tuple(TimeRange(a, b) for a, b in itertools.pairwise(edges))
 
 
 def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:
@@ -393,6 +444,22 @@ def _warnings(
     if seen.quarantined:
         found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
     return tuple(found)
+
+
+_EMPTY_TIMES, _EMPTY_ENDS = 1000, 10_000
+"""So many times as many window ends as records, and so many ends at least, are nearly all without a record."""
+
+
+def _emptiness(seen: Inspection, ends: int | None) -> tuple[str, ...]:
+    records = seen.history_records or seen.records
+    if ends is None or seen.event_times is None or ends < max(_EMPTY_ENDS, _EMPTY_TIMES * records):
+        return ()
+    first, last = format_instant(seen.event_times.start), format_instant(seen.event_times.end - 1)
+    return (
+        f"{ends:,} window ends lie between the first and the last of {records:,} records: their event times go from "
+        f"{first} to {last}. Where some are wrong (a clock, a 0), set event_time.earliest or event_time.latest: such "
+        "records go to quarantine",
+    )
 
 
 def describe_span(span: TimeRange) -> str:

@@ -24,7 +24,10 @@ from spark_jobs.runs.decision import Action, Decision, decide
 from spark_jobs.runs.difference import publication_of
 from spark_jobs.runs.documents import Answer, Approval, Evidence, Outcome, Request, StagedRange, TimelineDocument
 from spark_jobs.runs.job import Job, end
+from spark_jobs.runs.keeping import has_lost
 from spark_jobs.runs.lifecycle import Event, new_token, next_status
+from spark_jobs.runs.past import KEY as PAST
+from spark_jobs.runs.past import Past
 from spark_jobs.runs.processes import STAGES_PROCESS, this_process
 from spark_jobs.runs.start import instant
 from spark_jobs.runs.status import RunStatus
@@ -261,6 +264,7 @@ def save_state(job: Job) -> None:
         return
     plan, table = job.plan, job.result.tables.timeline_state
     state = document.state | {"topic_id": topic_id_of(plan), "records": plan.history_records}
+    state[PAST] = Past.of(plan, has_lost=has_lost(job)).to_state()
     row = {
         "pipeline": job.pipeline.name,
         "definition_hash": plan.definition_hash,

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import record_position
@@ -21,6 +22,7 @@ from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.documents import TimelineDocument
 from spark_jobs.runs.job import Job
+from spark_jobs.runs.past import Past, is_past_of
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.store import STEPS
 from spark_jobs.sources import arrived_since, reading
@@ -32,7 +34,7 @@ def opened_replay(job: Job, history: History, saved: SavedTimeline | None = None
     """The replay of a plan; its timeline is `saved`, or goes on from an earlier run's, or is made from the start."""
     carried = None
     if saved is None:
-        carried = carried_state(job.spark, job.result.tables, job.plan, job.spec, history.records)
+        carried = carried_state(job.spark, job.pipeline, job.result.tables, job.plan, job.spec, history.records)
     job.result.continued_from = carried.run_id if carried else None
     with (
         Replay(
@@ -93,7 +95,7 @@ class Carried:
 
 
 def carried_state(
-    spark: SparkSession, tables: Tables, plan: Plan, spec: ReplaySpec, records: DataFrame
+    spark: SparkSession, pipeline: Pipeline, tables: Tables, plan: Plan, spec: ReplaySpec, records: DataFrame
 ) -> Carried | None:
     """The nearest earlier state from which the timeline of this range can go on; None: read from the start.
 
@@ -117,6 +119,8 @@ def carried_state(
         rest = arrived_since(records, row["as_of"])
         state = json.loads(row["state"])
         if state.get("topic_id") != topic_id_of(plan):  # a topic that was created again: another log
+            continue
+        if not is_past_of(plan, pipeline, records, Past.from_state(state), row["as_of"]):
             continue
         if state["kind"] == "simulation":
             first = rest.agg(F.min(record_position(rest).as_struct())).collect()[0][0]

@@ -16,9 +16,9 @@ from spark_jobs.lakehouse.published_table import Difference
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline
-from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.runs.comparing import verdicts_of
-from spark_jobs.runs.difference import publication_of
+from spark_jobs.runs.difference import publication_of, staged_windows
 from spark_jobs.runs.documents import Changes, Evidence, Facts, Gate, StagedRange
 from spark_jobs.runs.earlier import earlier_runs
 from spark_jobs.runs.figures import recomputed_windows
@@ -87,7 +87,7 @@ def verified(
     check_staged(job, staged)
     snapshots = job.staging.snapshots()
     table = job.published_table
-    table.prepare(job.staging.rows().schema)
+    table.prepare(staged_windows(job).schema)
     publication = publication_of(job, staged)
     before = publication.in_scope(table.current())
     made: list[Difference] = []
@@ -98,9 +98,11 @@ def verified(
 
     try:
         with job.stage("diff", job.result.tables.windows):
-            counts, _, computed = run_parallel(job.spark, compared, lambda: count_staged(job), publication.staged.count)
+            counts, _, computed, kept = run_parallel(
+                job.spark, compared, lambda: count_staged(job), publication.staged.count, lambda: count_kept(job)
+            )
         difference, job.result.changes = made[0], counts
-        job.result.windows_recomputed = recomputed_windows(computed, counts)
+        job.result.windows_recomputed = recomputed_windows(computed - kept, counts)
         beside = not_staged(job, staged)
         evidence = StagedRun(
             job.spark,
@@ -133,6 +135,7 @@ def verified(
             earlier=earlier_runs(job.folder, run_before),
             unchecked=unchecked,
             not_staged=beside,
+            history_gone=kept,
             **job.result.counts().to_dict(),
         )
         changes.write(job.folder)
@@ -178,7 +181,7 @@ def _gate_and_facts(
 
 def count_staged(job: Job) -> None:
     """Count the staged windows and late records into the result."""
-    result, written = job.result, job.staging.rows()
+    result, written = job.result, staged_windows(job)
     if PANE in written.columns and STATE in written.columns:
         last = written.where(_is_last_pane(job.spec))
         counts = last.agg(
@@ -200,6 +203,18 @@ def count_staged(job: Job) -> None:
         result.records_late = job.staging.rows(Part.LATE).count()
     else:
         result.windows = written.count()
+
+
+def count_kept(job: Job) -> int:
+    """How many windows keep their values, because records that they were made of are gone; the run's note says so."""
+    if not job.staging.has(Part.KEPT):
+        return 0
+    kept = job.staging.rows(Part.KEPT).count()
+    if kept:
+        windows = "1 window keeps its value" if kept == 1 else f"{kept:,} windows keep their values"
+        said = f"{windows} (state `{HISTORY_GONE}`): records that they were made of are not in the history any more"
+        job.result.note = "; ".join(part for part in (job.result.note, said) if part)
+    return kept
 
 
 def _is_last_pane(spec: ReplaySpec) -> str:

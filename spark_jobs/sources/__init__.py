@@ -6,8 +6,9 @@ kinds of history) and `records.py` (the canonical records).
 
 from spark_jobs.sources.check import check_expressions
 from spark_jobs.sources.fidelity import Fidelity, fidelity
-from spark_jobs.sources.files import PinnedFile
+from spark_jobs.sources.files import PinnedFile, check_pinned
 from spark_jobs.sources.history import OpenHistory, Source, open_history, partition_columns, source_of
+from spark_jobs.sources.holes import with_holes
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
@@ -28,6 +29,7 @@ __all__ = [
     "arrived_since",
     "canonical",
     "check_expressions",
+    "check_pinned",
     "check_schema_ids",
     "cut_at",
     "fidelity",
@@ -41,4 +43,5 @@ __all__ = [
     "reading",
     "source_of",
     "spooled",
+    "with_holes",
 ]

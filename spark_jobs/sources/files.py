@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.definition.history import FilesHistory
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.lines import OptionValue, option, read_lines
 from spark_jobs.sources.parquet import ParquetColumns, check_same_columns, columns_of, read_parquet
@@ -30,12 +31,21 @@ _GLOB = "*?[{"
 _GLOB_CHARACTER = re.compile(r"[\\*?\[\]{}]")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """One file as a plan pins it: its URI and its size in bytes."""
+    """One file as a plan pins it: its URI, its size in bytes, and when it was written (epoch ms).
+
+    `modified` is None in what an earlier version pinned; then sizes alone are compared.
+    """
 
     path: str
     size: int
+    modified: int | None = None
+
+    def is_same_as(self, other: PinnedFile) -> bool:
+        """Whether both are one file that nobody has written again in between, as far as is known."""
+        same = self.path == other.path and self.size == other.size
+        return same and (None in (self.modified, other.modified) or self.modified == other.modified)
 
 
 def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, ...]:
@@ -56,12 +66,13 @@ def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, 
 
 
 def check_pinned(spark: SparkSession, pinned: Sequence[PinnedFile]) -> None:
-    """Check the files of a plan. Raises SourceError where one is gone, has another size or cannot be read."""
+    """Check the files of a plan. Raises SourceError where one is gone, was written again or cannot be read."""
     conf = hadoop_conf(spark)
     for file in pinned:
         path = hadoop_path(spark, file.path)
         try:
-            size = path.getFileSystem(conf).getFileStatus(path).getLen()
+            status = path.getFileSystem(conf).getFileStatus(path)
+            found = PinnedFile(file.path, status.getLen(), status.getModificationTime())
         except JAVA_ERRORS as error:
             if "FileNotFound" in java_reason(error):
                 hint = "Put it back, or plan again."
@@ -69,12 +80,18 @@ def check_pinned(spark: SparkSession, pinned: Sequence[PinnedFile]) -> None:
             hint = "Check the file's permissions and its file system."
             what = f"a file of the plan cannot be read: {java_reason(error)}"
             raise SourceError(what, plain_path(file.path), hint) from error
-        if size != file.size:
+        if not found.is_same_as(file):
             raise SourceError(
-                f"a file of the plan has changed: it had {file.size} bytes and has {size} now",
-                plain_path(file.path),
-                "Plan again.",
+                f"a file of the plan has changed: {how_it_changed(file, found)}", plain_path(file.path), "Plan again."
             )
+
+
+def how_it_changed(before: PinnedFile, now: PinnedFile) -> str:
+    """What differs between two looks at a file that was written again in between, for people."""
+    if before.size != now.size:
+        return f"it had {before.size} bytes and has {now.size} now"
+    written, again = (format_instant(moment or 0) for moment in (before.modified, now.modified))
+    return f"it was written at {written}, and again at {again}"
 
 
 def read_files(
@@ -184,4 +201,5 @@ def _relation(spark: SparkSession, history: FilesHistory) -> JavaObject:
 def _pinned(relation: JavaObject) -> tuple[PinnedFile, ...]:
     statuses = relation.location().allFiles()
     found = (statuses.apply(index) for index in range(statuses.size()))
-    return tuple(sorted({PinnedFile(status.getPath().toString(), status.getLen()) for status in found}))
+    files = {PinnedFile(f.getPath().toString(), f.getLen(), f.getModificationTime()) for f in found}
+    return tuple(sorted(files, key=lambda file: file.path))

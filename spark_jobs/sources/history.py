@@ -20,6 +20,7 @@ from spark_jobs.definition.history import FilesHistory, HiveHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Topic
 from spark_jobs.definition.position import Position
 from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.sources.behind import confirm_behind, files_behind, records_in, records_outside
 from spark_jobs.sources.decode import RAW, REASON, parse_schema
 from spark_jobs.sources.expressions import expression_type, refuse_schema
 from spark_jobs.sources.files import (
@@ -34,6 +35,7 @@ from spark_jobs.sources.files import (
 from spark_jobs.sources.hive import read_table, table_partitions
 from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.records import NOT_BEFORE
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.spark.expression_tree import names_in
 from spark_jobs.spark.failures import plain_path
@@ -50,8 +52,10 @@ class OpenHistory:
         frame: All its columns, partition columns too. JSON and CSV files add `rw_raw` (the line) and `rw_reason` (why
             the line could not be decoded). A stitched history has its position and payload columns already.
         pinned: The files that `frame` reads, by path; empty for a table or a topic.
+        behind: The files behind a table, by path; None where there is no table, or Spark does not know its files.
         description: What was opened, for messages.
         topic: The offsets that `frame` reads of a topic; None where there is none.
+        arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody has looked.
         has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
     """
 
@@ -60,6 +64,13 @@ class OpenHistory:
     description: str
     topic: PinnedTopic | None = None
     has_unique_offsets: bool = False
+    behind: tuple[PinnedFile, ...] | None = None
+    arrivals_before: int | None = None
+
+    @property
+    def files(self) -> tuple[PinnedFile, ...] | None:
+        """The files that say what was read; None where nobody knows them."""
+        return self.pinned or self.behind
 
 
 class Source(Protocol):
@@ -69,6 +80,7 @@ class Source(Protocol):
         self,
         *,
         pinned: Sequence[PinnedFile] | None = None,
+        behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
@@ -91,6 +103,10 @@ class Source(Protocol):
         """
         ...
 
+    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
+        """The frame of `opened`, of these of its files alone; all of it where records cannot be told by their file."""
+        ...
+
 
 def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
     """The source for the pipeline's kind of history."""
@@ -110,22 +126,31 @@ def open_history(
     pipeline: Pipeline,
     *,
     pinned: Sequence[PinnedFile] | None = None,
+    behind: Sequence[PinnedFile] | None = None,
     topic: PinnedTopic | None = None,
     as_of: Mapping[int, int] | None = None,
+    arrivals_before: int | None = None,
 ) -> OpenHistory:
     """Open the pipeline's history. Reads file footers and the metadata of topics, but no record.
 
     Args:
         pinned: Exactly these files of a plan, in place of those that match now.
+        behind: The files behind a table when the plan was made: none may be gone or changed, later ones are not read.
         topic: Exactly these offsets of a plan, in place of those that the topic has now.
         as_of: End offsets by partition. They are used for a topic only: other histories are cut by `cut_at`.
+        arrivals_before: Records that arrived at or after this instant (epoch ms) go to quarantine; None: none do.
 
     Raises:
-        SourceError: No file matches, a Parquet file is truncated, schemas differ, a pinned file is gone or has another
-            size, a table, column or topic is missing, or a metastore or broker does not answer.
+        SourceError: No file matches, a Parquet file is truncated, schemas differ, a pinned file is gone or was written
+            again, a table, column or topic is missing, or a metastore or broker does not answer.
         HistoryError: Records of a topic would be missing.
     """
-    return source_of(spark, pipeline).open(pinned=pinned, topic=topic, as_of=as_of)
+    opened = source_of(spark, pipeline).open(pinned=pinned, behind=behind, topic=topic, as_of=as_of)
+    return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
+
+
+def _bounded(frame: DataFrame, arrivals_before: int | None) -> DataFrame:
+    return frame if arrivals_before is None else frame.withColumn(NOT_BEFORE, F.lit(arrivals_before).cast("bigint"))
 
 
 def partition_columns(spark: SparkSession, pipeline: Pipeline) -> tuple[str, ...]:
@@ -156,6 +181,7 @@ class FilesSource:
         self,
         *,
         pinned: Sequence[PinnedFile] | None = None,
+        behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
@@ -186,10 +212,14 @@ class FilesSource:
     def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
         return _without_old_records(opened.frame, self.history.position, as_of)
 
+    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
+        chosen = records_in(opened.frame, files)
+        return opened.frame if chosen is None else chosen
+
     def _files(self, pinned: Sequence[PinnedFile] | None) -> tuple[PinnedFile, ...]:
         if pinned:
             check_pinned(self.spark, pinned)
-            return tuple(sorted(pinned))
+            return tuple(sorted(pinned, key=lambda file: file.path))
         files = self._found()
         check_same_schema(self.spark, self.history, files)
         return files
@@ -221,10 +251,16 @@ class HiveSource:
         self,
         *,
         pinned: Sequence[PinnedFile] | None = None,
+        behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
-        opened = OpenHistory(self._table(), (), f"Hive table {self.history.table}")
+        frame = self._table()
+        now = files_behind(self.spark, frame, self.history.table)
+        added = confirm_behind(self.history.table, behind, now) if behind and now is not None else ()
+        chosen = tuple(behind) if behind and now is not None else now
+        frame = records_outside(frame, added)
+        opened = OpenHistory(frame, (), f"Hive table {self.history.table}", behind=chosen)
         _check_columns(opened, self.pipeline)
         return opened
 
@@ -236,6 +272,10 @@ class HiveSource:
 
     def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
         return _without_old_records(opened.frame, self.history.position, as_of)
+
+    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
+        chosen = records_in(opened.frame, files)
+        return opened.frame if chosen is None else chosen
 
     def _table(self) -> DataFrame:
         with _named_by(self.pipeline, "table"):
@@ -254,6 +294,7 @@ class KafkaSource:
         self,
         *,
         pinned: Sequence[PinnedFile] | None = None,
+        behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
@@ -277,7 +318,10 @@ class KafkaSource:
         ranges = tuple(
             replace(r, start=max(r.start, min(as_of.get(r.partition, r.start), r.end))) for r in topic.ranges
         )
-        return self.open(topic=replace(topic, ranges=ranges)).frame
+        return _bounded(self.open(topic=replace(topic, ranges=ranges)).frame, opened.arrivals_before)
+
+    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
+        return opened.frame
 
 
 @dataclass(frozen=True)
@@ -292,6 +336,7 @@ class StitchedSource:
         self,
         *,
         pinned: Sequence[PinnedFile] | None = None,
+        behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
@@ -300,8 +345,12 @@ class StitchedSource:
             frame, chosen = open_stitched(
                 self.spark, self.history, self.pipeline, headers=headers, pinned=topic, as_of=as_of
             )
-        parts = f"Hive table {self.history.past.table}, then {_describe_topic(self.history.recent)}"
-        return OpenHistory(frame, (), parts, chosen)
+            past = self.history.past
+            now = files_behind(self.spark, read_table(self.spark, past.table, past.metastore), past.table)
+            if behind and now is not None:
+                confirm_behind(past.table, behind, now)
+        parts = f"Hive table {past.table}, then {_describe_topic(self.history.recent)}"
+        return OpenHistory(frame, (), parts, chosen, behind=now)
 
     def empty(self) -> DataFrame:
         with _named_by(self.pipeline):
@@ -312,6 +361,9 @@ class StitchedSource:
 
     def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
         """All records: the topic's part cannot be read anew without moving the cut between the parts."""
+        return opened.frame
+
+    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         return opened.frame
 
 

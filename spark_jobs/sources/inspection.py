@@ -65,6 +65,7 @@ class Inspection:
         missing_event_times: Good records without event time (`event_time.missing: fail`).
         event_times: The range of the good records' event times; None where there is none.
         history_records: The records of the whole history, where only new ones were counted; None where nobody knows.
+        history_counts: The same by partition, without records that have no position.
     """
 
     partitions: tuple[PartitionRange, ...]
@@ -73,6 +74,7 @@ class Inspection:
     missing_event_times: int
     event_times: TimeRange | None
     history_records: int | None = None
+    history_counts: dict[int, int] | None = None
 
 
 def inspect_history(
@@ -82,6 +84,7 @@ def inspect_history(
     *,
     as_of: Mapping[int, int] | None = None,
     records: DataFrame | None = None,
+    until: int | None = None,
 ) -> Inspection:
     """Count the records of a history and check the order of its log.
 
@@ -90,6 +93,7 @@ def inspect_history(
     Args:
         as_of: End offsets by partition: only records below them count.
         records: The canonical records where the caller has them already, with nothing above `as_of`.
+        until: `records` are those that arrived before this instant: a topic was not read up to its pinned end.
 
     Raises:
         HistoryError: An offset is there twice, or an arrival goes back while the offset (or the sequence) grows.
@@ -100,7 +104,7 @@ def inspect_history(
         records = cut_at(records, as_of or {}) if opened.topic is None else records
     if opened.topic is not None and opened.has_unique_offsets:
         with reading(opened.description):
-            return _inspect_topic(records, pipeline, opened, opened.topic)
+            return _inspect_topic(records, pipeline, opened, opened.topic if until is None else None)
     position = pipeline.history.position
     has_arrival = position.arrival is not None
     has_sequence = position.sequence is not None
@@ -116,10 +120,12 @@ def inspect_history(
         suspects = _suspects(rows)
         for partition in sorted(suspects):
             _refuse_disorder(records, pipeline, opened, partition)
-    return _inspection(rows, has_arrival, opened.topic)
+    return _inspection(rows, has_arrival, opened.topic if until is None else None)
 
 
-def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, topic: PinnedTopic) -> Inspection:
+def _inspect_topic(
+    records: DataFrame, pipeline: Pipeline, opened: OpenHistory, topic: PinnedTopic | None
+) -> Inspection:
     """The same for a topic alone, in one aggregation: no offset can be in a topic twice.
 
     The arrival never goes back exactly if all offsets of each arrival are above those of earlier arrivals. A broker
@@ -130,6 +136,7 @@ def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, 
     by_arrival = records.groupBy(PARTITION, ARRIVAL).agg(
         F.min(OFFSET).alias("first"),
         F.max(OFFSET).alias("last"),
+        F.max(F.when(F.col(ARRIVAL).isNotNull(), F.col(OFFSET))).alias("last_placed"),
         F.count("*").alias("records"),
         F.count_if(~good).alias("quarantined"),
         F.count_if(good & time.isNull()).alias("missing"),
@@ -137,13 +144,13 @@ def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, 
         F.max(good_time).alias("last_time"),
     )
     before = Window.partitionBy(PARTITION).orderBy(ARRIVAL).rowsBetween(Window.unboundedPreceding, -1)
-    goes_back = F.coalesce(F.max("last").over(before) > F.col("first"), F.lit(False))
+    goes_back = F.coalesce(F.max("last_placed").over(before) > F.col("first"), F.lit(False))
     rows = (
         by_arrival.withColumn("goes_back", goes_back)
         .groupBy(PARTITION)
         .agg(
             F.min("first").alias("first"),
-            F.max("last").alias("last"),
+            F.max("last" if topic is not None else "last_placed").alias("last"),
             F.min(ARRIVAL).alias("first_arrival"),
             F.max(ARRIVAL).alias("last_arrival"),
             *(F.sum(name).alias(name) for name in ("records", "quarantined", "missing")),
@@ -159,6 +166,7 @@ def _inspect_topic(records: DataFrame, pipeline: Pipeline, opened: OpenHistory, 
     seen = {
         row[PARTITION]: Range(row["first"], row["last"], row["first_arrival"], row["last_arrival"], row["records"])
         for row in rows
+        if row["last"] is not None
     }
     times = [(row["first_time"], row["last_time"]) for row in rows if row["first_time"] is not None]
     return Inspection(

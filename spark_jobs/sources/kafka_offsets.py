@@ -140,6 +140,8 @@ def confirm(topic: Topic, state: TopicState, pinned: PinnedTopic) -> PinnedTopic
     again = "Plan again"
     if state.topic_id != pinned.topic_id:
         consent.require("recreated_topic", "the topic was deleted and created again since the plan was made", again)
+    if state.is_compacted and not any("(accept: compacted)" in note for note in pinned.notes):
+        consent.require("compacted", "the topic is compacted now: records that the plan counts may be gone", again)
     added = sorted(state.partitions.keys() - {known.partition for known in pinned.ranges})
     if added and "new_partitions" not in topic.accept:
         consent.require("new_partitions", f"{_partitions(added)} {_was(added)} added since the plan was made", again)

@@ -44,6 +44,11 @@ MISSING_EVENT_TIME = "missing event time"
 TEXT_FIELD = "value"
 """The field of values that are plain text."""
 PENDING = "rw_pending"
+WRONG_ARRIVAL = "rw_wrong_arrival"
+NOT_BEFORE = "rw_not_before"
+"""The column of an opened history that says from which arrival (epoch ms) on they are ahead of the clock."""
+_FIRST_ARRIVAL, _LAST_ARRIVAL = -62_135_596_800_000, 253_402_300_800_000
+"""The years 1 to 9999, epoch ms: outside of them there is no timestamp."""
 _LINE_REASON = "rw_line_reason"
 _LINE_RAW = "rw_line_raw"
 
@@ -61,7 +66,10 @@ def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     """
     # A stitched history comes with positions and payload: its two parts have them in different columns.
     is_prepared = has_positions(history_frame)
-    placed = history_frame if is_prepared else _with_log_positions(history_frame, pipeline)
+    if is_prepared:
+        placed = with_arrivals_bounded(history_frame, pipeline.history.position)
+    else:
+        placed = _with_log_positions(history_frame, pipeline)
     before, after = _split_filter(placed, pipeline)
     for condition in before:
         placed = _accepted(placed, condition)
@@ -131,10 +139,32 @@ def has_positions(frame: DataFrame) -> bool:
 
 def _with_log_positions(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     position = pipeline.history.position
-    placed = with_positions(frame, position, pipeline)
+    placed = with_arrivals_bounded(with_positions(frame, position, pipeline), position)
     if position.going_back == "running_maximum" and None not in (position.offset, position.arrival):
         return running_maximum(placed)
     return placed
+
+
+def with_arrivals_bounded(placed: DataFrame, position: Position) -> DataFrame:
+    """Take arrivals that cannot be right away; WRONG_ARRIVAL says of such a record why it goes to quarantine.
+
+    Without an arrival a record has no place in the log: it moves no watermark, and no end offset.
+    """
+    before = F.lit(_LAST_ARRIVAL if position.arrival_latest is None else position.arrival_latest)
+    earliest = _FIRST_ARRIVAL if position.arrival_earliest is None else position.arrival_earliest
+    arrival = F.col(ARRIVAL)
+    bounds = f"[{format_instant(earliest)}, "
+    limit = before if NOT_BEFORE not in placed.columns else F.least(before, NOT_BEFORE)
+    shown = F.when(
+        (arrival >= F.lit(_FIRST_ARRIVAL)) & (arrival < F.lit(_LAST_ARRIVAL)),
+        F.concat(F.lit(": "), F.date_format(F.timestamp_millis(arrival), "yyyy-MM-dd'T'HH:mm:ss'Z'")),
+    ).otherwise(F.lit(""))
+    until = F.date_format(F.timestamp_millis(limit), "yyyy-MM-dd'T'HH:mm:ss'Z)'")
+    reason = F.concat(F.lit(f"arrival out of {bounds}"), until, shown)
+    is_wrong = (arrival < F.lit(earliest)) | (arrival >= limit)
+    return placed.withColumns({WRONG_ARRIVAL: F.when(is_wrong, reason), ARRIVAL: F.when(~is_wrong, arrival)}).drop(
+        NOT_BEFORE
+    )
 
 
 def with_positions(
@@ -268,10 +298,10 @@ def _with_reason(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     position = pipeline.history.position
     needed = {"partition": PARTITION, "offset": OFFSET, "arrival": ARRIVAL, "sequence": SEQUENCE}
     nulls = [F.col(column).isNull() for name, column in needed.items() if getattr(position, name) is not None]
-    reason = F.coalesce(REASON, PENDING)
+    reason = F.coalesce(REASON, WRONG_ARRIVAL, PENDING)
     if nulls:
-        reason = F.coalesce(REASON, F.when(functools.reduce(operator.or_, nulls), NO_POSITION), PENDING)
-    return frame.withColumn(REASON, reason).drop(PENDING)
+        reason = F.coalesce(REASON, WRONG_ARRIVAL, F.when(functools.reduce(operator.or_, nulls), NO_POSITION), PENDING)
+    return frame.withColumn(REASON, reason).drop(PENDING, WRONG_ARRIVAL)
 
 
 def _check_later_expressions(records: DataFrame, pipeline: Pipeline) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 
 import pytest
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import SourceError
+from spark_jobs.runs.plan import make_plan, open_planned, read_planned
 from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns
 from spark_jobs.spark.gateway import jvm, query_execution
 from tests.processes import run_python
@@ -238,6 +240,7 @@ def test_a_metastore_that_went_away_is_unopen_history(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from spark_jobs.errors import SourceError
+from spark_jobs.runs.plan import make_plan, open_planned, read_planned
         from spark_jobs.devtools.services.hive_metastore import HiveMetastore
         from spark_jobs.spark.session import spark_session
         from spark_jobs.sources import open_history
@@ -255,3 +258,23 @@ def test_a_metastore_that_went_away_is_unopen_history(tmp_path: Path) -> None:
         str(tmp_path),
     )
     assert done.stdout.startswith("no Hive metastore answers: Connection refused (thrift://127.0.0.1:"), done.stderr
+
+
+def test_a_plan_stands_only_while_the_files_behind_its_table_do(spark, table: str, pipeline: MakePipeline) -> None:
+    """A file that came later is not read; a partition that is overwritten, or whose folder is gone, is refused."""
+    definition = of_table(pipeline, table)
+    plan = make_plan(spark, definition)
+    assert plan.behind is not None and len(plan.behind) == 2
+    insert(spark, table, 2)
+    assert read_planned(spark, definition, plan).count() == 2
+    plan = make_plan(spark, of_table(pipeline, table, filter={"before_watermark": "day < '2013-01-02'"}))
+    spark.sql(
+        f"INSERT OVERWRITE {table} PARTITION (day = '2013-01-01') VALUES (0, 1, timestamp_millis({BASE}), 'B', {BASE})"
+    )
+    with pytest.raises(SourceError, match="a file of the table is gone since the plan was made"):
+        open_planned(spark, definition, plan)
+    plan = make_plan(spark, of_table(pipeline, table, filter={"before_watermark": "day < '2013-01-02'"}))
+    assert plan.behind is not None
+    shutil.rmtree(Path(plan.behind[-1].path.removeprefix("file:")).parent)
+    with pytest.raises(SourceError, match="a partition whose folder is gone"):
+        open_planned(spark, definition, plan)

@@ -1,0 +1,298 @@
+"""Windows that keep their values: records that they were made of are not in the history any more.
+
+A window is computed again from what there is. Where retention, a lifecycle rule or compaction has removed some of it,
+that would be less than what is published. So each window that a run would change is looked at: it was made of the
+records that it counts, up to the end offsets of the run that published it. If fewer of them are there, it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import reduce
+from operator import add, and_, or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.kafka import StitchedHistory, Topic
+from spark_jobs.errors import HistoryError, RewindowError
+from spark_jobs.lakehouse.published_table import FACTS
+from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.tables import starts_within
+from spark_jobs.replay.assign import END, START, assign_windows
+from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION
+from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, STATE
+from spark_jobs.runs.difference import COVERS, publication_of
+from spark_jobs.runs.documents import Changes, Request, StagedRange
+from spark_jobs.runs.job import Job
+from spark_jobs.runs.past import Past
+from spark_jobs.runs.plan import open_planned
+from spark_jobs.runs.recorded import recorded_definition
+from spark_jobs.runs.store import RunStore
+from spark_jobs.sources import canonical, cut_at, good
+
+_BOUNDS = ("rw_from", "rw_to")
+_AS_OF, _TOTAL, _FOUND, _LATER = "rw_as_of", "rw_total", "rw_found", "rw_later"
+
+
+def has_lost(job: Job) -> bool:
+    """Whether published windows lack records, or may, so that later runs look at each one too."""
+    if not job.staging.has(Part.KEPT):
+        return False
+    staged, changes = StagedRange.read(job.folder), Changes.read(job.folder)
+    # A run over a range has looked at all its windows, a night at some.
+    return staged is None or not staged.replaces or changes is None or changes.history_gone > 0
+
+
+def keep_touched(job: Job, staged: StagedRange, new: DataFrame) -> None:
+    """Keep those of a reconciliation's windows that lack records; `new` are the good records since the run before.
+
+    A window counts its records. It lacks some where it counts fewer now than were published, with those of `new` that
+    the published value has not seen. So the history is not read again.
+    """
+    names, published = job.spec.keys, _published(job, staged)
+    seen, computed = _windows_of(published, names), _windows_of(job.staging.rows(), names)
+    now = computed.select(*_aliased((*names, *_BOUNDS), "now"), F.col(_TOTAL).alias("rw_now"))
+    compared = _joined(seen, now, names, "now", ("rw_now",))
+    compared = _with_counts(compared, _pairs(new, job.spec), names)
+    lacking = compared.where(F.col("rw_now") < F.col(_TOTAL) + F.col(_LATER))
+    _stage(job, _kept(published, lacking, names, covers=False))
+
+
+def keep_of_range(job: Job, staged: StagedRange, records: DataFrame) -> None:
+    """Keep those of the published windows in a run's range that lack records, where records may be gone.
+
+    `records` are the good ones up to the run's end offsets. A window that another definition has made is looked at by
+    that definition, which says which records it was made of.
+
+    Raises HistoryError where such a window has other keys than the run's windows.
+    """
+    if staged.base is None or not _may_lack(job):
+        return
+    published = _published(job, staged)
+    kept = None
+    for definition, runs in _by_definition(job, published):
+        rows = published.where(F.col("run_id").isin(runs))
+        spec = job.spec if definition is None else spec_of(definition, [p.partition for p in job.plan.partitions])
+        read = records if definition is None else _records_of(job, definition)
+        covers = spec.has_sessions or (definition is not None and definition.window != job.pipeline.window)
+        lacking = _lacking(rows, read, spec)
+        if set(spec.keys) != set(job.spec.keys):
+            if not lacking.isEmpty():
+                raise _cannot_keep(job)
+            continue
+        chosen = _kept(rows, lacking, spec.keys, covers=covers)
+        kept = chosen if kept is None else kept.unionByName(chosen)
+    if kept is not None:
+        _stage(job, kept)
+        _keep_late(job, staged, records)
+
+
+def _lacking(published: DataFrame, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+    """The published windows of which fewer records are there than they count."""
+    seen = _windows_of(published, spec.keys)
+    pairs = _pairs_of_sessions(seen, records, spec) if spec.has_sessions else _pairs(records, spec)
+    return _with_counts(seen, pairs, spec.keys).where(F.col(_FOUND) < F.col(_TOTAL))
+
+
+def _published(job: Job, staged: StagedRange) -> DataFrame:
+    return publication_of(job, staged).in_scope(job.published_table.current())
+
+
+def _windows_of(windows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """One row for each window: keys, `_BOUNDS` (epoch ms), how many records it counts, and its end offsets."""
+    counts = [c for c in (ON_TIME, LATE, DROPPED) if c in windows.columns]
+    total = reduce(add, (F.coalesce(F.col(c), F.lit(0)) for c in counts), F.lit(0))
+    known = reduce(or_, (F.col(c).isNotNull() for c in counts), F.lit(False))
+    as_of = F.col("as_of") if "as_of" in windows.columns else F.lit(None).cast("string")
+    bounds = (F.unix_millis(name).alias(own) for name, own in zip(("window_start", "window_end"), _BOUNDS, strict=True))
+    # Of several firings the last one counts most. A window without counts has a record at least.
+    return (
+        windows.select(
+            *_quoted(keys), *bounds, F.when(known, total).otherwise(F.lit(1)).alias(_TOTAL), as_of.alias("a")
+        )
+        .groupBy(*_quoted((*keys, *_BOUNDS)))
+        .agg(F.max(_TOTAL).alias(_TOTAL), F.from_json(F.max("a"), "map<string, bigint>").alias(_AS_OF))
+    )
+
+
+def _filtered(records: DataFrame, spec: ReplaySpec) -> DataFrame:
+    timed = records.where(F.col(EVENT_TIME).isNotNull())
+    return timed.where(spec.after_watermark) if spec.after_watermark else timed
+
+
+def _pairs(records: DataFrame, spec: ReplaySpec) -> DataFrame:
+    """Each record in each of its windows: keys, bounds, partition and offset."""
+    placed = assign_windows(_filtered(records, spec), spec.aligned_windows)
+    bounds = (F.col(START).alias("rw_pair_from"), F.col(END).alias("rw_pair_to"))
+    return placed.select(*_aliased(spec.keys, "pair"), *bounds, PARTITION, OFFSET)
+
+
+def _pairs_of_sessions(seen: DataFrame, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+    """The same for sessions, which lie where their records are."""
+    sessions = seen.select(*_quoted(spec.keys), *_BOUNDS)
+    placed = _filtered(records, spec).select(*_aliased(spec.keys, "pair"), EVENT_TIME, PARTITION, OFFSET)
+    inside = (F.col(EVENT_TIME) >= F.col(_BOUNDS[0])) & (F.col(EVENT_TIME) < F.col(_BOUNDS[1]))
+    joined = placed.join(sessions, reduce(and_, _same(spec.keys, "pair"), inside))
+    bounds = (F.col(_BOUNDS[0]).alias("rw_pair_from"), F.col(_BOUNDS[1]).alias("rw_pair_to"))
+    return joined.select(*(f"`{name}`" for name in _names(spec.keys, "pair")), *bounds, PARTITION, OFFSET)
+
+
+def _with_counts(seen: DataFrame, pairs: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Add how many of the `pairs` are in each window, below its end offsets (`_FOUND`) and from there on (`_LATER`)."""
+    same = [*_same(keys, "pair"), F.col("rw_pair_from") == F.col(_BOUNDS[0]), F.col("rw_pair_to") == F.col(_BOUNDS[1])]
+    joined = pairs.join(seen.select(*_quoted((*keys, *_BOUNDS)), _AS_OF), reduce(and_, same))
+    end = F.coalesce(F.try_element_at(_AS_OF, F.col(PARTITION).cast("string")), F.lit(0).cast("bigint"))
+    has_none = F.coalesce(F.size(_AS_OF) <= 0, F.lit(True))  # a history without positions
+    is_later = ~has_none & (F.col(OFFSET) >= end)
+    counted = joined.groupBy(*_aliased((*keys, *_BOUNDS), "found")).agg(
+        F.count_if(~is_later).alias(_FOUND), F.count_if(is_later).alias(_LATER)
+    )
+    return _joined(seen, counted, keys, "found", (_FOUND, _LATER))
+
+
+def _joined(windows: DataFrame, counts: DataFrame, keys: Sequence[str], prefix: str, names: Sequence[str]) -> DataFrame:
+    """The windows with counts from another frame, whose keys and bounds have this prefix; 0 where it has none."""
+    same = [*_same(keys, prefix), *(F.col(c) == F.col(f"{c}_{prefix}") for c in _BOUNDS)]
+    joined = windows.join(counts, reduce(and_, same), "left")
+    return joined.select(*(f"`{c}`" for c in windows.columns), *(F.coalesce(n, F.lit(0)).alias(n) for n in names))
+
+
+def _kept(published: DataFrame, lacking: DataFrame, keys: Sequence[str], *, covers: bool) -> DataFrame:
+    """The rows of windows that lack records, as they are staged: with the values that are published.
+
+    Records that came since are counted as dropped: so a window goes on counting all that it ever had.
+    """
+    wanted = lacking.select(*_aliased((*keys, *_BOUNDS), "kept"), _LATER)
+    same = [*_same(keys, "kept")]
+    for name, own in zip(("window_start", "window_end"), _names(_BOUNDS, "kept"), strict=True):
+        same.append(F.unix_millis(name) == F.col(own))
+    changed = {STATE: F.lit(HISTORY_GONE), DROPPED: F.col(DROPPED) + F.col(_LATER)}
+    there = {name: value for name, value in changed.items() if name in published.columns}
+    rows = published.join(wanted, reduce(and_, same)).withColumns({**there, COVERS: F.lit(covers)})
+    return rows.select(*_quoted([c for c in (*published.columns, COVERS) if c not in FACTS.names]))
+
+
+def _stage(job: Job, kept: DataFrame) -> None:
+    with job.stage("kept windows", "records that they were made of are gone"):
+        job.staging.write(0, kept, Part.KEPT)
+
+
+def _keep_late(job: Job, staged: StagedRange, records: DataFrame) -> None:
+    """Stage the late records of the range once more that an earlier run has published and that are gone since."""
+    if not job.is_faithful or not job.spark.catalog.tableExists(job.result.tables.late):
+        return
+    late = job.spark.table(job.result.tables.late)
+    if not staged.everything:
+        late = late.where(starts_within(job.plan.span, "range_start"))
+    there = records.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
+    same = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
+    gone = late.join(there, same, "left_anti")
+    fields = job.staging.rows(Part.LATE).schema
+    columns = [
+        F.col(f"`{f.name}`") if f.name in late.columns else F.lit(None).cast(f.dataType).alias(f.name) for f in fields
+    ]
+    job.staging.write(0, gone.select(*columns), Part.LATE)
+
+
+def _may_lack(job: Job) -> bool:
+    """Whether records may be gone that an earlier run has read, by what the latest one that was published kept."""
+    plan, topic = job.plan, job.plan.topic
+    states = (
+        job.spark.table(job.result.tables.timeline_state)
+        .where((F.col("pipeline") == job.pipeline.name) & (F.col("run_id") != job.result.run_id))
+        .orderBy(F.desc("saved_at"))
+        .select("state")
+        .limit(1)
+        .collect()
+    )
+    past = Past.from_state(json.loads(states[0][0])) if states else None
+    if topic is not None and isinstance(job.pipeline.history, Topic):
+        known = {} if past is None or past.starts is None else past.starts
+        is_later = any(r.start > known.get(r.partition, 0) for r in topic.ranges)
+        if is_later or "compacted" in job.pipeline.history.accept:
+            return True
+    if past is None:
+        return False
+    counts = plan.history_counts or {}
+    fewer = any(counts.get(p, 0) < count for p, count in (past.counts or {}).items())
+    gone = {f.path for f in past.files or ()} - {f.path for f in plan.files or ()} if plan.files is not None else ()
+    is_stitched = isinstance(job.pipeline.history, StitchedHistory)
+    return past.has_lost or fewer or (bool(gone) and not is_stitched)
+
+
+def _by_definition(job: Job, published: DataFrame) -> list[tuple[Pipeline | None, list[str]]]:
+    """The runs that have published these windows, by their definition; None: that of this run.
+
+    So it is taken to be where a run's definition is not kept any more.
+    """
+    runs = sorted(row[0] for row in published.select("run_id").distinct().collect())
+    rows = job.ledger.published_runs().where(F.col("run_id").isin(runs))
+    known = {row[0]: row for row in rows.select("run_id", "definition_hash", "definition").collect()}
+    own, others = [], {}
+    for run_id in runs:
+        kind = known[run_id][1] if run_id in known else None
+        definition = None
+        if kind not in (None, job.plan.definition_hash):
+            definition = _recorded(run_id) or _rebuilt(job, known[run_id][2])
+        if definition is None:
+            own.append(run_id)
+        else:
+            others.setdefault(kind, (definition, []))[1].append(run_id)
+    return [*([(None, own)] if own else []), *others.values()]
+
+
+def _recorded(run_id: str) -> Pipeline | None:
+    folder = RunStore.configured().folder(run_id)
+    try:
+        request = Request.read(folder)
+        return None if request is None else recorded_definition(folder, request)
+    except RewindowError:
+        return None
+
+
+def _rebuilt(job: Job, canonical_json: str | None) -> Pipeline | None:
+    """The definition from what the ledger keeps of it, over the history as this run's definition names it."""
+    now = job.pipeline.model_dump(mode="json", by_alias=True, include={"name", "history", "output"})
+    try:
+        return Pipeline.model_validate(json.loads(canonical_json or "") | now)
+    except ValueError:
+        return None
+
+
+def _records_of(job: Job, definition: Pipeline) -> DataFrame:
+    """The good records of the run's history as an earlier definition read them."""
+    plan = job.plan
+    opened = open_planned(job.spark, definition, plan)
+    records = good(canonical(opened.frame, definition))
+    return cut_at(records, plan.as_of) if plan.cuts else records
+
+
+def _cannot_keep(job: Job) -> HistoryError:
+    return HistoryError(
+        "records are gone that published windows were made of, and the definition has other keys than they have: they "
+        "can neither be computed again nor kept beside the new ones",
+        job.result.tables.windows,
+        "Write to another table (output.table), or keep the keys.",
+    )
+
+
+def _names(keys: Sequence[str], prefix: str) -> list[str]:
+    return [f"{key}_{prefix}" for key in keys]
+
+
+def _aliased(keys: Sequence[str], prefix: str) -> list[Column]:
+    return [F.col(f"`{key}`").alias(name) for key, name in zip(keys, _names(keys, prefix), strict=True)]
+
+
+def _same(keys: Sequence[str], prefix: str) -> list[Column]:
+    pairs = zip(keys, _names(keys, prefix), strict=True)
+    return [F.col(f"`{key}`").eqNullSafe(F.col(f"`{name}`")) for key, name in pairs]
+
+
+def _quoted(names: Sequence[str]) -> list[Column]:
+    return [F.col(f"`{name}`") for name in names]

@@ -1,0 +1,52 @@
+"""Offsets of a topic that hold no record: transactions leave some, and compaction does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.kafka import KafkaHistory
+from spark_jobs.errors import HistoryError
+from spark_jobs.sources.fidelity import Fidelity
+from spark_jobs.sources.inspection import PartitionRange
+from spark_jobs.sources.kafka_offsets import PinnedTopic
+
+
+def with_holes(
+    pipeline: Pipeline, topic: PinnedTopic | None, partitions: Iterable[PartitionRange], found: Fidelity
+) -> Fidelity:
+    """The fidelity, with a reason where offsets of a topic hold no record.
+
+    A transaction takes one offset of each partition for its marker, and has a record there. So where more offsets are
+    empty than hold a record, compaction has been at work, also if the topic is not compacted any more, or most records
+    were aborted: that is refused unless the definition accepts it. A definition that leaves records out before the
+    watermark is not looked at: its records are fewer than the topic's.
+
+    Raises HistoryError where most of a partition is gone and `accept` has neither `holes` nor `compacted`.
+    """
+    history = pipeline.history
+    if topic is None or not isinstance(history, KafkaHistory) or _leaves_out(pipeline, history):
+        return found
+    read = {known.partition: known.records for known in partitions}
+    missing = 0
+    for pinned in topic.ranges:
+        records = read.get(pinned.partition, 0)
+        holes = pinned.end - pinned.start - records
+        if holes > records and not {"holes", "compacted"} & set(history.accept):
+            raise HistoryError(
+                f"{holes} of the {pinned.end - pinned.start} offsets of partition {pinned.partition} hold no record: "
+                "compaction has removed records that the live job saw, or most transactions were aborted",
+                f"topic {history.topic} at {history.servers}",
+                "Replay a copy that keeps all records, or write `accept: [holes]`, which the run's fidelity records.",
+            )
+        missing += holes
+    if not missing:
+        return found
+    said = f"{missing} offsets hold no record: transactions leave such, and compaction does"
+    return replace(found, reasons=(*found.reasons, said))
+
+
+def _leaves_out(pipeline: Pipeline, history: KafkaHistory) -> bool:
+    drops = history.tombstones == "drop" or pipeline.event_time.missing == "drop"
+    return drops or pipeline.filter.before_watermark is not None

@@ -1,0 +1,180 @@
+"""A night looks at its history: files that come late, twice, replaced or removed, and a log that begins anew."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.errors import HistoryError, SourceError
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.replay.windows import HISTORY_GONE
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.documents import Changes
+from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.store import RunStore
+from spark_jobs.sources import spool
+from tests.runs.small_nights import pipeline, tables_of
+from tests.runs.small_runs import MINUTE, T0, record, write
+from tests.sampling import sample
+
+CASE = "tumbling, per event"
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Nights:
+    """A pipeline over a folder of its own, and what a full run of another one over the same files gives."""
+
+    spark: SparkSession
+    folder: Path
+    defined: Pipeline
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def put(self, name: str, numbers: range | list[int], **other: object) -> Path:
+        write(self.data, [record(i, **other) for i in numbers], name)
+        return self.data / name
+
+    def night(self, **options: object) -> RunResult:
+        return reconcile(self.spark, self.defined, LogProgress(), **options)  # pyright: ignore[reportArgumentType]
+
+    def full(self) -> RunResult:
+        return execute(self.spark, self.defined, make_plan(self.spark, self.defined), LogProgress())
+
+    def windows(self) -> dict[tuple, tuple]:
+        """Records, sum and state by key and start."""
+        rows = self.spark.table(Tables.of(self.defined).windows).collect()
+        return {(r["k"], r["window_start"]): (r["n__complete"], r["total__complete"], r["state"]) for r in rows}
+
+    def assert_as_one_full_run(self) -> None:
+        fresh = pipeline(self.folder, f"{self.defined.name}_full", CASE)
+        execute(self.spark, fresh, make_plan(self.spark, fresh), LogProgress())
+        assert tables_of(self.spark, self.defined) == tables_of(self.spark, fresh)
+
+
+@pytest.fixture
+def nights(spark: SparkSession, tmp_path: Path) -> Nights:
+    return Nights(spark, tmp_path, pipeline(tmp_path, f"past_{next(_numbers)}", CASE))
+
+
+@pytest.fixture(params=sample(["small"], ["small", "large"]))
+def of_any_size(request: pytest.FixtureRequest, nights: Nights, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """Small files are in memory, large ones are read by file."""
+    if request.param == "large":
+        monkeypatch.setattr(spool, "SMALL_BYTES", 0)
+    return nights
+
+
+def test_a_file_that_comes_late_with_lower_offsets_is_read(of_any_size: Nights) -> None:
+    nights = of_any_size
+    nights.put("a.json", range(100))
+    nights.put("c.json", range(160, 240))
+    nights.night()
+    nights.put("b.json", range(100, 160))
+    result = nights.night()
+    assert "60 records of" in result.note and "b.json lie below the end offsets of run" in result.note
+    nights.assert_as_one_full_run()
+    assert "nothing has arrived" in nights.night().note
+
+
+def test_a_file_that_is_loaded_twice_is_refused_until_it_is_gone(of_any_size: Nights) -> None:
+    nights = of_any_size
+    nights.put("a.json", range(120))
+    nights.night()
+    before = nights.windows()
+    twice = nights.put("a-again.json", range(120))
+    nights.put("b.json", range(120, 200))
+    with pytest.raises(HistoryError, match="offset 0 is there twice"):
+        nights.night()
+    assert nights.windows() == before
+    twice.unlink()
+    assert nights.night().continued_from is not None
+    nights.assert_as_one_full_run()
+
+
+def test_windows_keep_their_values_where_retention_has_removed_the_records(of_any_size: Nights) -> None:
+    nights = of_any_size
+    first = nights.put("a.json", range(120))
+    nights.put("b.json", range(120, 300))
+    nights.night()
+    before = nights.windows()
+    first.unlink()
+    late = [record(300, t=T0 + 30_000), record(301, t=T0 + 150_000), *(record(i) for i in range(302, 330))]
+    write(nights.data, late, "c.json")
+    result = nights.night()
+    assert result.continued_from is not None and "history_gone" in result.note
+    after = nights.windows()
+    gone = {window: value for window, value in after.items() if value[2] == HISTORY_GONE}
+    assert gone and all(before[window][:2] == value[:2] for window, value in gone.items())
+    assert before.keys() <= after.keys()
+    kept = Changes.read(RunStore.configured().folder(result.run_id))
+    assert kept is not None and kept.history_gone == len(gone)
+    # A window that has all its records is computed again, and so it stays: the loss is not forgotten.
+    assert after["a", _at(2)][0] + after["b", _at(2)][0] == before["a", _at(2)][0] + before["b", _at(2)][0] + 1
+    write(nights.data, [record(330, t=T0 + 90_000)], "d.json")
+    nights.night()
+    assert {w: v[:2] for w, v in nights.windows().items() if w in before and w[1] < _at(2)} == {
+        w: v[:2] for w, v in before.items() if w[1] < _at(2)
+    }
+    full = nights.full()
+    assert "retracted" not in full.changes and "updated" not in full.changes
+    now = nights.windows()
+    assert {w: now[w] for w in gone} == gone
+
+
+def _at(minute: int) -> datetime:
+    return datetime.fromtimestamp((T0 + minute * MINUTE) / 1000, UTC).replace(tzinfo=None)
+
+
+def test_a_log_that_begins_anew_is_refused(of_any_size: Nights) -> None:
+    nights = of_any_size
+    nights.put("a.json", range(200)).rename(nights.data / "x.json")
+    nights.night()
+    (nights.data / "x.json").unlink()
+    nights.put("y.json", range(40))
+    with pytest.raises(HistoryError, match="the history is another one"):
+        nights.night()
+
+
+@pytest.mark.long
+def test_a_log_that_is_written_into_other_files_is_read_as_a_whole(of_any_size: Nights) -> None:
+    nights = of_any_size
+    for number in range(3):
+        nights.put(f"{number}.json", range(number * 50, number * 50 + 50))
+    nights.night()
+    for number in range(3):
+        (nights.data / f"{number}.json").unlink()
+    nights.put("all.json", range(160))
+    assert "other files have come" in nights.night().note
+    nights.assert_as_one_full_run()
+
+
+def test_a_file_that_is_written_again_is_read_again(of_any_size: Nights) -> None:
+    nights = of_any_size
+    nights.put("a.json", range(100))
+    nights.night()
+    nights.put("a.json", range(100), v=7)
+    os.utime(nights.data / "a.json", (1, 1))
+    assert "was written again" in nights.night().note
+    nights.assert_as_one_full_run()
+
+
+def test_a_file_replaced_by_one_of_its_size_stops_a_run_that_was_planned(nights: Nights) -> None:
+    file = nights.put("a.json", range(100), v=1)
+    plan = make_plan(nights.spark, nights.defined)
+    nights.put("a.json", range(100), v=2)
+    os.utime(file, (1, 1))
+    with pytest.raises(SourceError, match="a file of the plan has changed: it was written at"):
+        read_planned(nights.spark, nights.defined, plan)
