@@ -20,7 +20,7 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.aggregates import conditional
 from spark_jobs.replay.assign import END, START, assign_windows, in_spans
 from spark_jobs.replay.band import Band
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns, admitted
 from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.inversion import first_reached
 
@@ -141,8 +141,7 @@ def records_in(
         starts = [row[0] for row in doubt.select(START).where(F.col(START).isNotNull()).distinct().collect()]
     spans = ranges_of(sorted(set(starts)), windows.longest, _MAX_SPANS)
     records = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
-    if replay.spec.after_watermark:
-        records = records.where(replay.spec.after_watermark)
+    records = admitted(records, replay.spec.after_watermark)
     assigned = assign_windows(in_spans(records, windows, spans), windows)
     wanted = doubt.join(ends, END).select(
         *join_columns(keys), LOW, HIGH, FLOORS, *(F.col(c).alias(f"rw_d_{c}") for c in more)

@@ -95,8 +95,11 @@ def _with_spark(pipeline: Pipeline | None) -> list[Check]:
         check_branches(spark)
         return Check("catalog publishes", Status.OK, "it moves two branches of a table in one commit")
 
+    from spark_jobs.sources import java_release, python_release
+
     checks = [
         Check("Spark", Status.OK, f"Spark {spark.version} starts ({spark.sparkContext.master})"),
+        _zones(java_release(spark), python_release()),
         _run_check("catalog answers", catalog),
     ]
     if checks[-1].status is Status.OK:
@@ -104,6 +107,11 @@ def _with_spark(pipeline: Pipeline | None) -> list[Check]:
     if pipeline is not None:
         checks.append(_run_check("history", lambda: history(pipeline)))
     return checks
+
+
+def _zones(java: str, python: str) -> Check:
+    what = f"Java has release {java}, Python {python}"
+    return Check("time zones", Status.OK, what if java == python else f"{what}; Java's decides where days begin")
 
 
 def _run_check(name: str, check: Callable[[], Check]) -> Check:

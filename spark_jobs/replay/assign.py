@@ -20,7 +20,7 @@ from spark_jobs.eventtime.windows import (
     SlidingWindows,
     TumblingWindows,
 )
-from spark_jobs.replay.columns import EVENT_TIME
+from spark_jobs.replay.columns import EVENT_TIME, GAP
 from spark_jobs.replay.grid import day_start, local_day_index, start_of
 
 START = "window_start"
@@ -53,13 +53,13 @@ def start_before(windows: AlignedWindows, end: Column) -> Column:
     return start_of(windows, end - F.lit(1))
 
 
-def session_gap(windows: AnySessionWindows) -> Column:
+def session_gap(windows: AnySessionWindows, records: DataFrame) -> Column:
     """The gap of each record's own session (ms)."""
     match windows:
         case SessionWindows(gap):
             return F.lit(gap)
         case DynamicSessionWindows(gap_expression):
-            return F.expr(gap_expression).cast("bigint")
+            return F.col(GAP) if GAP in records.columns else F.expr(gap_expression).cast("bigint")
 
 
 def assign_windows(records: DataFrame, windows: AlignedWindows) -> DataFrame:

@@ -25,6 +25,10 @@ EVENT_TIME = "rw_event_time"
 MARKER = "rw_marker"
 STREAM = "rw_stream"
 SEQUENCE = "rw_sequence"
+GAP = "rw_gap"
+"""The record's own session gap (ms), where the definition has an expression for it."""
+ADMITTED = "rw_admitted"
+"""Whether the filter behind the watermark admits the record; there only if its expression can fail on a record."""
 
 NEVER = MAX_TIMESTAMP
 
@@ -35,6 +39,13 @@ class Position(NamedTuple):
     arrival: int
     major: int
     minor: int
+
+
+def admitted(records: DataFrame, after_watermark: str | None) -> DataFrame:
+    """The records that the filter behind the watermark admits (SQL; None: all of them)."""
+    if after_watermark is None:
+        return records
+    return records.where(ADMITTED if ADMITTED in records.columns else after_watermark)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from spark_jobs.replay.columns import (
     EVENT_TIME,
     Position,
     PositionColumns,
+    admitted,
     identity_columns,
     position_names,
     record_position,
@@ -215,16 +216,14 @@ class Replay:
         if self.merges:
             return None
         missing = self.history.records.where(F.col(EVENT_TIME).isNull())
-        if self.spec.after_watermark:
-            missing = missing.where(self.spec.after_watermark)
+        missing = admitted(missing, self.spec.after_watermark)
         first = missing.agg(F.min(record_position(missing).as_struct())).collect()[0][0]
         return None if first is None else Position(*first)
 
     def _late_between_windows(self, span: TimeRange, records: DataFrame) -> DataFrame:
         """Records between two windows (slide > size) that are behind the watermark: late by rule 20, in no window."""
         windows, lateness = self.spec.aligned_windows, self.spec.allowed_lateness
-        if self.spec.after_watermark:
-            records = records.where(self.spec.after_watermark)
+        records = admitted(records, self.spec.after_watermark)
         ts, start = F.col(EVENT_TIME), latest_start(windows)
         between = records.where(
             (ts >= start + F.lit(windows.longest)) & (start >= F.lit(span.start)) & (start < F.lit(span.end))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from zoneinfo import ZoneInfo
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.custom import check_class
@@ -24,6 +23,7 @@ from spark_jobs.eventtime.windows import (
     SlidingWindows,
     TumblingWindows,
 )
+from spark_jobs.eventtime.zones import zone_named
 from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.kafka_streams.replay import Application
 from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
@@ -39,7 +39,7 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
     window = pipeline.window
     match window.type:
         case "tumbling" if window.time_zone:
-            return CalendarDayWindows(ZoneInfo(window.time_zone), window.size // DAY_MS, window.offset)
+            return CalendarDayWindows(zone_named(window.time_zone), window.size // DAY_MS, window.offset)
         case "tumbling":
             return TumblingWindows(window.size, window.offset)
         case "sliding":

@@ -28,6 +28,7 @@ from spark_jobs.replay.columns import (
     PARTITION,
     Position,
     PositionColumns,
+    admitted,
     identity_columns,
     long_arrays,
     position_names,
@@ -172,9 +173,8 @@ def coarse_thresholds(times: TimeRange) -> Thresholds:
 
 def with_sessions_columns(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """Add the event time with "missing" as Flink has it, and the end of the record's own session."""
-    if spec.after_watermark:
-        records = records.where(spec.after_watermark)
-    gap = session_gap(spec.session_windows)
+    records = admitted(records, spec.after_watermark)
+    gap = session_gap(spec.session_windows, records)
     ts = F.coalesce(F.col(EVENT_TIME), F.lit(MIN_TIMESTAMP))
     return records.withColumn(_TS, ts).withColumn(_END, F.col(_TS) + gap)
 

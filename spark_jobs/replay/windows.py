@@ -29,6 +29,7 @@ from spark_jobs.replay.columns import (
     EVENT_TIME,
     NEVER,
     PositionColumns,
+    admitted,
     identity_columns,
     position_names,
     record_position,
@@ -120,8 +121,7 @@ def _in_range(records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFram
     Tumbling windows: a range of starts is a range of event times, which Parquet prunes, and one division by
     record gives its window.
     """
-    if spec.after_watermark:
-        records = records.where(spec.after_watermark)
+    records = admitted(records, spec.after_watermark)
     grid, first, _ = _lookup_range(spec, span)
     windows = spec.aligned_windows
     if isinstance(windows, TumblingWindows):
@@ -146,8 +146,7 @@ def _restricted(placed: DataFrame, spec: ReplaySpec, span: TimeRange, only: Data
 
 def windows_of_records(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """The distinct windows that these records belong to: keys, `window_start`, `window_end` (epoch ms)."""
-    if spec.after_watermark:
-        records = records.where(spec.after_watermark)
+    records = admitted(records, spec.after_watermark)
     placed = assign_windows(records.where(F.col(EVENT_TIME).isNotNull()), spec.aligned_windows)
     return placed.select(*spec.keys, START, END).distinct()
 
@@ -377,8 +376,7 @@ def late_records(
     `window_end` of the last window that it missed, `missed_by` (ms of processing time from that window's
     close for good to the record's arrival).
     """
-    if spec.after_watermark:
-        records = records.where(spec.after_watermark)
+    records = admitted(records, spec.after_watermark)
     ts = F.col(EVENT_TIME)
     windows = spec.aligned_windows
     home = latest_start(windows)

@@ -19,6 +19,7 @@ from spark_jobs.replay.columns import (
     PARTITION,
     SEQUENCE,
     PositionColumns,
+    admitted,
     long_arrays,
     record_position,
 )
@@ -79,8 +80,7 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
     # Keeps the sample small even if very many records arrive together.
     zoomed_one_in = max(1, int(one_in * min(1.0, share)), total // (50 * MAX_POINTS))
     records = evidence.records.where((F.col(EVENT_TIME) >= F.lit(times.start)) & (F.col(EVENT_TIME) < F.lit(times.end)))
-    if evidence.spec.after_watermark:
-        records = records.where(evidence.spec.after_watermark)
+    records = admitted(records, evidence.spec.after_watermark)
     number = F.col(OFFSET) if OFFSET in records.columns else F.lit(None).cast("bigint")
     if SEQUENCE in records.columns:
         number = F.coalesce(number, F.col(SEQUENCE))
@@ -90,7 +90,7 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
         inside = (F.col(ARRIVAL) >= F.lit(zoom.start)) & (F.col(ARRIVAL) < F.lit(zoom.end))
         wanted = wanted | (inside & (F.pmod(chance, F.lit(zoomed_one_in)) == 0))
     seen = with_watermark(records, probe.steps)
-    end = _end(evidence)
+    end = _end(evidence, records)
     behind = F.col("rw_watermark") - F.col(EVENT_TIME) + F.lit(probe.configured)
     closed = F.col("rw_watermark") + F.lit(1) - end + F.lit(probe.configured)
     grouped = seen.groupBy(
@@ -180,11 +180,11 @@ def _floor_divided(value: Column, divisor: int) -> Column:
     return divided(value - F.pmod(value, F.lit(divisor)), divisor)
 
 
-def _end(evidence: StagedRun) -> Column:
+def _end(evidence: StagedRun, records: DataFrame) -> Column:
     """The end of the last window of a record; for sessions, of the session that the record would open alone."""
     spec = evidence.spec
     if spec.has_sessions:
-        return F.col(EVENT_TIME) + session_gap(spec.session_windows).cast("bigint")
+        return F.col(EVENT_TIME) + session_gap(spec.session_windows, records).cast("bigint")
     return latest_end(spec.aligned_windows)
 
 

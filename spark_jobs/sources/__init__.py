@@ -14,6 +14,7 @@ from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.spool import is_small, narrowed, spooled
+from spark_jobs.sources.zone_data import java_release, python_release, zone_note
 from spark_jobs.spark.failures import reading
 
 __all__ = [
@@ -36,12 +37,15 @@ __all__ = [
     "good",
     "inspect_history",
     "is_small",
+    "java_release",
     "narrowed",
     "open_history",
     "partition_columns",
+    "python_release",
     "quarantined",
     "reading",
     "source_of",
     "spooled",
     "with_holes",
+    "zone_note",
 ]

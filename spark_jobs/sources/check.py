@@ -13,10 +13,11 @@ from spark_jobs.errors import DefinitionError, Problem, SourceError
 from spark_jobs.replay import aggregates
 from spark_jobs.sources.decode import REASON, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields
-from spark_jobs.sources.expressions import Refused, analyse, problem, schema_refused
+from spark_jobs.sources.expressions import Refused, analyse, problem, refuse_unpublishable, schema_refused
 from spark_jobs.sources.history import source_of
 from spark_jobs.sources.records import PENDING, has_positions, with_event_time, with_keys, with_payload, with_positions
 from spark_jobs.sources.times import unit_refused
+from spark_jobs.sources.zone_data import use_java_zone
 
 _POSITION_FIELDS = ("partition", "offset", "arrival", "sequence")
 
@@ -36,6 +37,10 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
             (avro_fields if pipeline.value.format == "avro" else parse_schema)(spark, ddl)
         except ValueError as error:
             return [problem(pipeline, ("value", "schema"), schema_refused(error))]
+    try:
+        use_java_zone(spark, pipeline)
+    except SourceError as error:
+        checked.refuse(error, ("window", "time_zone"))
     checked.run(source_of(spark, pipeline).empty())
     return sorted(checked.problems, key=lambda found: (found.file, found.line))
 
@@ -75,7 +80,7 @@ class _Check:
             try:
                 with_positions(history, alone, self._pipeline)
             except (DefinitionError, SourceError) as error:
-                self._add_error(error, ("history", "position", name))
+                self.refuse(error, ("history", "position", name))
                 refused[name] = None
         return position.model_copy(update=refused)
 
@@ -108,6 +113,9 @@ class _Check:
                 what = f"is {_type_name(kind)}, and records cannot be grouped by that"
                 self._add(("keys", name), Refused(what, "write an expression for one of its fields"))
                 kind = None
+            elif kind is not None and (unfit := refuse_unpublishable(kind)) is not None:
+                self._add(("keys", name), unfit)
+                kind = None
             if kind is None:
                 refused.append(name)
             else:
@@ -135,8 +143,12 @@ class _Check:
     def _aggregates(self, records: DataFrame) -> None:
         visible = records.drop(REASON, "rw_raw")
         for name, text in self._pipeline.aggregates.items():
-            for what, hint in aggregates.problems(records.sparkSession, visible, text):
-                self._add(("aggregates", name), Refused(what, hint))
+            found = [Refused(*one) for one in aggregates.problems(records.sparkSession, visible, text)]
+            if not found:
+                unfit = refuse_unpublishable(visible.agg(F.expr(text)).schema[0].dataType)
+                found = [unfit] if unfit is not None else []
+            for refused in found:
+                self._add(("aggregates", name), refused)
 
     def _condition(self, frame: DataFrame, text: str | None, path: FieldPath) -> bool:
         if text is None:
@@ -159,7 +171,8 @@ class _Check:
             return None
         return found
 
-    def _add_error(self, error: DefinitionError | SourceError, path: FieldPath) -> None:
+    def refuse(self, error: DefinitionError | SourceError, path: FieldPath) -> None:
+        """Add an error about the field at `path` to the problems."""
         if isinstance(error, DefinitionError):
             self.problems += error.problems
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -49,6 +50,23 @@ def analyse(frame: DataFrame, text: str) -> DataType | Refused:
     if (foreign := foreign_part(frame, condition, text)) is not None:
         return no_column(frame, foreign.column) if foreign.column else Refused(foreign.what, foreign.hint)
     return kind
+
+
+_NO_COLUMN_OF_A_TABLE = re.compile(r"\b(void|variant|interval|collate)\b")
+
+
+def refuse_unpublishable(kind: DataType) -> Refused | None:
+    """Why a value of this type cannot be a column of the published table; None where it can."""
+    name = kind.simpleString()
+    if (found := _NO_COLUMN_OF_A_TABLE.search(name)) is None:
+        return None
+    how = {
+        "void": "CAST(... AS STRING)",
+        "variant": "to_json(...)",
+        "interval": "unix_millis of both times and subtract",
+    }
+    hint = f"write {how.get(found[1], 'CAST(... AS STRING)')}"
+    return Refused(f"is {name.upper()}, which a table cannot hold", hint)
 
 
 def references(frame: DataFrame, texts: Iterable[str]) -> set[str]:

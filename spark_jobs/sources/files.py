@@ -61,6 +61,10 @@ def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, 
             raise
         found = ()
     if not found:
+        hidden = [path for path in history.path if path.rstrip("/").rpartition("/")[2].startswith(("_", "."))]
+        if hidden:
+            hint = "Rename the files: names that begin with `_` or `.` are left out, as parts of unfinished writes are."
+            raise SourceError("no file matches whose name is read", plain_path(hidden[0]), hint)
         raise SourceError("no file matches", where, "Correct history.path, or put the files there.")
     return found
 

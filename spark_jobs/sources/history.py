@@ -37,6 +37,7 @@ from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import NOT_BEFORE
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
+from spark_jobs.sources.zone_data import use_java_zone
 from spark_jobs.spark.expression_tree import names_in
 from spark_jobs.spark.failures import plain_path
 
@@ -145,6 +146,7 @@ def open_history(
             again, a table, column or topic is missing, or a metastore or broker does not answer.
         HistoryError: Records of a topic would be missing.
     """
+    use_java_zone(spark, pipeline)
     opened = source_of(spark, pipeline).open(pinned=pinned, behind=behind, topic=topic, as_of=as_of)
     return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -33,11 +34,32 @@ from spark_jobs.definition.payload import EventTime
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.replay import aggregates
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, OFFSET, PARTITION, SEQUENCE, STREAM, end_offset
+from spark_jobs.replay.columns import (
+    ADMITTED,
+    ARRIVAL,
+    EVENT_TIME,
+    GAP,
+    MARKER,
+    OFFSET,
+    PARTITION,
+    SEQUENCE,
+    STREAM,
+    end_offset,
+)
+from spark_jobs.sources.attempts import FAILED, arguments, attempt, can_fail, evaluated
 from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON, decode, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro
-from spark_jobs.sources.expressions import Refused, analyse, conjuncts, expression_type, refuse, refuse_schema
+from spark_jobs.sources.expressions import (
+    Refused,
+    analyse,
+    conjuncts,
+    expression_type,
+    refuse,
+    refuse_schema,
+    refuse_unpublishable,
+)
 from spark_jobs.sources.times import Unit, instants, unit_refused
+from spark_jobs.spark.gateway import tried
 
 NO_POSITION = "no position"
 MISSING_EVENT_TIME = "missing event time"
@@ -49,6 +71,7 @@ NOT_BEFORE = "rw_not_before"
 """The column of an opened history that says from which arrival (epoch ms) on they are ahead of the clock."""
 _FIRST_ARRIVAL, _LAST_ARRIVAL = -62_135_596_800_000, 253_402_300_800_000
 """The years 1 to 9999, epoch ms: outside of them there is no timestamp."""
+_TIME, _CONDITION, _ARGUMENT = "rw_time", "rw_condition", "rw_argument_"
 _LINE_REASON = "rw_line_reason"
 _LINE_RAW = "rw_line_raw"
 
@@ -80,8 +103,7 @@ def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         keyed = _accepted(keyed, condition)
     watermark = pipeline.watermark
     timed = with_event_time(keyed, pipeline.event_time, pipeline, marker=watermark.marker, stream=watermark.stream)
-    _check_later_expressions(timed, pipeline)
-    return _with_reason(timed, pipeline)
+    return _with_reason(_with_later_expressions(timed, pipeline), pipeline)
 
 
 def good(records: DataFrame) -> DataFrame:
@@ -186,7 +208,7 @@ def with_positions(
     if position.arrival is not None:
         unit = position.arrival_unit
         kind = _of_unit(frame, position.arrival, unit, pipeline, (*path, "arrival"), "arrival_unit")
-        columns[ARRIVAL] = instants(F.expr(position.arrival), kind, unit).milliseconds
+        columns[ARRIVAL] = instants(_tried(frame, position.arrival), kind, unit).milliseconds
     if position.sequence is not None:
         columns[SEQUENCE] = _whole_number(frame, position.sequence, "bigint", pipeline, (*path, "sequence"))
     return frame.withColumns(columns)
@@ -261,9 +283,13 @@ def _with_bytes_decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType
 
 def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline) -> DataFrame:
     """Add the key columns, by name and expression. `pipeline` gives the file and line of a key in errors."""
+    attempts = {}
     for name, text in keys.items():
-        expression_type(frame, text, pipeline, ("keys", name))
-    return frame.withColumns({name: F.expr(text) for name, text in keys.items()}) if keys else frame
+        kind = expression_type(frame, text, pipeline, ("keys", name))
+        if (refused := refuse_unpublishable(kind)) is not None:
+            raise refuse(pipeline, ("keys", name), refused)
+        attempts[name] = attempt(frame, f"key `{name}`", text)
+    return evaluated(frame, attempts)
 
 
 def with_event_time(
@@ -275,22 +301,33 @@ def with_event_time(
     `missing: drop`, records without an event time are left out. `pipeline` gives the file and line in errors.
     """
     kind = _of_unit(frame, event_time.expression, event_time.unit, pipeline, ("event_time", "expression"))
-    times = instants(F.expr(event_time.expression), kind, event_time.unit)
+    frame = evaluated(frame, {_TIME: attempt(frame, "event_time", event_time.expression)})
+    times = instants(F.col(_TIME), kind, event_time.unit)
     earliest, latest = (format_instant(instant) for instant in (event_time.earliest, event_time.latest))
     is_absurd = (times.milliseconds < F.lit(event_time.earliest)) | (times.milliseconds >= F.lit(event_time.latest))
     reason = F.coalesce(times.reason, F.when(is_absurd, f"event time out of [{earliest}, {latest})"))
     if event_time.missing == "quarantine":
         reason = F.when(times.missing, MISSING_EVENT_TIME).otherwise(reason)
     columns = {EVENT_TIME: times.milliseconds, PENDING: reason}
+    more = {}
     if marker is not None:
         _require_boolean(frame, marker, pipeline, ("watermark", "marker"))
-        columns[MARKER] = F.coalesce(F.expr(marker), F.lit(False))
+        more[MARKER] = attempt(frame, "watermark.marker", marker)
+        columns[MARKER] = F.coalesce(MARKER, F.lit(False))
     if stream is not None:
         expression_type(frame, stream, pipeline, ("watermark", "stream"))
-        columns[STREAM] = F.expr(stream).cast("string")
+        more[STREAM] = attempt(frame, "watermark.stream", stream)
+        columns[STREAM] = F.col(STREAM).cast("string")
+    frame = evaluated(frame, more)
     if event_time.missing == "drop":
-        frame = frame.where(F.col(REASON).isNotNull() | ~times.missing)
-    return frame.withColumns(columns)
+        frame = frame.where(_is_unusable(frame) | ~times.missing)
+    return frame.withColumns(columns).drop(_TIME)
+
+
+def _is_unusable(frame: DataFrame) -> Column:
+    """Whether the record goes to quarantine, as far as is known yet."""
+    reasons = [F.col(name).isNotNull() for name in (REASON, FAILED) if name in frame.columns]
+    return functools.reduce(operator.or_, reasons, F.lit(False))
 
 
 def _with_reason(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -298,29 +335,73 @@ def _with_reason(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     position = pipeline.history.position
     needed = {"partition": PARTITION, "offset": OFFSET, "arrival": ARRIVAL, "sequence": SEQUENCE}
     nulls = [F.col(column).isNull() for name, column in needed.items() if getattr(position, name) is not None]
-    reason = F.coalesce(REASON, WRONG_ARRIVAL, PENDING)
+    reasons: list[Column | str] = [REASON, WRONG_ARRIVAL]
     if nulls:
-        reason = F.coalesce(REASON, WRONG_ARRIVAL, F.when(functools.reduce(operator.or_, nulls), NO_POSITION), PENDING)
-    return frame.withColumn(REASON, reason).drop(PENDING, WRONG_ARRIVAL)
+        reasons.append(F.when(functools.reduce(operator.or_, nulls), NO_POSITION))
+    if FAILED in frame.columns:
+        reasons.append(FAILED)
+    return frame.withColumn(REASON, F.coalesce(*reasons, PENDING)).drop(PENDING, WRONG_ARRIVAL, FAILED)
 
 
-def _check_later_expressions(records: DataFrame, pipeline: Pipeline) -> None:
-    """Refuse what the replay will evaluate, and what is no function of the record: see `canonical` for the errors."""
+def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Try what the replay evaluates: the filter behind the watermark, the session gap, and the aggregates' arguments.
+
+    A record on which one fails is quarantined. It is tried only where the replay would evaluate it.
+    """
+    admits: Column | None = None
     if (text := pipeline.filter.after_watermark) is not None:
         _require_boolean(records, text, pipeline, ("filter", "after_watermark"))
-    if (gap := getattr(pipeline.window, "gap_expression", None)) is not None:
-        expression_type(records, gap, pipeline, ("window", "gap_expression"))
+        one = attempt(records, "filter.after_watermark", text)
+        admits = F.expr(text)
+        if can_fail(records.sparkSession, one.tree):
+            records = evaluated(records, {ADMITTED: one})
+            admits = F.col(ADMITTED)
+    later = {}
     for name, text in pipeline.aggregates.items():
+        path = ("aggregates", name)
         if (found := aggregates.foreign(records, text)) is not None:
-            raise refuse(pipeline, ("aggregates", name), Refused(found.what, found.hint, found.column is not None))
+            raise refuse(pipeline, path, Refused(found.what, found.hint, found.column is not None))
+        if (refused := refuse_unpublishable(records.agg(F.expr(text)).schema[0].dataType)) is not None:
+            raise refuse(pipeline, path, refused)
+        for number, argument in enumerate(arguments(records, f"aggregate `{name}`", text, admits)):
+            if can_fail(records.sparkSession, argument.tree):
+                later[f"{_ARGUMENT}{name}_{number}"] = argument
+    gap = getattr(pipeline.window, "gap_expression", None)
+    if gap is not None:
+        expression_type(records, gap, pipeline, ("window", "gap_expression"))
+        later[GAP] = replace(attempt(records, "window.gap_expression", gap), only_if=admits)
+    tried_records = evaluated(records, later)
+    if gap is not None:
+        tried_records = _with_gap(tried_records, admits)
+    return tried_records.drop(*(name for name in later if name != GAP))
+
+
+def _with_gap(records: DataFrame, admits: Column | None) -> DataFrame:
+    """GAP in whole milliseconds. As Flink refuses a gap that is null or not above 0, its record is quarantined."""
+    gap = F.col(GAP).try_cast("bigint")
+    wrong = F.when(gap.isNull(), "the session gap is null").when(
+        gap <= 0, F.concat(F.lit("the session gap is not above 0: "), gap.cast("string"))
+    )
+    if admits is not None:
+        wrong = F.when(admits, wrong)
+    reasons = [F.col(FAILED)] if FAILED in records.columns else []
+    return records.withColumns({GAP: gap, FAILED: F.coalesce(*reasons, wrong)})
 
 
 def _accepted(frame: DataFrame, condition: str) -> DataFrame:
-    """The rows for which the condition is true, and malformed ones, for which it cannot be evaluated."""
-    if REASON not in frame.columns:
-        return frame.where(F.expr(condition))
-    malformed = F.col(REASON).isNotNull() & (F.col(REASON) != NO_VALUE)
-    return frame.where(F.coalesce(F.expr(condition), F.lit(False)) | malformed)
+    """The rows for which the condition is true, and unusable ones, for which it cannot be evaluated."""
+    one = attempt(frame, "filter.before_watermark", condition)
+    if not can_fail(frame.sparkSession, one.tree) and REASON not in frame.columns and FAILED not in frame.columns:
+        return frame.where(F.expr(condition))  # as it is written, so that Spark prunes by it
+    # Spark prunes by this filter, too; what it cannot decide is kept for the next one.
+    frame = frame.where(~_tried(frame, condition).eqNullSafe(F.lit(False)) | _is_unusable(frame))
+    frame = evaluated(frame, {_CONDITION: one})
+    keeps = F.coalesce(_CONDITION, F.lit(False))
+    if REASON in frame.columns:
+        keeps = keeps | (F.col(REASON).isNotNull() & (F.col(REASON) != NO_VALUE))
+    if FAILED in frame.columns:
+        keeps = keeps | F.col(FAILED).isNotNull()
+    return frame.where(keeps).drop(_CONDITION)
 
 
 def _split_filter(placed: DataFrame, pipeline: Pipeline) -> tuple[list[str], list[str]]:
@@ -361,7 +442,12 @@ def _whole_number(frame: DataFrame, text: str | None, target: str, pipeline: Pip
     if not is_whole and not (isinstance(kind, DecimalType) and kind.scale == 0):
         what = f"is {kind.simpleString().upper()}, not a whole number"
         raise refuse(pipeline, path, Refused(what, "name an integer column, or write CAST(... AS BIGINT)"))
-    return F.expr(text).try_cast(target)
+    return _tried(frame, text).try_cast(target)
+
+
+def _tried(frame: DataFrame, text: str) -> Column:
+    """The expression; null where it fails on a record."""
+    return tried(F.expr(text)) if can_fail(frame.sparkSession, attempt(frame, "", text).tree) else F.expr(text)
 
 
 def _of_unit(

@@ -93,7 +93,7 @@ def foreign_in_text(spark: SparkSession, text: str) -> Foreign | None:
     """
     if _CLOCK_LITERAL.search(text):
         return Foreign(ANOTHER_VALUE)
-    for node, name in _nodes(session_state(spark).sqlParser().parseExpression(text)):
+    for node, name in nodes_of(session_state(spark).sqlParser().parseExpression(text)):
         if name.endswith(_SUBQUERIES):
             return Foreign("holds a query of its own", COLUMNS_ONLY)
         if name == "UnresolvedStar":
@@ -122,7 +122,7 @@ def foreign_part(frame: DataFrame, plan: DataFrame, text: str, own: Collection[s
     expressions = analyzed_plan(plan).expressions()
     known = {name.lower() for name in frame.columns}
     for index in range(expressions.size()):
-        for node, name in _nodes(expressions.apply(index)):
+        for node, name in nodes_of(expressions.apply(index)):
             if name == "AttributeReference":
                 column = node.name()
                 if column.startswith("rw_") and column not in own:
@@ -133,7 +133,7 @@ def foreign_part(frame: DataFrame, plan: DataFrame, text: str, own: Collection[s
                 bare = next((word for word in names_in(spark, text) if word.lower() not in known), None)
                 if bare is not None:
                     return Foreign(f"there is no column `{bare}`", column=bare)
-                return Foreign(f"`{_shown(node, text)}` is no function of the record")
+                return Foreign(f"`{shown_part(node, text)}` is no function of the record")
     return None
 
 
@@ -175,20 +175,21 @@ def _literal(node: JavaObject) -> str:
 
 def names_in(spark: SparkSession, text: str) -> Iterator[str]:
     """The first part of each name in the expression that is not called."""
-    for node, name in _nodes(session_state(spark).sqlParser().parseExpression(text)):
+    for node, name in nodes_of(session_state(spark).sqlParser().parseExpression(text)):
         if name == "UnresolvedAttribute":
             yield node.nameParts().head()
 
 
-def _shown(node: JavaObject, text: str) -> str:
+def shown_part(node: JavaObject, text: str) -> str:
+    """The part of an expression's text that a node stands for."""
     start, stop = node.origin().startIndex(), node.origin().stopIndex()
     part = text[start.get() : stop.get() + 1] if start.isDefined() and stop.isDefined() else text
     return part if len(part) <= _SHOWN else f"{part[:_SHOWN]}..."
 
 
-def _nodes(node: JavaObject) -> Iterator[tuple[JavaObject, str]]:
+def nodes_of(node: JavaObject) -> Iterator[tuple[JavaObject, str]]:
     """Each node of an expression with its name."""
     yield node, node.nodeName()
     children = node.children()
     for index in range(children.size()):
-        yield from _nodes(children.apply(index))
+        yield from nodes_of(children.apply(index))

@@ -65,6 +65,13 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
     found = _FILE.search(text)
     place = plain_path(found[0].rstrip(".'\"")) if found else where
     if _EXPRESSION.search(_first_line(str(error))):
+        if "ARITHMETIC_OVERFLOW" in _first_line(str(error)) and not _fragments(error):
+            return HistoryError(
+                "the sum of an aggregate overflows",
+                where,
+                "Write sum(CAST(... AS DECIMAL(38, 0))) for the exact sum, or try_sum(...) for null. Flink's sum of a "
+                "BIGINT wraps around, so a live job may have written a wrong number here.",
+            )
         return HistoryError(
             f"{_failed_expression(error)} fails on a record: {short(str(error))}",
             where,
@@ -72,6 +79,12 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
         )
     if (of_kafka := _kafka_error(text, reason, where)) is not None:
         return of_kafka
+    if (colon := re.search(r"Relative path in absolute URI: ([^\s)]+)", text)) is not None:
+        hint = "Rename it, for example with `-` in place of `:`."
+        return SourceError(f"Hadoop reads no file with a colon in its name: {colon[1]}", where, hint)
+    if "zStandard library not available" in text:
+        hint = "Write the files with gzip (`.gz`), or without compression."
+        return SourceError("this Hadoop reads no files compressed with zstandard (`.zst`)", place, hint)
     if _MISMATCH.search(text):
         what = "a column has another type in one file than in the table or the other files"
         return SourceError(f"{what}: {short(reason)}", place, "Rewrite the file, or leave it out.")
@@ -91,9 +104,14 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
 
 def _failed_expression(error: BaseException) -> str:
     """The part of an expression in which an error arose, as Spark knows it."""
+    fragments = _fragments(error)
+    return f"the expression `{short(fragments[0])}`" if fragments else "an expression"
+
+
+def _fragments(error: BaseException) -> list[str]:
     contexts = error.getQueryContext() if isinstance(error, PySparkException) else []
     fragments = [context.fragment() for context in contexts if context.contextType() is QueryContextType.SQL]
-    return f"the expression `{short(fragments[0])}`" if fragments else "an expression"
+    return [fragment for fragment in fragments if fragment.strip()]
 
 
 def _kafka_error(text: str, reason: str, where: str) -> RewindowError | None:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns, quarantined
@@ -210,6 +211,27 @@ def test_a_repeated_header_is_refused_only_where_it_is_used(spark, tmp_path: Pat
     used = pipeline(tmp_path, history=history, value={"format": "columns", "schema": "note STRING"})
     with pytest.raises(SourceError, match="the header has `note` twice"):
         open_history(spark, used)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "what"),
+    [
+        ("events-10:00.json", "", "a colon in its name"),
+        ("events-10:00.json", "events-*.json", "a colon in its name"),
+        ("events-10:00.json", "events-10:00.json", "a colon in its name"),
+        ("_events.json", "_events.json", "names that begin with `_`"),
+        ("events.json.zst", "", "compressed with zstandard"),
+    ],
+)
+def test_a_name_that_hadoop_does_not_read_is_told(
+    spark, tmp_path: Path, pipeline: MakePipeline, name: str, path: str, what: str
+) -> None:
+    text = (line(0) + "\n").encode()
+    (tmp_path / name).write_bytes(zstandard.compress(text) if name.endswith(".zst") else text)
+    definition = of_lines(pipeline, tmp_path / path, "json")
+    with pytest.raises(SourceError) as refused:
+        inspect_history(spark, definition, open_history(spark, definition))
+    assert what in str(refused.value)
 
 
 def test_records_over_several_lines_are_refused(spark, tmp_path: Path, pipeline: MakePipeline) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -186,7 +187,7 @@ def test_folders_named_by_a_value_are_columns_and_stay_so_when_pinned(
         for frame in (opened.frame, again.frame):
             assert [row.day for row in canonical(frame, definition).collect()] == ["2"]
             plan = query_execution(canonical(frame, definition)).executedPlan().toString()
-            assert "PartitionFilters: [isnotnull(day" in plan
+            assert re.search(r"PartitionFilters: \[[^\]]*day", plan)
 
 
 def test_the_schema_gives_folders_another_type_than_text(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
