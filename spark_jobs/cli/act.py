@@ -342,11 +342,10 @@ def archive_topic(
     from dataclasses import asdict
 
     from spark_jobs.definition.engine import Engine
-    from spark_jobs.definition.kafka import StitchedHistory
     from spark_jobs.operations.archive import archive
 
     loaded = load(pipeline)
-    if loaded.engine is Engine.SPARK and not isinstance(loaded.history, StitchedHistory):
+    if loaded.engine is Engine.SPARK and not loaded.history.is_stitched:
         _archive_batches(loaded)
         return
     result = archive(session(loaded, "archive"), loaded, as_of=as_of_vector(as_of), dry_run=dry_run)

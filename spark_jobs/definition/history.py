@@ -44,6 +44,21 @@ class FilesHistory(Section):
     )
 
     @property
+    def topic_alone(self) -> None:
+        """The topic that is the whole history."""
+        return None
+
+    @property
+    def last_topic(self) -> None:
+        """The topic with the newest records."""
+        return None
+
+    @property
+    def is_stitched(self) -> bool:
+        """Whether the older records lie in a table, and the others in a topic."""
+        return False
+
+    @property
     def metastore(self) -> None:
         """Files need no Hive metastore."""
         return None
@@ -69,6 +84,21 @@ class HiveHistory(Section):
         description="The columns with a record's position in the log.",
         examples=["{partition: partition, offset: offset, arrival: arrival}"],
     )
+
+    @property
+    def topic_alone(self) -> None:
+        """The topic that is the whole history."""
+        return None
+
+    @property
+    def last_topic(self) -> None:
+        """The topic with the newest records."""
+        return None
+
+    @property
+    def is_stitched(self) -> bool:
+        """Whether the older records lie in a table, and the others in a topic."""
+        return False
 
     @property
     def tombstones(self) -> Tombstones:

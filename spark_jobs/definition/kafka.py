@@ -219,6 +219,21 @@ class KafkaHistory(Topic):
     kind: Literal["kafka"] = Field(description="The kind of history: kafka.")
 
     @property
+    def topic_alone(self) -> Topic:
+        """The topic that is the whole history."""
+        return self
+
+    @property
+    def last_topic(self) -> Topic:
+        """The topic with the newest records."""
+        return self
+
+    @property
+    def is_stitched(self) -> bool:
+        """Whether the older records lie in a table, and the others in a topic."""
+        return False
+
+    @property
     def metastore(self) -> None:
         """A topic needs no Hive metastore."""
         return None
@@ -261,6 +276,21 @@ class StitchedHistory(Section):
     kind: Literal["stitched"] = Field(description="The kind of history: stitched.")
     past: PastTable = Field(description="The Hive table.", examples=["{table: raw.flights}"])
     recent: Topic = Field(description="The topic.", examples=["{servers: localhost:9092, topic: flights}"])
+
+    @property
+    def topic_alone(self) -> None:
+        """The topic that is the whole history."""
+        return None
+
+    @property
+    def last_topic(self) -> Topic:
+        """The topic with the newest records."""
+        return self.recent
+
+    @property
+    def is_stitched(self) -> bool:
+        """Whether the older records lie in a table, and the others in a topic."""
+        return True
 
     @property
     def position(self) -> Position:

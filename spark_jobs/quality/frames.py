@@ -77,12 +77,17 @@ def input_frame(plan: Plan) -> pd.DataFrame:
 
 
 def windows_frame(evidence: StagedRun) -> DataFrame:
-    """The staged windows with `WINDOW_EXTRAS`, except those that the run's mode or kind of window cannot have."""
+    """The staged windows with `WINDOW_EXTRAS`, except those that the run's mode or kind of window cannot have.
+
+    Of windows that keep their values (`history_gone`) the extras about range, grid and records are null: they are those
+    of an earlier run, perhaps of another range and definition.
+    """
     staged, spec = evidence.staged, evidence.spec
     start, end = F.unix_millis("window_start"), F.unix_millis("window_end")
     extras = {"rw_length_ms": end - start, "rw_start_ms": start, **_grid_extras(spec.windows, start, end)}
     if {*COUNTS, PANE, STATE} <= set(staged.columns):
         extras["rw_records"] = _records_of_window(spec)
+        extras = {name: F.when(F.col(STATE) != HISTORY_GONE, column) for name, column in extras.items()}
         extras["rw_contradiction"] = _contradiction(spec)
     return staged.select("*", *(column.alias(name) for name, column in extras.items()))
 

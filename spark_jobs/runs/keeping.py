@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.kafka import StitchedHistory, Topic
 from spark_jobs.errors import HistoryError, RewindowError
 from spark_jobs.lakehouse.published_table import FACTS
 from spark_jobs.lakehouse.staging import Part
@@ -211,18 +210,17 @@ def _may_lack(job: Job) -> bool:
         .collect()
     )
     past = Past.from_state(json.loads(states[0][0])) if states else None
-    if topic is not None and isinstance(job.pipeline.history, Topic):
+    if topic is not None and job.pipeline.history.topic_alone is not None:
         known = {} if past is None or past.starts is None else past.starts
         is_later = any(r.start > known.get(r.partition, 0) for r in topic.ranges)
-        if is_later or "compacted" in job.pipeline.history.accept:
+        if is_later or "compacted" in job.pipeline.history.topic_alone.accept:
             return True
     if past is None:
         return False
     counts = plan.history_counts or {}
     fewer = any(counts.get(p, 0) < count for p, count in (past.counts or {}).items())
     gone = {f.path for f in past.files or ()} - {f.path for f in plan.files or ()} if plan.files is not None else ()
-    is_stitched = isinstance(job.pipeline.history, StitchedHistory)
-    return past.has_lost or fewer or (bool(gone) and not is_stitched)
+    return past.has_lost or fewer or (bool(gone) and not job.pipeline.history.is_stitched)
 
 
 def _by_definition(job: Job, published: DataFrame) -> list[tuple[Pipeline | None, list[str]]]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.microbatch.batches import Batch, Batches, BatchKind, OffsetRanges, Partition, batches_of
@@ -155,12 +154,8 @@ def _known_checkpoint(spark: SparkSession, pipeline: Pipeline, path: str) -> Che
 
 def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -> list[Partition]:
     """The partitions of the source that reads the history."""
-    history = pipeline.history
-    topic = None
-    if isinstance(history, KafkaHistory):
-        topic = history.topic
-    elif isinstance(history, StitchedHistory):
-        topic = history.recent.topic
+    last = pipeline.history.last_topic
+    topic = None if last is None else last.topic
     places = [
         place for place in found.ranges if topic in (None, place.topic) and watermark.source in (None, place.source)
     ]

@@ -15,16 +15,17 @@ _RUN_ID = "rewindow.run-id"
 _REWRITE = "replace"
 
 
-def not_staged(job: Job, staged: StagedRange) -> NotStaged:
+def not_staged(job: Job, staged: StagedRange, kept: int | None) -> NotStaged:
     """The facts about a run whose windows are staged and compared with the published ones.
 
-    No Spark job, unless another program has written delete files to the table.
+    `kept`: the windows that keep their values, because records that they were made of are gone; None: the run has not
+    looked for such windows. No Spark job, unless another program has written delete files to the table.
     """
-    before, below = _records(job)
+    before, below = _records(job) if kept is None else (None, None)
     return NotStaged(
         records_before=before,
         records_below=below,
-        windows_left=_windows_left(job, staged),
+        windows_left=_windows_left(job, staged, kept or 0),
         foreign_commits=_foreign_commits(job, staged),
         goes_on=staged.since is not None,
     )
@@ -52,8 +53,8 @@ def _records(job: Job) -> tuple[int | None, int | None]:
     return before.history_records, min(plan.records, before.history_records)
 
 
-def _windows_left(job: Job, staged: StagedRange) -> int | None:
-    """How many published rows a run over the whole history neither computes again nor retracts.
+def _windows_left(job: Job, staged: StagedRange, kept: int) -> int | None:
+    """How many published rows a run over the whole history neither computes again nor retracts nor keeps on purpose.
 
     Below 0: readers see fewer windows than the table's revisions say. None: the run is over a part of the history.
     """
@@ -62,13 +63,13 @@ def _windows_left(job: Job, staged: StagedRange) -> int | None:
     if staged.repairs:  # compared row by row with what readers see
         return None
     if staged.base is None:
-        return -job.result.windows_recomputed
+        return -job.result.windows_recomputed - kept
     table = loaded_iceberg_table(job.spark, job.result.tables.windows)
     snapshot = table.snapshot(staged.base)
     rows = None if snapshot is None else _rows(snapshot)
     if rows is None:
         rows = job.published_table.current().count()
-    return rows - job.result.windows_recomputed
+    return rows - job.result.windows_recomputed - kept
 
 
 def _rows(snapshot: JavaObject) -> int | None:

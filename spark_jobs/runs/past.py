@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.kafka import StitchedHistory, Topic
+from spark_jobs.definition.kafka import Topic
 from spark_jobs.errors import HistoryError
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, SEQUENCE, end_offset
 from spark_jobs.runs.plan import Plan
@@ -126,10 +126,10 @@ class Comparison:
         history, past = self.pipeline.history, self.past
         if self.opened.topic is not None:
             self._refuse_a_shorter_log()
-        if isinstance(history, StitchedHistory):  # records go from the topic to the table; all is read anyway
+        if history.is_stitched:  # records go from the topic to the table; all is read anyway
             found = self._by_count()
-        elif isinstance(history, Topic):
-            found = self._of_topic(history)
+        elif history.topic_alone is not None:
+            found = self._of_topic(history.topic_alone)
         elif past is None:
             found = self._by_total()
         elif past.files is None or self.opened.files is None:

@@ -102,8 +102,8 @@ def verified(
                 job.spark, compared, lambda: count_staged(job), publication.staged.count, lambda: count_kept(job)
             )
         difference, job.result.changes = made[0], counts
-        job.result.windows_recomputed = recomputed_windows(computed - kept, counts)
-        beside = not_staged(job, staged)
+        job.result.windows_recomputed = recomputed_windows(computed - (kept or 0), counts)
+        beside = not_staged(job, staged, kept)
         evidence = StagedRun(
             job.spark,
             job.pipeline,
@@ -135,7 +135,7 @@ def verified(
             earlier=earlier_runs(job.folder, run_before),
             unchecked=unchecked,
             not_staged=beside,
-            history_gone=kept,
+            history_gone=kept or 0,
             **job.result.counts().to_dict(),
         )
         changes.write(job.folder)
@@ -205,10 +205,13 @@ def count_staged(job: Job) -> None:
         result.windows = written.count()
 
 
-def count_kept(job: Job) -> int:
-    """How many windows keep their values, because records that they were made of are gone; the run's note says so."""
+def count_kept(job: Job) -> int | None:
+    """How many windows keep their values, because records that they were made of are gone; the run's note says so.
+
+    None: the run has not looked for such windows.
+    """
     if not job.staging.has(Part.KEPT):
-        return 0
+        return None
     kept = job.staging.rows(Part.KEPT).count()
     if kept:
         windows = "1 window keeps its value" if kept == 1 else f"{kept:,} windows keep their values"

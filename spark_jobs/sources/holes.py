@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.kafka import KafkaHistory
+from spark_jobs.definition.kafka import Topic
 from spark_jobs.errors import HistoryError
 from spark_jobs.sources.fidelity import Fidelity
 from spark_jobs.sources.inspection import PartitionRange
@@ -25,8 +25,8 @@ def with_holes(
 
     Raises HistoryError where most of a partition is gone and `accept` has neither `holes` nor `compacted`.
     """
-    history = pipeline.history
-    if topic is None or not isinstance(history, KafkaHistory) or _leaves_out(pipeline, history):
+    history = pipeline.history.topic_alone
+    if topic is None or history is None or _leaves_out(pipeline, history):
         return found
     read = {known.partition: known.records for known in partitions}
     missing = 0
@@ -47,6 +47,6 @@ def with_holes(
     return replace(found, reasons=(*found.reasons, said))
 
 
-def _leaves_out(pipeline: Pipeline, history: KafkaHistory) -> bool:
+def _leaves_out(pipeline: Pipeline, history: Topic) -> bool:
     drops = history.tombstones == "drop" or pipeline.event_time.missing == "drop"
     return drops or pipeline.filter.before_watermark is not None

@@ -73,12 +73,24 @@ def test_a_run_that_looks_at_everything_says_so(runs) -> None:
     assert not failed
 
 
-def test_records_that_are_gone_close_the_gate(runs) -> None:
+@pytest.fixture
+def without_half(runs) -> Iterator[None]:
+    """The first half of the records is gone."""
     file = runs.folder / "data" / "a.json"
-    content = file.read_text()
-    file.unlink()
+    away = file.rename(runs.folder / "a.json")
+    yield
+    away.rename(file)
+
+
+def test_windows_whose_records_are_gone_are_kept_and_the_gate_stays_open(runs, without_half) -> None:
     facts, failed = runs.facts()
-    file.write_text(content)
+    assert (facts.records_before, facts.windows_left) == (None, 0)
+    assert not failed
+
+
+def test_records_that_are_gone_close_the_gate_of_a_run_that_has_not_looked(runs, without_half, monkeypatch) -> None:
+    monkeypatch.setattr("spark_jobs.runs.backfill.keep_of_range", lambda *_: None)
+    facts, failed = runs.facts()
     assert (facts.records_before, facts.records_below) == (600, 300)
     assert "no-record-gone" in failed
 
