@@ -34,7 +34,7 @@ _NO_RESULT = {
 }  # fmt: skip
 """Sections that change no result. `mode` chooses among the results; each run keeps the one that it had."""
 
-_ADDED = {"arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD)}
+_ADDED = {"arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None}
 """Fields that came later, and the values with which a definition is the one that it was."""
 
 _NO_LATENESS: Any = "0 s"
@@ -280,7 +280,7 @@ class Pipeline(Section):
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
-        for section in ("history", "quarantine"):
+        for section in ("history", "quarantine", "value"):
             content[section] = _as_it_was(content[section])
         if restarts := restarts_of(self):
             content["restarts"] = list(restarts)
