@@ -159,7 +159,8 @@ def test_what_a_changed_definition_does_is_said_before_anything_happens(spark, t
         text.replace("keys: {k: k}", "keys: {kk: k}").replace("10 min", "1 min").replace("total: sum(v)", "s: sum(v)")
     )
     second = defined(tmp_path, "said", "said", changed)
-    said = "\n".join(with_change(spark, second, make_plan(spark, second)).warnings)
+    new = make_plan(spark, second)
+    said = "\n".join(with_change(spark, second, new).warnings)
     for part in (
         "the definition has changed since the last published run (aggregates, keys, window)",
         "the identity of the rows changes (keys: k; now: kk): all published rows are retracted",
@@ -169,7 +170,7 @@ def test_what_a_changed_definition_does_is_said_before_anything_happens(spark, t
     ):
         assert part in said, said
     assert "\n".join(since_last_run(second)) in said
-    start = plan.span.start
+    start = new.span.start
     part = with_change(spark, second, make_plan(spark, second, start=start, end=start + MINUTE))
     assert "windows outside the run's range keep the values of the earlier definition" in part.warnings[-1]
 
