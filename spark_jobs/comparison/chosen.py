@@ -17,7 +17,7 @@ from spark_jobs.eventtime.ranges import TimeRange, ranges_of
 from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows
 from spark_jobs.lakehouse.verdicts import LastComparison, VerdictTable
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.runs.chunking import chunks_of
 from spark_jobs.runs.comparing import ToCompare
 from spark_jobs.runs.job import Job

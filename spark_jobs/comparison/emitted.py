@@ -46,7 +46,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START, end_after, start_before
 from spark_jobs.replay.columns import OFFSET, PARTITION
-from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.times import instants, unit_refused
 from spark_jobs.spark.cached import CachedFrames

@@ -24,7 +24,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, Window
 from spark_jobs.formatting import exact_length, percent
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.spec import complete_name
 
 _MOST = 0.9

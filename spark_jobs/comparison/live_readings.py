@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.windows import AlignedWindows
-from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.grid import divided
 
 HALF_HOUR = 1_800_000

@@ -25,7 +25,7 @@ from spark_jobs.lakehouse.corrections import Delivery, new_name
 from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import guarded
 from spark_jobs.lakehouse.verdicts import final_before
-from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.sources.hive import table_partitions
 from spark_jobs.spark.gateway import hadoop_conf, hadoop_path, jvm, session_state
 

@@ -13,17 +13,7 @@ from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.eventtime.kafka_streams.task import StoreState, Topology
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.windows import (
-    DAY_MS,
-    AnyWindows,
-    CalendarDayWindows,
-    CumulativeWindows,
-    DynamicSessionWindows,
-    SessionWindows,
-    SlidingWindows,
-    TumblingWindows,
-)
-from spark_jobs.eventtime.zones import zone_named
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.kafka_streams.replay import Application
 from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
@@ -32,28 +22,6 @@ from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.rule_book import RuleBook
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
-
-
-def windows_of(pipeline: Pipeline) -> AnyWindows:
-    """The windows that the definition describes."""
-    window = pipeline.window
-    match window.type:
-        case "tumbling" if window.time_zone:
-            return CalendarDayWindows(zone_named(window.time_zone), window.size // DAY_MS, window.offset)
-        case "tumbling":
-            return TumblingWindows(window.size, window.offset)
-        case "sliding":
-            return SlidingWindows(window.size, window.slide, window.offset)
-        case "cumulative":
-            return CumulativeWindows(window.size, window.step, window.offset)
-        case "hopping":
-            return SlidingWindows(window.size, window.advance)
-        case "between_events":  # they follow the records, as sessions do
-            return SessionWindows(window.time_difference)
-        case "session" if window.gap_expression is not None:
-            return DynamicSessionWindows(window.gap_expression)
-        case "session":
-            return SessionWindows(window.fixed_gap)
 
 
 def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> WatermarkStrategy:

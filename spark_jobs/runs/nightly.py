@@ -25,8 +25,9 @@ from spark_jobs.lakehouse.published_table import PublishedTable, TableAt
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, record_position
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.from_pipeline import rules_of, spec_of, windows_of
+from spark_jobs.replay.from_pipeline import rules_of, spec_of
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before

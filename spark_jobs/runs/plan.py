@@ -28,7 +28,8 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.columns import PARTITION
-from spark_jobs.replay.from_pipeline import application_of, strategy_of, windows_of
+from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.replay.making import way_of
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.live_batches import as_of_batches, live_batches

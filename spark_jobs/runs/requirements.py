@@ -7,7 +7,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.windows import AlignedWindows
-from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.defined_windows import windows_of
 
 
 def check_range(pipeline: Pipeline, start: int | None, end: int | None) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import RewindowError
 from spark_jobs.replay.assign import assign_windows
-from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.spec import Mode
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.sources import good, quarantined

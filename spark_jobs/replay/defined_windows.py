@@ -1,0 +1,38 @@
+"""The windows of a definition. This module imports no Spark: it is read where DAGs are parsed."""
+
+from __future__ import annotations
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.eventtime.windows import (
+    DAY_MS,
+    AnyWindows,
+    CalendarDayWindows,
+    CumulativeWindows,
+    DynamicSessionWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+)
+from spark_jobs.eventtime.zones import zone_named
+
+
+def windows_of(pipeline: Pipeline) -> AnyWindows:
+    """The windows that the definition describes."""
+    window = pipeline.window
+    match window.type:
+        case "tumbling" if window.time_zone:
+            return CalendarDayWindows(zone_named(window.time_zone), window.size // DAY_MS, window.offset)
+        case "tumbling":
+            return TumblingWindows(window.size, window.offset)
+        case "sliding":
+            return SlidingWindows(window.size, window.slide, window.offset)
+        case "cumulative":
+            return CumulativeWindows(window.size, window.step, window.offset)
+        case "hopping":
+            return SlidingWindows(window.size, window.advance)
+        case "between_events":  # they follow the records, as sessions do
+            return SessionWindows(window.time_difference)
+        case "session" if window.gap_expression is not None:
+            return DynamicSessionWindows(window.gap_expression)
+        case "session":
+            return SessionWindows(window.fixed_gap)
