@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiers import Seconds, keep_durations, kept_durations, long_files_to_run
+from tests.tiers import Seconds, in_order, keep_durations, kept_durations, long_files_to_run
 
 REPLAY, WEB, LIVES, AIRFLOW = (
     "tests/replay/test_properties.py",
@@ -53,3 +53,12 @@ def test_a_tier_that_did_not_run_keeps_its_seconds_and_a_file_that_is_gone_goes(
     kept.write_text('{"tests/test_tiers.py": [1.0, 50.0], "tests/gone.py": [9.0, 0.0]}')
     keep_durations({"tests/test_tiers.py": Seconds(2.5, 0), "tests/test_wheel.py": Seconds(3, 0)})
     assert kept_durations(measured) == {"tests/test_tiers.py": (2.5, 50), "tests/test_wheel.py": (3, 0)}
+
+
+def test_every_file_that_has_a_duration_is_there_and_the_longest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REWINDOW_TESTS", raising=False)
+    durations = kept_durations()
+    assert len(durations) > 100
+    place = in_order(lambda file: False)
+    ordered = sorted(durations, key=place)
+    assert sum(durations[ordered[0]]) == max(sum(seconds) for seconds in durations.values())
