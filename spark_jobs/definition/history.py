@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from spark_jobs.definition.fields import Section, Text
-from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Tombstones
+from spark_jobs.definition.fields import Text
+from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory, Tombstones
 from spark_jobs.definition.position import Position
 
 
@@ -23,7 +23,7 @@ Paths = Annotated[
 ]
 
 
-class FilesHistory(Section):
+class FilesHistory(HistorySection):
     """Parquet, JSON lines or CSV files, read with Spark."""
 
     kind: Literal["files"] = Field(description="The kind of history: files.")
@@ -44,21 +44,6 @@ class FilesHistory(Section):
     )
 
     @property
-    def topic_alone(self) -> None:
-        """The topic that is the whole history."""
-        return None
-
-    @property
-    def last_topic(self) -> None:
-        """The topic with the newest records."""
-        return None
-
-    @property
-    def is_stitched(self) -> bool:
-        """Whether the older records lie in a table, and the others in a topic."""
-        return False
-
-    @property
     def metastore(self) -> None:
         """Files need no Hive metastore."""
         return None
@@ -69,7 +54,7 @@ class FilesHistory(Section):
         return "quarantine"
 
 
-class HiveHistory(Section):
+class HiveHistory(HistorySection):
     """A Hive table (or view) behind a metastore."""
 
     kind: Literal["hive"] = Field(description="The kind of history: hive.")
@@ -84,21 +69,6 @@ class HiveHistory(Section):
         description="The columns with a record's position in the log.",
         examples=["{partition: partition, offset: offset, arrival: arrival}"],
     )
-
-    @property
-    def topic_alone(self) -> None:
-        """The topic that is the whole history."""
-        return None
-
-    @property
-    def last_topic(self) -> None:
-        """The topic with the newest records."""
-        return None
-
-    @property
-    def is_stitched(self) -> bool:
-        """Whether the older records lie in a table, and the others in a topic."""
-        return False
 
     @property
     def tombstones(self) -> Tombstones:

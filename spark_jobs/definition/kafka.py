@@ -213,25 +213,33 @@ class Topic(TopicAccess):
         )
 
 
-class KafkaHistory(Topic):
+class HistorySection(Section):
+    """A history of any kind, and which topic it has."""
+
+    @property
+    def topic_alone(self) -> Topic | None:
+        """The topic that is the whole history."""
+        return None
+
+    @property
+    def last_topic(self) -> Topic | None:
+        """The topic with the newest records."""
+        return self.topic_alone
+
+    @property
+    def is_stitched(self) -> bool:
+        """Whether the older records lie in a table, and the others in a topic."""
+        return self.last_topic is not self.topic_alone
+
+
+class KafkaHistory(Topic, HistorySection):
     """A Kafka topic alone."""
 
     kind: Literal["kafka"] = Field(description="The kind of history: kafka.")
 
     @property
     def topic_alone(self) -> Topic:
-        """The topic that is the whole history."""
         return self
-
-    @property
-    def last_topic(self) -> Topic:
-        """The topic with the newest records."""
-        return self
-
-    @property
-    def is_stitched(self) -> bool:
-        """Whether the older records lie in a table, and the others in a topic."""
-        return False
 
     @property
     def metastore(self) -> None:
@@ -270,7 +278,7 @@ class PastTable(Section):
         return position
 
 
-class StitchedHistory(Section):
+class StitchedHistory(HistorySection):
     """A Hive table up to its last offset of each partition, and the topic from the next one on."""
 
     kind: Literal["stitched"] = Field(description="The kind of history: stitched.")
@@ -278,19 +286,8 @@ class StitchedHistory(Section):
     recent: Topic = Field(description="The topic.", examples=["{servers: localhost:9092, topic: flights}"])
 
     @property
-    def topic_alone(self) -> None:
-        """The topic that is the whole history."""
-        return None
-
-    @property
     def last_topic(self) -> Topic:
-        """The topic with the newest records."""
         return self.recent
-
-    @property
-    def is_stitched(self) -> bool:
-        """Whether the older records lie in a table, and the others in a topic."""
-        return True
 
     @property
     def position(self) -> Position:
