@@ -51,7 +51,7 @@ def build_data_docs(
             context.validation_results_store.set(identifier, result)
         sites = context.build_data_docs(resource_identifiers=list(results))
         if chosen is not None:
-            _act(context, chosen, results)
+            _act(chosen, results)
     return dict(sites)
 
 
@@ -79,8 +79,11 @@ def _checkpoint(context: FileDataContext, name: str, project: Path) -> Checkpoin
         raise DefinitionError(f"there is no checkpoint {name!r}", str(project), f"Known here: {known}.") from problem
 
 
-def _act(context: FileDataContext, checkpoint: Checkpoint, results: Results) -> None:
-    """Carry out the checkpoint's actions as GX does after a run of its own; those for Data Docs are done already."""
+def _act(checkpoint: Checkpoint, results: Results) -> None:
+    """Carry out the checkpoint's actions as GX does after a run of its own; those for Data Docs are done already.
+
+    The actions use the context that was opened last, which is that of the checkpoint.
+    """
     from great_expectations.checkpoint.actions import ActionContext, UpdateDataDocsAction
     from great_expectations.checkpoint.checkpoint import CheckpointResult
 
@@ -90,7 +93,6 @@ def _act(context: FileDataContext, checkpoint: Checkpoint, results: Results) -> 
     for action in checkpoint.actions:
         if isinstance(action, UpdateDataDocsAction):
             continue
-        action._data_context = context
         try:
             done.update(action=action, action_result=action.run(checkpoint_result=outcome, action_context=done))
         except Exception as problem:

@@ -113,22 +113,22 @@ class Combiner:
         self.strategy = strategy
         self.cells = cells
         self._state = Source(strategy).snapshot() if state is None else state
-        self._is_fresh = state is None
-        self._until = processing_time_end
-        self._activities = activities
-        self._tops = Tops(activities, cells)
-        self._timers = [partial for subtask in self._state["subtasks"] for partial in subtask["partials"]]
-        self._next_tick = self._state["next_tick"]
+        self.is_fresh = state is None
+        self.until = processing_time_end
+        self.activities = activities
+        self.tops = Tops(activities, cells)
+        self.timers = [partial for subtask in self._state["subtasks"] for partial in subtask["partials"]]
+        self.next_tick = self._state["next_tick"]
         self._silences = found or [
-            silences(activity, strategy, cells.last_tick, timer, self._next_tick)
-            for activity, timer in zip(activities, self._timers, strict=True)
+            silences(activity, strategy, cells.last_tick, timer, self.next_tick)
+            for activity, timer in zip(activities, self.timers, strict=True)
         ]
         maximum = strategy.running_maximum
-        self._follows_clock = strategy.follows_the_clock
-        self._delay = strategy.generator.tolerance if maximum is None else maximum.delay
-        self._carried = [None if maximum is None else timer["generator"].get("maximum") for timer in self._timers]
-        first = self._tops.first_cell
-        self.first_cell = cells.of_one(self._next_tick - strategy.interval)
+        self.follows_clock = strategy.follows_the_clock
+        self.delay = strategy.generator.tolerance if maximum is None else maximum.delay
+        self.carried = [None if maximum is None else timer["generator"].get("maximum") for timer in self.timers]
+        first = self.tops.first_cell
+        self.first_cell = cells.of_one(self.next_tick - strategy.interval)
         if first is not None:
             self.first_cell = min(first, self.first_cell)
 
@@ -138,31 +138,31 @@ class Combiner:
         for silence in self._silences:
             found.update(self.cells.of(silence.idle_from - 1).tolist())
             found.update(self.cells.of(silence.awake[silence.awake < NEVER]).tolist())
-        if any(timer["idle"] for timer in self._timers):
+        if any(timer["idle"] for timer in self.timers):
             found.add(self.first_cell)
-        deadline = self._source().first_watermark_deadline()
+        deadline = self.new_source().first_watermark_deadline()
         if deadline is not None:
             start, interval = self.strategy.timer_start, self.strategy.interval
-            tick = max(start + ((deadline - start) // interval + 1) * interval, self._next_tick)
+            tick = max(start + ((deadline - start) // interval + 1) * interval, self.next_tick)
             if tick <= self.cells.last_tick and not self._raises_before(tick):
                 found.add(self.cells.of_one(tick - 1))
         return {cell for cell in found if cell >= self.first_cell}
 
     def _raises_before(self, tick: int) -> bool:
         """Whether every subtask surely raises its first watermark before this tick."""
-        if not all(self.strategy.subtasks) or not self._timers:
+        if not all(self.strategy.subtasks) or not self.timers:
             return False
-        if self._follows_clock:
+        if self.follows_clock:
             return True
-        for generator, timer in enumerate(self._timers):
-            cell = self._tops.moves_first_in(generator, MIN_TIMESTAMP + max(0, self._delay))
+        for generator, timer in enumerate(self.timers):
+            cell = self.tops.moves_first_in(generator, MIN_TIMESTAMP + max(0, self.delay))
             if timer["watermark"] == MIN_TIMESTAMP and (
                 cell is None or cell >= self.cells.last or self.cells.begin(cell + 1) > tick
             ):
                 return False
         return True
 
-    def _source(self) -> Source:
+    def new_source(self) -> Source:
         source = Source(self.strategy, [silence.spans for silence in self._silences])
         source.restore(dict(self._state))
         return source
@@ -177,7 +177,7 @@ class _Run:
 
     def __init__(self, over: Combiner, raises: Mapping[int, Sequence[Raise]], exact: list[int]) -> None:
         self.over = over
-        self.source = over._source()
+        self.source = over.new_source()
         self.raises = raises
         self.exact = exact
         self.rows: list[tuple[int, int, int, int]] = []
@@ -187,7 +187,7 @@ class _Run:
         self.fed: dict[int, int] = {}
         self.generators = over.strategy.generators
         self.next_x = _after(self.source.watermark)
-        if not over._is_fresh:
+        if not over.is_fresh:
             self.rows.append((MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP))
 
     def combined(self) -> Combination:
@@ -226,17 +226,17 @@ class _Run:
             last,
             snapshot,
             flushes,
-            self.idle.summary(self.over._until),
+            self.idle.summary(self.over.until),
             self.wanted,
         )
 
     def _reached(self, generator: int, cell: int) -> int:
         """The watermark that a generator has at the beginning of a cell; the cell after the last one: at the end."""
         over = self.over
-        if over._follows_clock:
-            return over.cells.begin(min(cell, over.cells.last)) - over._delay
-        tops = [top for top in (over._tops.before(generator, cell), over._carried[generator]) if top is not None]
-        return max(MIN_TIMESTAMP, max(tops) - over._delay) if tops else MIN_TIMESTAMP
+        if over.follows_clock:
+            return over.cells.begin(min(cell, over.cells.last)) - over.delay
+        tops = [top for top in (over.tops.before(generator, cell), over.carried[generator]) if top is not None]
+        return max(MIN_TIMESTAMP, max(tops) - over.delay) if tops else MIN_TIMESTAMP
 
     def _quiet_cells(self, cell: int, most: int) -> int:
         """How many cells, up to `most`, surely go by without the status change that is waited for."""
@@ -274,9 +274,9 @@ class _Run:
     def _feed(self, end: int) -> None:
         """The generators' maxima at the beginning of cell `end`, and the tick there; `last + 1`: the end."""
         over, source = self.over, self.source
-        if not over._follows_clock:
+        if not over.follows_clock:
             for generator, partial in enumerate(source.partials):
-                top = over._tops.before(generator, end)
+                top = over.tops.before(generator, end)
                 if top is not None and not partial.idle and top > self.fed.get(generator, MIN_TIMESTAMP - 1):
                     self.fed[generator] = top
                     source.on_event(self.generators[generator][0], Event(top, top, True))
@@ -297,7 +297,7 @@ class _Run:
         if cell < cells.last:
             self._ticks(cells.begin(cell + 1))
         for generator in range(len(self.generators)):
-            top = self.over._tops.before(generator, cell + 1)
+            top = self.over.tops.before(generator, cell + 1)
             if top is not None:
                 self.fed[generator] = top
 
@@ -317,7 +317,7 @@ class _Run:
         snapshot = self.source.snapshot()
         snapshot["records_since_tick"] = True
         saved = (partial for subtask in snapshot["subtasks"] for partial in subtask["partials"])
-        for partial, activity, timer in zip(saved, over._activities, over._timers, strict=True):
-            active, countdown = timer_after(activity, over.strategy, over.cells.last_tick, timer, over._next_tick)
+        for partial, activity, timer in zip(saved, over.activities, over.timers, strict=True):
+            active, countdown = timer_after(activity, over.strategy, over.cells.last_tick, timer, over.next_tick)
             partial["active_since_probe"], partial["countdown_from"] = active, countdown
         return snapshot

@@ -36,7 +36,7 @@ from spark_jobs.runs.progress import NoProgress
 from tests.runs.small_runs import MINUTE, T0, definition_text, write
 from tests.sampling import IN_FULL, sample
 
-STEPS = int(os.environ.get("REWINDOW_HISTORY_LIVES", sample(60, 300)))
+STEPS = int(os.environ.get("REWINDOW_HISTORY_LIVES", sample(24, 300)))
 STEPS_OF_ONE = 30
 WINDOWS = 4
 

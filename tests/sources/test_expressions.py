@@ -25,7 +25,7 @@ ANOTHER_VALUE = (
     "CAST(' Yesterday ' AS DATE)", "reflect('java.util.UUID', 'randomUUID')", "randstr(3)", "uniform(1, 5)",
     "session_window(now(), '5 min')", "aes_encrypt(d, d)",
 )  # fmt: skip
-QUERIES = ("(SELECT max(id) FROM range(5))", "k IN (SELECT 'x')", "EXISTS (SELECT 1)")
+QUERIES = ("(SELECT max(id) FROM range(5))", "k IN (SELECT k FROM others)", "EXISTS (SELECT 1)")
 STARS = ("struct(*)", "to_json(struct(*))", "hash(*)")
 ZONE_NAMES = (
     "to_timestamp(k, 'yyyy-MM-dd HH:mm z')", "try_to_timestamp(k, 'EEE MMM dd HH:mm:ss zzz yyyy')",
