@@ -40,8 +40,10 @@ LEFT_OUT = pytest.StashKey[dict[str, str]]()
 
 SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
-OF_FEW_ROWS = tuple(
-    f"tests/{folder}/" for folder in ("comparison", "corrections", "faults", "lakehouse", "operations", "runs")
+OF_FEW_ROWS = (
+    *(f"tests/{folder}/" for folder in ("comparison", "corrections", "faults", "lakehouse", "operations", "runs")),
+    "tests/quality/test_nights.py",
+    "tests/report/test_figures_agree.py",
 )
 """Here many small queries run. The golden cases have a session of their own; the rest runs as users run it."""
 

@@ -27,6 +27,7 @@ from spark_jobs.runs.verdicts import Verdicts
 from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
 from tests.kafka import Sent, produce
 from tests.runs.small_nights import log_of, write
+from tests.sampling import first_of
 
 COMPARING = EndPolicy(compare=stage.compare_run)
 TOPIC = """live:
@@ -53,7 +54,7 @@ def current_verdicts(spark: SparkSession, defined: Pipeline) -> set[tuple]:
     }
 
 
-@pytest.mark.parametrize("place", ["files", "topic"])
+@pytest.mark.parametrize("place", first_of(["topic", "files"]))
 def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(
     spark, tmp_path, monkeypatch, request, place: str
 ) -> None:
