@@ -1,10 +1,10 @@
-"""The history that a pipeline replays: files, a Hive table, a Kafka topic, or a table and a topic stitched together."""
+"""The history that a pipeline replays: files, a Hive or Iceberg table, a topic, or a table and a topic stitched."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from spark_jobs.definition.fields import Text
 from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory, Tombstones
@@ -76,4 +76,61 @@ class HiveHistory(HistorySection):
         return "quarantine"
 
 
-History = Annotated[FilesHistory | HiveHistory | KafkaHistory | StitchedHistory, Field(discriminator="kind")]
+PRESETS: dict[str, dict[str, str]] = {
+    "redpanda": {
+        "partition": "redpanda.partition",
+        "offset": "redpanda.offset",
+        "arrival": "redpanda.timestamp",
+    },
+    "kafka_connect": {
+        "partition": "_kafka_metadata_partition",
+        "offset": "_kafka_metadata_offset",
+        "arrival": "_kafka_metadata_timestamp",
+        "arrival_unit": "ms",
+    },
+}
+"""The position columns of tables that others write: a topic of Redpanda's, and Iceberg's own sink for Kafka Connect."""
+
+
+class TableHistory(HistorySection):
+    """An Iceberg table in a catalog that the Spark session is configured for."""
+
+    kind: Literal["table"] = Field(description="The kind of history: table.")
+    table: Text = Field(
+        description="The table, with its catalog. `rewindow` is the catalog of Rewindow's own tables.",
+        examples=["lake.raw.flights"],
+    )
+    preset: Literal["redpanda", "kafka_connect"] | None = Field(
+        default=None,
+        description="Where the position columns are in tables of a known writer: redpanda (a topic with "
+        "redpanda.iceberg.mode) or kafka_connect (Iceberg's sink with its transform KafkaMetadataTransform).",
+        examples=["redpanda"],
+    )
+    position: Position = Field(
+        default=Position(),
+        description="The columns with a record's position in the log. With `preset`: what differs from it.",
+        examples=["{partition: partition, offset: offset, arrival: arrival}"],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, data: Any) -> Any:
+        preset = PRESETS.get(data.get("preset", "")) if isinstance(data, dict) else None
+        position = data.get("position", {}) if preset else None
+        return data | {"position": preset | position} if preset and isinstance(position, dict) else data
+
+    @property
+    def metastore(self) -> None:
+        """The session's catalogs need no other metastore."""
+        return None
+
+    @property
+    def tombstones(self) -> Tombstones:
+        """What happens to a record with a null value."""
+        return "quarantine"
+
+
+History = Annotated[
+    FilesHistory | HiveHistory | TableHistory | KafkaHistory | StitchedHistory,
+    Field(discriminator="kind"),
+]

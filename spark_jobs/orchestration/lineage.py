@@ -21,7 +21,7 @@ from spark_jobs.addresses import public_address
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.corrections import FilesDestination
 from spark_jobs.definition.deployments import deployments_of, destination_of
-from spark_jobs.definition.history import FilesHistory, HiveHistory
+from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, TopicAccess
 from spark_jobs.definition.live import FilesEmitted, Live, TableEmitted, TopicEmitted
@@ -104,12 +104,15 @@ def _datasets(pipeline: Pipeline, folder: RunFolder, stage: Stage) -> tuple[list
 
 
 def history_of(pipeline: Pipeline) -> list[Dataset]:
-    """The history: its files' folders, its Hive table, its topic, or table and topic."""
+    """The history: its files' folders, its Hive or Iceberg table, its topic, or table and topic."""
     history = pipeline.history
     if isinstance(history, FilesHistory):
         return _files(history.path)
     if isinstance(history, HiveHistory):
         return [_hive(history.table, history.metastore)]
+    if isinstance(history, TableHistory):
+        catalog, _, name = history.table.partition(".")
+        return [iceberg(name) if catalog == CATALOG else Dataset(catalog, name)]
     if isinstance(history, StitchedHistory):
         return [_hive(history.past.table, history.past.metastore), _topic(history.recent)]
     assert isinstance(history, KafkaHistory)

@@ -140,7 +140,7 @@ def reconcile(
         later = everything if is_small(opened) else _news_of(spark, pipeline, opened, before)
         new = _arrived_before(arrived_since(later, before.as_of), until)
         with progress.stage("new records", opened.description):
-            past = _compared_with(spark, pipeline, opened, before, everything)
+            past = _compared_with(spark, pipeline, opened, before, everything, later)
             seen, touched, changed = run_parallel(
                 spark,
                 lambda: inspect_history(spark, pipeline, opened, records=new, until=until),
@@ -373,11 +373,17 @@ def _refuse_another_topic(opened: OpenHistory, before: PreviousRun) -> None:
 
 def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> DataFrame:
     """Canonical records, without most of those that the run before has seen."""
-    return canonical(source_of(spark, pipeline).since(opened, before.as_of), pipeline)
+    snapshot = None if before.past is None else before.past.snapshot
+    return canonical(source_of(spark, pipeline).since(opened, before.as_of, snapshot), pipeline)
 
 
 def _compared_with(
-    spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun, everything: DataFrame
+    spark: SparkSession,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    before: PreviousRun,
+    everything: DataFrame,
+    later: DataFrame,
 ) -> Comparison:
     """The history of now beside what the run before has read."""
     source = source_of(spark, pipeline)
@@ -385,6 +391,7 @@ def _compared_with(
         pipeline,
         opened,
         everything,
+        later,
         lambda files: canonical(source.in_files(opened, files), pipeline),
         before.run_id,
         before.as_of,

@@ -7,7 +7,7 @@ anew. So a run keeps more (`Past`), and a run that goes on from it compares that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -18,7 +18,16 @@ from spark_jobs.definition.kafka import Topic
 from spark_jobs.errors import HistoryError
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, SEQUENCE, end_offset
 from spark_jobs.runs.plan import Plan
-from spark_jobs.sources import Inspection, OpenHistory, PinnedFile, cut_at, is_small
+from spark_jobs.sources import (
+    Change,
+    Inspection,
+    OpenHistory,
+    PinnedFile,
+    PinnedSnapshot,
+    change_between,
+    cut_at,
+    is_small,
+)
 from spark_jobs.sources.files import how_it_changed
 from spark_jobs.spark.failures import plain_path
 
@@ -30,20 +39,21 @@ KEY = "past"
 class Past:
     """What a run has read.
 
-    `files`: of files and tables, None where nobody knows them. `starts`: of a topic, the first offset of each
-    partition. `counts`: the records below the end offset by partition. `has_lost`: runs before have read records that
-    are not there any more, and windows that were made of them are published.
+    `files`: of files and Hive tables, None where nobody knows them. `snapshot`: of an Iceberg table. `starts`: of a
+    topic, the first offset of each partition. `counts`: the records below the end offset by partition. `has_lost`: runs
+    before have read records that are not there any more, and windows that were made of them are published.
     """
 
     files: tuple[PinnedFile, ...] | None
     starts: Mapping[int, int] | None
     counts: Mapping[int, int] | None
     has_lost: bool = False
+    snapshot: PinnedSnapshot | None = None
 
     @classmethod
     def of(cls, plan: Plan, *, has_lost: bool) -> Past:
         starts = None if plan.topic is None else {r.partition: r.start for r in plan.topic.ranges}
-        return cls(plan.files, starts, plan.history_counts, has_lost)
+        return cls(plan.files, starts, plan.history_counts, has_lost, plan.snapshot)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Past | None:
@@ -57,12 +67,20 @@ class Past:
             _by_partition(data["starts"]),
             _by_partition(data["counts"]),
             data["has_lost"],
+            None if data.get("snapshot") is None else PinnedSnapshot(*data["snapshot"]),
         )
 
     def to_state(self) -> dict[str, Any]:
-        """As JSON values; a file is `[path, size, modified]`."""
+        """As JSON values; a file is `[path, size, modified]`, a snapshot `[table, uuid, snapshot]`."""
         files = None if self.files is None else [[f.path, f.size, f.modified] for f in self.files]
-        return {"files": files, "starts": self.starts, "counts": self.counts, "has_lost": self.has_lost}
+        snapshot = None if self.snapshot is None else list(astuple(self.snapshot))
+        return {
+            "files": files,
+            "starts": self.starts,
+            "counts": self.counts,
+            "has_lost": self.has_lost,
+            "snapshot": snapshot,
+        }
 
 
 def _by_partition(data: Mapping[str, int] | None) -> dict[int, int] | None:
@@ -108,13 +126,15 @@ class _Files:
 class Comparison:
     """The history as it is now, to be compared with what the run `run_id` has read below its end offsets `as_of`.
 
-    `everything` are the canonical records; `in_files` gives those of some files. `past` and `records` (how many that
+    `everything` are the canonical records; `in_files` gives those of some files; `later` leaves out many of those that
+    the run has read. `past` and `records` (how many that
     run and those before it have read) are None where an earlier version did not keep them.
     """
 
     pipeline: Pipeline
     opened: OpenHistory
     everything: DataFrame
+    later: DataFrame
     in_files: Callable[[Sequence[PinnedFile]], DataFrame]
     run_id: str
     as_of: Mapping[int, int]
@@ -132,6 +152,8 @@ class Comparison:
             found = self._of_topic(history.topic_alone)
         elif past is None:
             found = self._by_total()
+        elif past.snapshot is not None and self.opened.snapshot is not None:
+            found = self._of_snapshot(past, past.snapshot, self.opened.snapshot)
         elif past.files is None or self.opened.files is None:
             found = self._by_count()
         else:
@@ -158,16 +180,39 @@ class Comparison:
         return PastChanges(self._came_late(sum(below.values()), files), bool(files.gone))
 
     def _refuse_other_files(self, past: Past, files: _Files, below: Mapping[int, int]) -> None:
+        what = f"none of the {len(files.gone)} files that run {self.run_id} has read is there"
+        self._refuse_another_log(past, below, what, ", ".join(plain_path(file.path) for file in files.added[:3]))
+
+    def _refuse_another_log(self, past: Past, below: Mapping[int, int], what: str, where: str = "") -> None:
         if past.counts is None or all(below.get(p, 0) >= count for p, count in past.counts.items()):
             return
         raise HistoryError(
-            f"the history is another one: none of the {len(files.gone)} files that run {self.run_id} has read is "
-            f"there, and the files that are hold {sum(below.values())} records below its end offsets, where it has "
-            f"read {sum(past.counts.values())}",
-            ", ".join(plain_path(file.path) for file in files.added[:3]),
+            f"the history is another one: {what}, and what is there holds {sum(below.values())} records below the end "
+            f"offsets of run {self.run_id}, which has read {sum(past.counts.values())}",
+            where or self.opened.description,
             "Write the windows of another log to another table (output.table). If the same log was written anew, "
             "`rewindow run` reads it as a whole.",
         )
+
+    def _of_snapshot(self, past: Past, before: PinnedSnapshot, now: PinnedSnapshot) -> PastChanges:
+        """What was appended is looked into; after any other change the records are counted."""
+        match change_between(self.everything.sparkSession, before, now):
+            case Change.NONE:
+                return PastChanges(below=past.counts)
+            case Change.APPENDED:
+                below = self._below(self.later)
+                if not below:
+                    return PastChanges(below=past.counts)
+                return PastChanges(self._came_late(sum(below.values()), None))
+            case Change.REMOVED | Change.UNKNOWN:
+                return self._by_count()
+            case Change.ANOTHER as change:
+                below = self._below(self.everything)
+                self._refuse_another_log(past, below, f"table {now.table} was made anew")
+                return PastChanges(f"table {now.table} {change.value} since run {self.run_id}")
+            case change:
+                why = f"table {now.table} {change.value} since run {self.run_id} (snapshot {before.snapshot})"
+                return PastChanges(why, self._by_count().has_lost)
 
     def _of_topic(self, topic: Topic) -> PastChanges:
         """Retention moves the first offset and compaction removes any; both only where the definition accepts it."""
@@ -232,6 +277,11 @@ def is_past_of(plan: Plan, pipeline: Pipeline, records: DataFrame, past: Past | 
 
     They are counted where there are other files than then.
     """
+    if past is not None and past.snapshot is not None and plan.snapshot is not None:
+        change = change_between(records.sparkSession, past.snapshot, plan.snapshot)
+        if change is Change.APPENDED:
+            return _counts_below(records, pipeline, as_of) == past.counts
+        return change is Change.NONE
     if past is None or past.files is None or plan.files is None:
         return True
     files = _Files.between(past.files, plan.files)

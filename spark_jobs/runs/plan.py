@@ -40,6 +40,7 @@ from spark_jobs.sources import (
     OpenHistory,
     PartitionRange,
     PinnedFile,
+    PinnedSnapshot,
     PinnedTopic,
     canonical,
     check_pinned,
@@ -62,9 +63,9 @@ class Plan:
     `is_whole`: the range holds every window of the history up to the as-of vector. `records` were read for this run;
     `history_records` are those of the whole history up to the as-of vector, and `history_counts` those by partition;
     None where nobody knows. `arrivals_before`: from this instant on arrivals were ahead of the clock. `gaps`: what of
-    the range no chunk holds, because no record is there. `behind`: the files behind a table, see `OpenHistory`. The
-    as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has
-    run.
+    the range no chunk holds, because no record is there. `behind`: the files behind a table, and `snapshot`: what is
+    read of an Iceberg table, see `OpenHistory`. The as-of vector is `partitions` (their `end_offset`) and
+    `processing_time_end`, up to which the live job's timer has run.
     """
 
     pipeline: str
@@ -95,6 +96,7 @@ class Plan:
     gaps: tuple[TimeRange, ...] = ()
     behind: tuple[PinnedFile, ...] | None = None
     history_counts: dict[int, int] | None = None
+    snapshot: PinnedSnapshot | None = None
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:
@@ -252,8 +254,10 @@ def make_plan(
         processing_time_end=_processing_time_end(spark, pipeline, seen, as_of),
         pinned=opened.pinned,
         topic=opened.topic,
-        # Pinned files hold nothing new: only an as-of vector that stops short of them has to cut.
-        cuts=bool(partitions) and opened.topic is None and (as_of is not None or not opened.pinned),
+        # Pinned files and snapshots hold nothing new: only an as-of vector that stops short of them has to cut.
+        cuts=bool(partitions)
+        and opened.topic is None
+        and (as_of is not None or not (opened.pinned or opened.snapshot is not None)),
         records=seen.records,
         quarantined=seen.quarantined,
         missing_event_times=seen.missing_event_times,
@@ -269,6 +273,7 @@ def make_plan(
         arrivals_before=opened.arrivals_before,
         behind=opened.behind,
         history_counts=seen.history_counts,
+        snapshot=opened.snapshot,
     )
 
 
@@ -376,6 +381,7 @@ def open_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHis
         pinned=plan.pinned or None,
         behind=plan.behind,
         topic=plan.topic,
+        snapshot=plan.snapshot,
         arrivals_before=plan.arrivals_before,
     )
 

@@ -1,4 +1,4 @@
-"""Histories: files, Hive tables, Kafka topics and both stitched are opened, checked and read as canonical records.
+"""Histories (files, Hive and Iceberg tables, topics, tables with topics) are opened, checked and read as records.
 
 It may import replay (whose columns the records have), spark, definition and eventtime. Begin with `history.py` (the
 kinds of history) and `records.py` (the canonical records).
@@ -9,6 +9,7 @@ from spark_jobs.sources.fidelity import Fidelity, fidelity
 from spark_jobs.sources.files import PinnedFile, check_pinned
 from spark_jobs.sources.history import OpenHistory, Source, open_history, partition_columns, source_of
 from spark_jobs.sources.holes import with_holes
+from spark_jobs.sources.iceberg import Change, PinnedSnapshot, change_between
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
@@ -19,16 +20,19 @@ from spark_jobs.spark.failures import reading
 
 __all__ = [
     "QUARANTINE_SCHEMA",
+    "Change",
     "Fidelity",
     "Inspection",
     "OffsetRange",
     "OpenHistory",
     "PartitionRange",
     "PinnedFile",
+    "PinnedSnapshot",
     "PinnedTopic",
     "Source",
     "arrived_since",
     "canonical",
+    "change_between",
     "check_expressions",
     "check_pinned",
     "check_schema_ids",

@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType, StructType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.history import FilesHistory, HiveHistory
+from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Topic
 from spark_jobs.definition.position import Position
 from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.sources import iceberg
 from spark_jobs.sources.behind import confirm_behind, files_behind, records_in, records_outside
 from spark_jobs.sources.decode import RAW, REASON, parse_schema
 from spark_jobs.sources.expressions import expression_type, refuse_schema
@@ -33,6 +34,14 @@ from spark_jobs.sources.files import (
     read_files,
 )
 from spark_jobs.sources.hive import read_table, table_partitions
+from spark_jobs.sources.iceberg import (
+    Change,
+    PinnedSnapshot,
+    change_between,
+    pin_snapshot,
+    read_appended,
+    read_snapshot,
+)
 from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import NOT_BEFORE
@@ -56,6 +65,7 @@ class OpenHistory:
         behind: The files behind a table, by path; None where there is no table, or Spark does not know its files.
         description: What was opened, for messages.
         topic: The offsets that `frame` reads of a topic; None where there is none.
+        snapshot: The snapshot that `frame` reads of an Iceberg table; None where there is none.
         arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody has looked.
         has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
     """
@@ -67,6 +77,7 @@ class OpenHistory:
     has_unique_offsets: bool = False
     behind: tuple[PinnedFile, ...] | None = None
     arrivals_before: int | None = None
+    snapshot: PinnedSnapshot | None = None
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:
@@ -83,6 +94,7 @@ class Source(Protocol):
         pinned: Sequence[PinnedFile] | None = None,
         behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
+        snapshot: PinnedSnapshot | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
         """Open it, see `open_history`. No record is read."""
@@ -96,11 +108,12 @@ class Source(Protocol):
         """The columns by which it is partitioned; a filter on them prunes the read."""
         ...
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
         """The frame of `opened` without many of the records below the end offsets `as_of`.
 
-        A source leaves out what it can skip cheaply; `records.arrived_since` leaves out the rest. All records at or
-        above their partition's end offset, and all of partitions that `as_of` lacks, are in the frame.
+        `snapshot`: what a run with these end offsets has read of an Iceberg table. A source leaves out what it can
+        skip cheaply; `records.arrived_since` leaves out the rest. All records at or above their partition's end
+        offset, and all of partitions that `as_of` lacks, are in the frame.
         """
         ...
 
@@ -116,6 +129,8 @@ def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
             return FilesSource(spark, pipeline, history)
         case HiveHistory() as history:
             return HiveSource(spark, pipeline, history)
+        case TableHistory() as history:
+            return IcebergSource(spark, pipeline, history)
         case KafkaHistory() as history:
             return KafkaSource(spark, pipeline, history)
         case StitchedHistory() as history:
@@ -129,6 +144,7 @@ def open_history(
     pinned: Sequence[PinnedFile] | None = None,
     behind: Sequence[PinnedFile] | None = None,
     topic: PinnedTopic | None = None,
+    snapshot: PinnedSnapshot | None = None,
     as_of: Mapping[int, int] | None = None,
     arrivals_before: int | None = None,
 ) -> OpenHistory:
@@ -138,6 +154,7 @@ def open_history(
         pinned: Exactly these files of a plan, in place of those that match now.
         behind: The files behind a table when the plan was made: none may be gone or changed, later ones are not read.
         topic: Exactly these offsets of a plan, in place of those that the topic has now.
+        snapshot: Exactly this snapshot of a plan, in place of the table's current one.
         as_of: End offsets by partition. They are used for a topic only: other histories are cut by `cut_at`.
         arrivals_before: Records that arrived at or after this instant (epoch ms) go to quarantine; None: none do.
 
@@ -147,7 +164,7 @@ def open_history(
         HistoryError: Records of a topic would be missing.
     """
     use_java_zone(spark, pipeline)
-    opened = source_of(spark, pipeline).open(pinned=pinned, behind=behind, topic=topic, as_of=as_of)
+    opened = source_of(spark, pipeline).open(pinned=pinned, behind=behind, topic=topic, snapshot=snapshot, as_of=as_of)
     return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
 
 
@@ -185,6 +202,7 @@ class FilesSource:
         pinned: Sequence[PinnedFile] | None = None,
         behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
+        snapshot: PinnedSnapshot | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
         files = self._files(pinned)
@@ -211,7 +229,7 @@ class FilesSource:
     def partition_columns(self) -> tuple[str, ...]:
         return file_partitions(self.spark, self.history)
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
         return _without_old_records(opened.frame, self.history.position, as_of)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
@@ -255,6 +273,7 @@ class HiveSource:
         pinned: Sequence[PinnedFile] | None = None,
         behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
+        snapshot: PinnedSnapshot | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
         frame = self._table()
@@ -272,7 +291,7 @@ class HiveSource:
     def partition_columns(self) -> tuple[str, ...]:
         return table_partitions(self.spark, self.history.table)
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
         return _without_old_records(opened.frame, self.history.position, as_of)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
@@ -282,6 +301,55 @@ class HiveSource:
     def _table(self) -> DataFrame:
         with _named_by(self.pipeline, "table"):
             return read_table(self.spark, self.history.table, self.history.metastore)
+
+
+@dataclass(frozen=True)
+class IcebergSource:
+    """An Iceberg table in a catalog of the Spark session."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    history: TableHistory
+
+    def open(
+        self,
+        *,
+        pinned: Sequence[PinnedFile] | None = None,
+        behind: Sequence[PinnedFile] | None = None,
+        topic: PinnedTopic | None = None,
+        snapshot: PinnedSnapshot | None = None,
+        as_of: Mapping[int, int] | None = None,
+    ) -> OpenHistory:
+        with _named_by(self.pipeline, "table"):
+            chosen = pin_snapshot(self.spark, self.history.table, snapshot)
+        at = "no snapshot yet" if chosen.snapshot is None else f"snapshot {chosen.snapshot}"
+        description = f"Iceberg table {self.history.table}, {at}"
+        opened = OpenHistory(read_snapshot(self.spark, chosen), (), description, snapshot=chosen)
+        _check_columns(opened, self.pipeline)
+        return opened
+
+    def empty(self) -> DataFrame:
+        return self.spark.createDataFrame([], self.open().frame.schema)
+
+    def partition_columns(self) -> tuple[str, ...]:
+        return iceberg.table_partitions(self.spark, self.history.table)
+
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
+        """What was appended since; where that is not all that is new, the offsets' statistics skip files."""
+        now = opened.snapshot
+        if snapshot is None or now is None or self.history.position.going_back == "running_maximum":
+            return _without_old_records(opened.frame, self.history.position, as_of)
+        match change_between(self.spark, snapshot, now):
+            case Change.NONE:
+                frame = opened.frame.limit(0)
+            case Change.APPENDED:
+                frame = read_appended(self.spark, snapshot, now)
+            case _:
+                return _without_old_records(opened.frame, self.history.position, as_of)
+        return _bounded(frame, opened.arrivals_before)
+
+    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
+        return opened.frame
 
 
 @dataclass(frozen=True)
@@ -298,6 +366,7 @@ class KafkaSource:
         pinned: Sequence[PinnedFile] | None = None,
         behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
+        snapshot: PinnedSnapshot | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
         registered = self.pipeline.watermark.partitions
@@ -312,7 +381,7 @@ class KafkaSource:
     def partition_columns(self) -> tuple[str, ...]:
         return ()
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
         """Read from the end offsets on: a broker seeks, it does not filter."""
         topic = opened.topic
         if topic is None:
@@ -340,6 +409,7 @@ class StitchedSource:
         pinned: Sequence[PinnedFile] | None = None,
         behind: Sequence[PinnedFile] | None = None,
         topic: PinnedTopic | None = None,
+        snapshot: PinnedSnapshot | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
         headers = _uses_headers(self.pipeline)
@@ -361,7 +431,7 @@ class StitchedSource:
     def partition_columns(self) -> tuple[str, ...]:
         return table_partitions(self.spark, self.history.past.table)
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int]) -> DataFrame:
+    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
         """All records: the topic's part cannot be read anew without moving the cut between the parts."""
         return opened.frame
 

@@ -11,7 +11,7 @@ from spark_jobs.sources import open_history, source_of
 from tests.sources.conftest import MakePipeline, position, records, write_log
 
 PRODUCT = Path(__file__).parents[2] / "spark_jobs"
-SWITCH = re.compile(r"(isinstance\(.*|case )(Files|Hive|Kafka|Stitched)History\b|history\.kind\b [=!i]")
+SWITCH = re.compile(r"(isinstance\(.*|case )(Files|Hive|Table|Kafka|Stitched)History\b|history\.kind\b [=!i]")
 
 
 def test_only_two_modules_distinguish_the_kinds_of_history() -> None:

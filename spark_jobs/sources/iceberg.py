@@ -1,0 +1,115 @@
+"""An Iceberg table as a history: the snapshot that a run reads, and what became of it since an earlier run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.errors import SourceError
+from spark_jobs.spark.failures import reading, short
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSnapshot:
+    """The state of an Iceberg table that a run reads.
+
+    `uuid`: the table's own identity; a table that is dropped and made again has another one. `snapshot`: its snapshot;
+    None where nothing has been written yet.
+    """
+
+    table: str
+    uuid: str
+    snapshot: int | None
+
+
+class Change(Enum):
+    """What became of a table's rows from one snapshot to a later one."""
+
+    NONE = "has the same rows"
+    APPENDED = "has more rows"
+    REMOVED = "has rows that were removed"
+    REWRITTEN = "has rows that were changed"
+    UNKNOWN = "lacks the snapshots between, which have expired"
+    ROLLED_BACK = "was rolled back"
+    ANOTHER = "was made anew"
+
+
+_APPEND, _DELETE, _REWRITE = "append", "delete", "replace"
+
+
+def pin_snapshot(spark: SparkSession, table: str, pinned: PinnedSnapshot | None = None) -> PinnedSnapshot:
+    """The table's current snapshot, or that of a plan where it is still there.
+
+    Raises SourceError: there is no such Iceberg table, or the snapshot of the plan has expired.
+    """
+    found = _loaded(spark, table)
+    uuid = found.uuid().toString()
+    if pinned is None:
+        current = found.currentSnapshot()
+        return PinnedSnapshot(table, uuid, None if current is None else current.snapshotId())
+    if pinned.uuid != uuid:
+        raise SourceError("the table was made anew since the plan was made", table, "Plan again.")
+    if pinned.snapshot is not None and found.snapshot(pinned.snapshot) is None:
+        raise SourceError(f"snapshot {pinned.snapshot} of the plan has expired", table, "Plan again.")
+    return pinned
+
+
+def read_snapshot(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
+    """The rows of a snapshot, with the columns that the table had then. Row-level deletes are applied."""
+    with reading(pinned.table):
+        if pinned.snapshot is None:
+            return spark.table(pinned.table).limit(0)
+        return spark.read.option("snapshot-id", str(pinned.snapshot)).table(pinned.table)
+
+
+def read_appended(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapshot) -> DataFrame:
+    """The rows that were appended from one snapshot to a later one, where `change_between` is APPENDED."""
+    if before.snapshot is None:
+        return read_snapshot(spark, now)
+    bounds = {"start-snapshot-id": str(before.snapshot), "end-snapshot-id": str(now.snapshot)}
+    with reading(now.table):
+        return spark.read.options(**bounds).table(now.table)
+
+
+def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapshot) -> Change:
+    """What became of the rows of `before`. Compaction is no change. Reads the table's metadata alone."""
+    if before.uuid != now.uuid:
+        return Change.ANOTHER
+    if before.snapshot == now.snapshot:
+        return Change.NONE
+    table = _loaded(spark, now.table)
+    operations = set[str]()
+    at = now.snapshot
+    while at is not None and at != before.snapshot:
+        snapshot = table.snapshot(at)
+        if snapshot is None:
+            return Change.UNKNOWN
+        operations.add(snapshot.operation())
+        at = snapshot.parentId()
+    if at != before.snapshot:
+        return Change.ROLLED_BACK
+    if not operations <= {_APPEND, _DELETE, _REWRITE}:
+        return Change.REWRITTEN
+    if _DELETE in operations:
+        return Change.REMOVED
+    return Change.APPENDED if _APPEND in operations else Change.NONE
+
+
+def table_partitions(spark: SparkSession, table: str) -> tuple[str, ...]:
+    """The columns by whose values themselves the table is partitioned."""
+    found = _loaded(spark, table)
+    fields, schema = found.spec().fields(), found.schema()
+    identity = [field for field in (fields.get(i) for i in range(fields.size())) if field.transform().isIdentity()]
+    return tuple(schema.findColumnName(field.sourceId()) for field in identity)
+
+
+def _loaded(spark: SparkSession, table: str) -> JavaObject:
+    try:
+        return loaded_iceberg_table(spark, table)
+    except JAVA_ERRORS as error:
+        what = short(str(error))
+        hint = "Name it with its catalog, as `catalog.namespace.table`; Spark has to be configured for the catalog."
+        raise SourceError(f"there is no such Iceberg table: {what}", table, hint) from error
