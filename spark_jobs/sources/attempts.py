@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.spark.expression_tree import nodes_of, shown_part
+from spark_jobs.spark.expression_tree import NO_CLEAR_TIME, SHORT_ZONES, nodes_of, shown_part
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, column_of, jvm, tried
 
 FAILED = "rw_failed"
@@ -90,11 +90,12 @@ _SAFE = {
 """Parts that fail on no record, whatever is in them."""
 _DIVISIONS = ("Divide", "IntegralDivide", "Remainder", "Pmod")
 _SUMS = ("Add", "Subtract", "Multiply", "UnaryMinus", "Abs")
-_CONDITIONAL = ("CaseWhen", "If", "Coalesce", "And", "Or", "LambdaFunction", "Nvl", "Nvl2", "NullIf", "With")
+_LOCAL_NAMES = ("NamedLambdaVariable", "CommonExpressionRef")
+_READERS_OF_TIME = ("Cast", "to_timestamp", "ParseToTimestamp", "try_to_timestamp")
+_ZONES_OF = {"ToUTCTimestamp": (1,), "FromUTCTimestamp": (1,), "ConvertTimezone": (0, 1), "make_timestamp": (6,)}
+"""The children of expressions that name a zone."""
 _SHOWN_LENGTH = 60
 _MOST_PARTS = 20
-_NO_CLEAR_TIME = r"^\s*(\D|[+-]?\d{1,3}\D)|[T ]\d{1,2}(:\d{1,2}){0,2}([.]\d*)?\s*(?!(Z|UTC?|GMT)\b)[A-Za-z]+\d*\s*$"
-"""Text that Spark reads as a time of today, or in a zone whose name is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,8 @@ def arguments(frame: DataFrame, label: str, text: str, only_if: Column | None) -
         children = node.aggregateFunction().children()
         for index in range(children.size()):
             child = children.apply(index)
+            if child.nodeName() == "SortOrder":  # the order of WITHIN GROUP
+                child = child.child()
             yield Attempt(label, text, column_of(spark, child), child, condition)
 
 
@@ -174,7 +177,7 @@ def _may_fail(spark: SparkSession, node: JavaObject, name: str) -> bool:
         return False
     if name == "Cast":
         if node.evalMode().toString() == "TRY":
-            return False
+            return _reads_time(node, name)
         cast = jvm(spark).org.apache.spark.sql.catalyst.expressions.Cast
         return not cast.canUpCast(node.child().dataType(), node.dataType())
     if name in _DIVISIONS:
@@ -234,23 +237,66 @@ def _parts(spark: SparkSession, tree: JavaObject) -> list[JavaObject]:
 
 
 def _unclear_times(spark: SparkSession, tree: JavaObject) -> list[Column]:
-    """Whether text that the expression reads as a time in any case has no date, or a zone that is not clear."""
+    """Whether text that the expression reads as a time has no date, or a zone that is not clear.
+
+    Text in a branch (CASE, coalesce, AND, OR) counts only for records for which that branch is evaluated.
+    """
     found: list[Column] = []
 
-    def walk(node: JavaObject) -> None:
-        name, children = node.nodeName(), node.children()
-        if name in _CONDITIONAL:
-            return
-        is_time = node.dataType().typeName() in ("timestamp", "timestamp_ntz") if node.resolved() else False
-        reads_text = children.size() == 1 and children.apply(0).dataType().typeName() == "string"
-        if is_time and reads_text and name in ("Cast", "to_timestamp", "ParseToTimestamp", "try_to_timestamp"):
-            if not children.apply(0).foldable():
-                found.append(column_of(spark, children.apply(0)).rlike(_NO_CLEAR_TIME))
-            return
-        for index in range(children.size()):
-            walk(children.apply(index))
+    def add(condition: Column, path: Column | None) -> None:
+        found.append(condition if path is None else F.coalesce(tried(path), F.lit(False)) & condition)
 
-    walk(tree)
+    def walk(node: JavaObject, path: Column | None) -> None:
+        name, children = node.nodeName(), [node.children().apply(i) for i in range(node.children().size())]
+        if _reads_time(node, name) and not _has_local_names(node):
+            add(tried(column_of(spark, children[0])).rlike(NO_CLEAR_TIME), path)
+        for index in _ZONES_OF.get(name, ()):
+            if index < len(children) and not children[index].foldable() and not _has_local_names(children[index]):
+                add(F.upper(tried(column_of(spark, children[index]))).isin(sorted(SHORT_ZONES)), path)
+        for child, condition in _branches(spark, name, children):
+            walk(child, condition if path is None else path if condition is None else path & condition)
+
+    walk(tree, None)
+    return found
+
+
+def _reads_time(node: JavaObject, name: str) -> bool:
+    """Whether the expression reads text, which comes from the record, as a time without a pattern."""
+    if name not in _READERS_OF_TIME or node.children().size() != 1 or not node.resolved():
+        return False
+    child = node.children().apply(0)
+    is_time = node.dataType().typeName() in ("timestamp", "timestamp_ntz")
+    return is_time and child.dataType().typeName() == "string" and not child.foldable()
+
+
+def _has_local_names(node: JavaObject) -> bool:
+    """Whether the expression uses a variable of a lambda function, or a part that Spark computes once."""
+    names = {name for _, name in nodes_of(node)}
+    return bool(names.intersection(_LOCAL_NAMES)) and not names.intersection(("LambdaFunction", "With"))
+
+
+def _branches(spark: SparkSession, name: str, children: list[JavaObject]) -> list[tuple[JavaObject, Column | None]]:
+    """The children of a node, each with the condition on which it is evaluated; None: always."""
+    if name not in ("CaseWhen", "If", "Coalesce", "And", "Or") or any(map(_has_local_names, children)):
+        return [(child, None) for child in children]
+
+    def column(child: JavaObject) -> Column:
+        return tried(column_of(spark, child))
+
+    found: list[tuple[JavaObject, Column | None]] = []
+    if name in ("CaseWhen", "If"):
+        before: Column | None = None
+        for condition, value in zip(children[0::2], children[1::2], strict=False):
+            holds = F.coalesce(column(condition), F.lit(False))
+            found += [(condition, before), (value, holds if before is None else before & holds)]
+            before = ~holds if before is None else before & ~holds
+        return [*found, (children[-1], before)] if len(children) % 2 else found
+    before = None
+    for child in children:
+        found.append((child, before))
+        goes_on = column(child).isNull() if name == "Coalesce" else column(child).eqNullSafe(F.lit(name == "Or"))
+        goes_on = goes_on if name == "Coalesce" else ~goes_on
+        before = goes_on if before is None else before & goes_on
     return found
 
 

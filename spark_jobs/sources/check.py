@@ -16,7 +16,7 @@ from spark_jobs.sources.decode_avro import avro_fields
 from spark_jobs.sources.expressions import Refused, analyse, problem, refuse_unpublishable, schema_refused
 from spark_jobs.sources.history import source_of
 from spark_jobs.sources.records import PENDING, has_positions, with_event_time, with_keys, with_payload, with_positions
-from spark_jobs.sources.times import unit_refused
+from spark_jobs.sources.times import instant_refused
 from spark_jobs.sources.zone_data import use_java_zone
 
 _POSITION_FIELDS = ("partition", "offset", "arrival", "sequence")
@@ -129,7 +129,8 @@ class _Check:
         event_time, watermark = pipeline.event_time, pipeline.watermark
         path = ("event_time", "expression")
         kind = self._type(keyed, event_time.expression, path)
-        refused = unit_refused(kind, event_time.unit) if kind is not None else None
+        spark, text = keyed.sparkSession, event_time.expression
+        refused = instant_refused(spark, text, kind, event_time.unit) if kind is not None else None
         if refused is not None:
             self._add(path, refused)
         if kind is None or refused is not None:

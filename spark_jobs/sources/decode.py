@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_jobs.sources.conversions import decoded
 from spark_jobs.spark.gateway import jvm
 
 REASON = "rw_reason"
@@ -66,12 +67,20 @@ def decode(
     """
     chosen = {key: value for key, value in (options or {}).items() if key.lower() not in ("mode", "header")}
     chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    read_as = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
-    decoder = F.from_json if text_format == "json" else _from_csv
+    is_json = text_format == "json"
+    has_pattern = any(key.lower() == "timestampformat" for key in chosen)
+
+    def decoder(of: Column, fields: StructType) -> Column:
+        return F.from_json(of, fields, chosen) if is_json else _from_csv(of, fields, chosen)
+
+    if has_pattern:
+        value = decoder(text, StructType([*schema.fields, StructField(_CORRUPT, StringType())]))
+    else:
+        value = decoded(text, schema, _CORRUPT, decoder, json=is_json)
     # A generator of one row: Spark does not copy it into the filters and columns that use the fields. Otherwise the
     # text would be decoded again for each of them.
-    parsed = frame.select("*", F.explode_outer(F.array(decoder(text, read_as, chosen))).alias(_DECODED))
-    reason = _json_reason(text, schema) if text_format == "json" else _csv_reason(text, schema, chosen)
+    parsed = frame.select("*", F.explode_outer(F.array(value)).alias(_DECODED))
+    reason = _json_reason(text, schema) if is_json else _csv_reason(text, schema, chosen)
     columns = {field.name: F.col(_DECODED)[field.name] for field in only or schema}
     return parsed.withColumns({REASON: F.when(text.isNull(), NO_VALUE).otherwise(reason), **columns}).drop(_DECODED)
 

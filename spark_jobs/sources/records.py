@@ -58,7 +58,7 @@ from spark_jobs.sources.expressions import (
     refuse_schema,
     refuse_unpublishable,
 )
-from spark_jobs.sources.times import Unit, instants, unit_refused
+from spark_jobs.sources.times import Unit, instant_refused, instants
 from spark_jobs.spark.gateway import tried
 
 NO_POSITION = "no position"
@@ -455,7 +455,7 @@ def _of_unit(
 ) -> DataType:
     """The type of an expression that gives an instant in this unit. Raises what `refuse` gives for another type."""
     kind = expression_type(frame, text, pipeline, path)
-    if (refused := unit_refused(kind, unit, field)) is not None:
+    if (refused := instant_refused(frame.sparkSession, text, kind, unit, field)) is not None:
         raise refuse(pipeline, path, refused)
     return kind
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     DataType,
@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from spark_jobs.sources.expressions import Refused
+from spark_jobs.spark.expression_tree import is_undated
 
 Unit = Literal["timestamp", "s", "ms", "us", "iso"]
 
@@ -49,6 +50,13 @@ class Instants:
     milliseconds: Column
     missing: Column
     reason: Column
+
+
+def instant_refused(spark: SparkSession, text: str, kind: DataType, unit: Unit, field: str = "unit") -> Refused | None:
+    """Why an expression of this type gives no instant: see `unit_refused`; or all that it reads has no year."""
+    if is_undated(spark, text):
+        return Refused("reads a time without a year", "read the date too, as in to_timestamp(concat(day, time), ...)")
+    return unit_refused(kind, unit, field)
 
 
 def unit_refused(kind: DataType, unit: Unit, field: str = "unit") -> Refused | None:

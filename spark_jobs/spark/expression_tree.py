@@ -49,9 +49,10 @@ _NOT_REPEATABLE = frozenset(
     }
 )
 """Functions of the clock, of chance, and of the task that reads a record."""
-_CLOCK_WORD = re.compile(r"^\s*(now|today|yesterday|tomorrow)\b", re.IGNORECASE)
+_CLOCK_WORD = re.compile(r"^\s*((now|today|yesterday|tomorrow)\b|t?\d{1,2}:)", re.IGNORECASE)
+"""Text that means the clock's time, or a time of its day."""
 _CLOCK_LITERAL = re.compile(
-    r"\b(timestamp|timestamp_ntz|timestamp_ltz|date)\s*'\s*(now|today|yesterday|tomorrow)\b", re.I
+    r"\b(timestamp|timestamp_ntz|timestamp_ltz|date)\s*'\s*((now|today|yesterday|tomorrow)\b|t?\d{1,2}:)", re.I
 )
 _READERS_OF_TIMES = frozenset(
     f"{attempt}{name}"
@@ -66,6 +67,28 @@ _READERS_OF_TIMES = frozenset(
     )
 )
 """Functions that read text by a pattern."""
+NO_CLEAR_TIME = r"^\s*(\D|[+-]?\d{1,3}\D)|[T ]\d{1,2}(:\d{1,2}){0,2}([.]\d*)?\s*(?!(Z|UTC?|GMT)\b)[A-Za-z]+\d*\s*$"
+"""Text that Spark reads as a time of today, or in a zone whose name is ambiguous."""
+SHORT_ZONES = frozenset(
+    {
+        *("ACT", "AET", "AGT", "ART", "AST", "BET", "BST", "CAT", "CNT", "CST", "CTT", "EAT", "ECT", "EST", "HST"),
+        *("IET", "IST", "JST", "MIT", "MST", "NET", "NST", "PLT", "PNT", "PRT", "PST", "SST", "VST"),
+    }
+)
+"""Java's short names of zones (`ZoneId.SHORT_IDS`): most stand for several zones, and Java has chosen one."""
+_WITH_ZONE = {
+    "to_utc_timestamp": (1,),
+    "from_utc_timestamp": (1,),
+    "convert_timezone": (0, 1),
+    "make_timestamp": (6,),
+    "make_timestamp_ltz": (6,),
+    "try_make_timestamp": (6,),
+    "try_make_timestamp_ltz": (6,),
+}
+"""Functions with a zone, and the places of it among their arguments."""
+_MULTIPLIES = frozenset({"window", "session_window", "window_time"})
+_METADATA = "_metadata"
+"""Spark's hidden column of files, which says where a record lies."""
 _ZONE_HINT = (
     "write XXX for an offset or VV for a zone such as Europe/Berlin; where all have the same zone, write it as "
     "text ('UTC') and convert with to_utc_timestamp"
@@ -102,6 +125,13 @@ def foreign_in_text(spark: SparkSession, text: str) -> Foreign | None:
             function = node.nameParts().last().lower()
             if function in _NOT_REPEATABLE:
                 return Foreign(f"{function}() {ANOTHER_VALUE}")
+            if function in _MULTIPLIES:
+                return Foreign(f"{function}() makes windows of its own", "use date_trunc, or the section `window`")
+            if (zone := _short_zone(node, function)) is not None:
+                return Foreign(f"the zone `{zone}` is not clear", "write a name such as Europe/Berlin, or an offset")
+            reads_time = function in (*_READERS_OF_TIMES, "date", "timestamp") and node.children().size() > 0
+            if reads_time and _CLOCK_WORD.match(_literal(node.children().apply(0))):
+                return Foreign(ANOTHER_VALUE)
             if function in _READERS_OF_TIMES and _has_zone_name(node):
                 return Foreign("the pattern reads a zone's name, which is ambiguous (IST, CST, BST)", _ZONE_HINT)
     return None
@@ -121,6 +151,8 @@ def foreign_part(frame: DataFrame, plan: DataFrame, text: str, own: Collection[s
     spark = frame.sparkSession
     expressions = analyzed_plan(plan).expressions()
     known = {name.lower() for name in frame.columns}
+    if _METADATA not in known and any(name.lower() == _METADATA for name in names_in(spark, text)):
+        return Foreign(f"there is no column `{_METADATA}`", column=_METADATA)
     for index in range(expressions.size()):
         for node, name in nodes_of(expressions.apply(index)):
             if name == "AttributeReference":
@@ -142,8 +174,9 @@ def _is_foreign(spark: SparkSession, node: JavaObject, name: str) -> bool:
         return name not in _OF_THE_RECORD and name not in _EMPTY
     if name in _CLOCK:
         return True
-    if name == "Cast" and node.child().nodeName() == "Literal" and node.dataType().typeName() in _TIMES:
-        return bool(_CLOCK_WORD.match(str(node.child().value())))
+    if node.resolved() and node.foldable() and node.dataType().typeName() in _TIMES:
+        child = node.children().apply(0)
+        return child.dataType().typeName() == "string" and bool(_CLOCK_WORD.match(str(child.eval(None))))
     if name == "AesEncrypt":  # without an initialization vector, Spark draws one
         return not (_literal(node.iv()) or _literal(node.mode()).upper() == "ECB")
     if node.deterministic():
@@ -161,6 +194,24 @@ def _has_zone_name(call: JavaObject) -> bool:
     if call.children().size() < 2:
         return False
     return bool(re.search("[zv]", re.sub(r"'[^']*'", "", _literal(call.children().apply(1)))))
+
+
+def _short_zone(call: JavaObject, function: str) -> str | None:
+    """A zone that the function is given as text, and that is one of SHORT_ZONES; None where there is none."""
+    given = [call.children().apply(index) for index in _WITH_ZONE.get(function, ()) if index < call.children().size()]
+    return next((text for node in given if (text := _literal(node)).strip().upper() in SHORT_ZONES), None)
+
+
+def is_undated(spark: SparkSession, text: str) -> bool:
+    """Whether an expression reads text by patterns, none of which has a year: Spark takes 1970."""
+    patterns = []
+    for node, name in nodes_of(session_state(spark).sqlParser().parseExpression(text)):
+        if name == "UnresolvedFunction" and node.nameParts().last().lower() in _READERS_OF_TIMES:
+            if node.children().size() > 1 and node.children().apply(1).nodeName() == "Literal":
+                patterns.append(re.sub(r"'[^']*'", "", _literal(node.children().apply(1))))
+            else:
+                return False
+    return bool(patterns) and not any(re.search("[yu]", pattern) for pattern in patterns)
 
 
 def _literal(node: JavaObject) -> str:

@@ -62,6 +62,13 @@ KINDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
      {"s": "soon"}, "event_time: CAST("),
     ({"event_time": _time("to_timestamp(s)")}, {"s": "T10:00"}, "to_timestamp(s): text without a date"),
     ({"event_time": _time("to_timestamp(s)")}, {"s": "2024-07-01 10:00:00 BST"}, "or a clear zone is no time"),
+    ({"event_time": _time("TRY_CAST(s AS TIMESTAMP)")}, {"s": "10:00"}, "or a clear zone is no time"),
+    ({"event_time": _time("coalesce(try_to_timestamp(s), timestamp_millis(t))")}, {"s": "T10:00"}, "or a clear zone"),
+    ({"event_time": _time("CASE WHEN v = 1 THEN to_timestamp(s) ELSE timestamp_millis(t) END")},
+     {"s": "2024-07-01 10:00:00 IST"}, "or a clear zone is no time"),
+    ({"event_time": _time("to_utc_timestamp(timestamp_millis(t), if(v = 1, 'UTC', s))")}, {"s": "IST", "v": 2},
+     "or a clear zone"),
+    ({"keys": {"k": "hour(nullif(TRY_CAST(s AS TIMESTAMP), TIMESTAMP '1970-01-01'))"}}, {"s": "10:00"}, "or a clear"),
 ]  # fmt: skip
 
 

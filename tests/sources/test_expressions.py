@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.replay import aggregates
 from spark_jobs.sources.expressions import Refused, analyse
+from spark_jobs.spark.expression_tree import is_undated
 
 NO_COLUMN = (
     "user", "USER", "current_user", "session_user", "upper(user)", "k = user", "rw_offset", "rw_reason",
-    "CASE WHEN v > 1 THEN k ELSE session_user END", "x.user",
+    "CASE WHEN v > 1 THEN k ELSE session_user END", "x.user", "_metadata.file_name",
 )  # fmt: skip
 OF_THE_SESSION = (
     "version()", "current_user()", "user()", "session_user()", "current_timezone()", "current_catalog()",
@@ -23,13 +24,19 @@ ANOTHER_VALUE = (
     "unix_timestamp()", "localtimestamp()", "monotonically_increasing_id()", "spark_partition_id()",
     "input_file_name()", "input_file_block_start()", "CAST('now' AS TIMESTAMP)", "TIMESTAMP 'now'", "DATE 'today'",
     "CAST(' Yesterday ' AS DATE)", "reflect('java.util.UUID', 'randomUUID')", "randstr(3)", "uniform(1, 5)",
-    "session_window(now(), '5 min')", "aes_encrypt(d, d)",
+    "aes_encrypt(d, d)", "to_date('now')", "to_timestamp('yesterday')", "CAST('to' || 'day' AS DATE)",
+    "TIMESTAMP '10:00'", "CAST('T10:00Z' AS TIMESTAMP)", "to_timestamp('10:00')",
 )  # fmt: skip
 QUERIES = ("(SELECT max(id) FROM range(5))", "k IN (SELECT k FROM others)", "EXISTS (SELECT 1)")
 STARS = ("struct(*)", "to_json(struct(*))", "hash(*)")
 ZONE_NAMES = (
     "to_timestamp(k, 'yyyy-MM-dd HH:mm z')", "try_to_timestamp(k, 'EEE MMM dd HH:mm:ss zzz yyyy')",
     "unix_timestamp(k, 'yyyy-MM-dd HH:mm v')", "to_date(k, 'yyyy-MM-dd z')",
+)  # fmt: skip
+WINDOWS = ("window(to_timestamp(k), '10 min', '5 min')", "session_window(now(), '5 min')")
+SHORT_ZONES = (
+    "to_utc_timestamp(to_timestamp(k), 'IST')", "from_utc_timestamp(to_timestamp(k), 'cst')",
+    "convert_timezone('BST', 'UTC', to_timestamp_ntz(k))", "make_timestamp(2024, 3, 10, 10, 0, 0, 'PST')",
 )  # fmt: skip
 OF_THE_RECORD = (
     "to_timestamp(k, 'yyyy-MM-dd HH:mm XXX')", 'to_timestamp(k, "HH:mm\'z\'")', "to_timestamp(k, 'yyyy-MM-dd VV')",
@@ -59,13 +66,26 @@ def test_a_name_must_be_a_column_and_a_function_one_of_the_record(frame: DataFra
             refused = analyse(frame, text)
             assert isinstance(refused, Refused), text
             assert what in refused.what, (text, refused)
-    for texts, what in ((QUERIES, "holds a query"), (STARS, "Rewindow's own columns"), (ZONE_NAMES, "zone's name")):
+    for texts, what in ((QUERIES, "holds a query"), (STARS, "Rewindow's own columns"), (ZONE_NAMES, "zone's name"),
+                        (WINDOWS, "windows of its own"), (SHORT_ZONES, "is not clear")):  # fmt: skip
         for text in texts:
             refused = analyse(frame, text)
             assert isinstance(refused, Refused), text
             assert what in refused.what, (text, refused)
     for text in OF_THE_RECORD:
         assert not isinstance(analyse(frame, text), Refused), text
+
+
+def test_an_instant_that_is_read_without_a_year_is_none(spark: SparkSession) -> None:
+    for text in ("to_timestamp(k, 'HH:mm')", "unix_timestamp(k, 'MM-dd HH:mm')", "try_to_timestamp(k, \"HH:mm'y'\")"):
+        assert is_undated(spark, text), text
+    for text in (
+        "to_timestamp(k, 'yyyy-MM-dd HH:mm')",
+        "to_timestamp(k)",
+        "unix_timestamp(d, 'yyyy-MM-dd') + unix_timestamp(k, 'HH:mm')",
+        "v",
+    ):
+        assert not is_undated(spark, text), text
 
 
 def test_an_aggregate_uses_the_record_and_its_position_alone(frame: DataFrame) -> None:

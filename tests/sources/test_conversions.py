@@ -1,0 +1,68 @@
+"""Values of JSON and CSV are read as the live job reads them, and times as what they say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.sources.decode import REASON, decode, parse_schema
+
+NUMBERS = [3.0, 3.7, -3.7, "3", " +3 ", "3.0", "1e3", 1e3, 2**63, True, "x", "", [1], {"b": 1}, None]
+WRONG = "wrong"
+AS_FLINK: dict[str, list[Any]] = {
+    "BIGINT": [3, 3, -3, 3, 3, *[WRONG] * 2, 1000, *[WRONG] * 6, None],
+    "INT": [3, 3, -3, 3, 3, *[WRONG] * 2, 1000, *[WRONG] * 6, None],
+    "SMALLINT": [*[WRONG] * 3, 3, 3, *[WRONG] * 9, None],
+    "DOUBLE": [3.0, 3.7, -3.7, 3.0, 3.0, 3.0, 1e3, 1e3, 2.0**63, *[WRONG] * 5, None],
+    "BOOLEAN": [*[False] * 9, True, False, False, WRONG, WRONG, None],
+}
+"""What Flink's JSON format makes of each of NUMBERS."""
+
+
+def decoded(spark: SparkSession, texts: list[str], schema: str, text_format: str = "json") -> list[Any]:
+    """The field `v` of each text, WRONG where its reason names the field."""
+    frame = spark.createDataFrame([(i, text) for i, text in enumerate(texts)], "i INT, text STRING")
+    rows = decode(frame, F.col("text"), text_format, parse_schema(spark, schema)).orderBy("i").collect()
+    reasons = {row[REASON] for row in rows} - {None}
+    assert reasons <= {"wrong type for field v", "wrong type in a field"}
+    return [row.v if row[REASON] is None else WRONG for row in rows]
+
+
+@pytest.mark.parametrize("kind", AS_FLINK)
+def test_json_values_of_another_type_are_read_as_flink_does(spark: SparkSession, kind: str) -> None:
+    found = decoded(spark, [json.dumps({"k": "a", "v": v}) for v in NUMBERS], f"k STRING, v {kind}")
+    assert found == AS_FLINK[kind]
+
+
+def test_values_in_structs_arrays_and_maps_are_read_alike(spark: SparkSession) -> None:
+    texts = [json.dumps({"v": {"a": ["1", 2.5], "m": {"k": value}, "s": {"x": value}}}) for value in ("7", 8, "x")]
+    found = decoded(spark, texts, "v STRUCT<a: ARRAY<BIGINT>, m: MAP<STRING, BIGINT>, s: STRUCT<x: DOUBLE>>")
+    assert [value if value == WRONG else value.asDict(recursive=True) for value in found] == [
+        {"a": [1, 2], "m": {"k": 7}, "s": {"x": 7.0}},
+        {"a": [1, 2], "m": {"k": 8}, "s": {"x": 8.0}},
+        WRONG,
+    ]
+
+
+@pytest.mark.parametrize("text_format", ["json", "csv"])
+def test_a_timestamp_has_a_date_and_a_clear_zone(spark: SparkSession, text_format: str) -> None:
+    good = ["2024-03-10T10:00:00Z", "2024-03-10 10:00", "2024-03-10 12:00:00+02:00"]
+    good.append("2024-03-10 11:00:00 Europe/Berlin")
+    bad = ["10:00", "T10:00Z", "2024-03-10 10:00:00 IST", "2024-03-10 10:00:00 BST", "soon", "20240310"]
+    texts = [json.dumps({"v": text}) if text_format == "json" else text for text in good + bad]
+    found = decoded(spark, texts, "v TIMESTAMP", text_format)
+    assert [value if value == WRONG else value.isoformat() for value in found] == [
+        *["2024-03-10T10:00:00"] * len(good),
+        *[WRONG] * len(bad),
+    ]
+
+
+def test_a_number_for_a_timestamp_counts_seconds(spark: SparkSession) -> None:
+    found = decoded(spark, ['{"v": 1710064800}', '{"v": "1710064800"}', '{"v": null}', '{"v": 1.5}'], "v TIMESTAMP")
+    assert [value if value in (WRONG, None) else value.isoformat() for value in found] == [
+        "2024-03-10T10:00:00", WRONG, None, WRONG,
+    ]  # fmt: skip
