@@ -15,6 +15,7 @@ from spark_jobs.cli.app import app
 from spark_jobs.cli.corrections import corrections_of, end_of_corrections, print_corrections
 from spark_jobs.cli.options import (
     AsOfOption,
+    BeyondLimitsOption,
     ChunksOption,
     DryRunOption,
     FromOption,
@@ -68,6 +69,7 @@ def run(
     run_id: RunIdOption = None,
     publish: PolicyOption = None,
     gate: GateOption = True,
+    beyond_limits: BeyondLimitsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Replay the history and publish windows, late records and quarantine to the catalog `rewindow`.
@@ -107,14 +109,15 @@ def run(
         spark = session(loaded, "run", has_gate=gate)
     progress = progress_for(errors)
     requested = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
+    options = {**requested, "beyond_limits": beyond_limits}
     if dry_run_of(dry_run) == "plan":
-        planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **requested))
+        planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **options))
         print(planned.to_json()) if as_json else print_plan(planned)
         return
     end_policy = end_policy_of(loaded, publish, dry_run, gate)
     with ExitStack() as open_records:
         with progress.stage("plan", loaded.name), stopwatch.timed("plan"):
-            planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **requested))
+            planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **options))
             if dry_run_of(dry_run) is not None:
                 planned = with_change(spark, loaded, planned)
         result = execute(
@@ -126,7 +129,9 @@ def run(
             records=records,
             run_id=run_id,
             reason=reason,
-            request=command_line(**requested, panes=panes, dry_run=dry_run, publish=publish),
+            request=command_line(
+                **requested, panes=panes, beyond_limits=beyond_limits or None, dry_run=dry_run, publish=publish
+            ),
             end_policy=end_policy,
         )
     _end(spark, loaded, result, as_json, end_policy, stopwatch, Mode(planned.mode))

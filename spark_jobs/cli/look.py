@@ -12,6 +12,7 @@ from rich.markup import escape
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import (
     AsOfOption,
+    BeyondLimitsOption,
     ChunksOption,
     FromOption,
     JsonOption,
@@ -95,6 +96,7 @@ def plan(
     quarantined: Annotated[
         bool, typer.Option(help="Count records that go to quarantine by reason, with examples.")
     ] = False,
+    beyond_limits: BeyondLimitsOption = False,
 ) -> None:
     """Show what a run would do: its source, as-of vector, chunks and fidelity. Writes nothing."""
     from spark_jobs.runs.definition_change import with_change
@@ -107,7 +109,16 @@ def plan(
     check_range(loaded, from_ms, to_ms)
     check_order(loaded, chosen)
     spark = session(loaded, "plan")
-    planned = make_plan(spark, loaded, start=from_ms, end=to_ms, as_of=cut, mode=chosen, chunks=chunks)
+    planned = make_plan(
+        spark,
+        loaded,
+        start=from_ms,
+        end=to_ms,
+        as_of=cut,
+        mode=chosen,
+        chunks=chunks,
+        beyond_limits=beyond_limits,
+    )
     planned = with_change(spark, loaded, planned)
     if as_json:
         print(planned.to_json())

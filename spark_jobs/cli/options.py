@@ -92,6 +92,9 @@ PolicyOption = Annotated[
         "refused, unless the definition says may_override. What is not published stays staged: exit code 3.",
     ),
 ]
+BeyondLimitsOption = Annotated[
+    bool, typer.Option("--beyond-limits", help="Allow this run to cost more than the definition's `limits`.")
+]
 GateOption = Annotated[
     bool, typer.Option(help="Check what is staged against the suites in expectations/ before it is published.")
 ]

@@ -37,6 +37,8 @@ def print_plan(made) -> None:
     if made.window_ends is not None:
         table.add_row("window ends", f"at most {made.window_ends:,}, times the keys")
     table.add_row("records", f"{made.records:,} ({made.quarantined:,} to quarantine)")
+    if made.cost is not None:
+        table.add_row("cost", made.cost.in_words())
     table.add_row("watermark", made.watermark)
     table.add_row(
         "fidelity", f"{made.fidelity}" + (f": {'; '.join(made.fidelity_reasons)}" if made.fidelity_reasons else "")

@@ -17,6 +17,7 @@ from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, a
 from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
+from spark_jobs.definition.limits import Limits
 from spark_jobs.definition.live import FilesEmitted, Live
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.names import NamedExpressions, PipelineName
@@ -30,7 +31,8 @@ from spark_jobs.eventtime.durations import parse_duration
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 
 _NO_RESULT = {
-    "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections", "mode"
+    "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections", "mode",
+    "limits"
 }  # fmt: skip
 """Sections that change no result. `mode` chooses among the results; each run keeps the one that it had."""
 
@@ -132,6 +134,11 @@ class Pipeline(Section):
     )
     quarantine: Quarantine = Field(
         default=Quarantine(), description="What happens to records that cannot be used.", examples=["{threshold: 1 %}"]
+    )
+    limits: Limits = Field(
+        default=Limits(),
+        description="The most that a run may cost; a plan above it is refused.",
+        examples=["{records: 2_000_000_000, duration: 6 h}"],
     )
     output: Output = Field(default=Output(), description="Where the results go.", examples=["{namespace: demo}"])
     publish: PublishField = Field(

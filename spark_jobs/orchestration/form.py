@@ -26,7 +26,18 @@ MODES = (Mode.BOTH.value, Mode.FAITHFUL.value, Mode.COMPLETE.value)
 DRY_RUNS = ("none", "plan", "diff")
 BY_DEFINITION = "as the definition says"
 PUBLISH, DISCARD = "publish", "discard"
-BACKFILL_FIELDS = ("from", "to", "reason", "as_of", "mode", "chunks", "accept_degraded", "dry_run", "publish")
+BACKFILL_FIELDS = (
+    "from",
+    "to",
+    "reason",
+    "as_of",
+    "mode",
+    "chunks",
+    "accept_degraded",
+    "beyond_limits",
+    "dry_run",
+    "publish",
+)
 NIGHTLY_FIELDS = ("until", "reason", "publish", "dry_run")
 MAX_CHUNKS = 1000
 MAX_REASON = 1000
@@ -97,6 +108,13 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
             title="Accept degraded fidelity",
             section=_HOW,
             description_md="Go on where the history does not hold the broker's order, or has gaps. The run records it.",
+        ),
+        "beyond_limits": Param(
+            False,
+            type="boolean",
+            title="Beyond limits",
+            section=_HOW,
+            description_md="Allow this run to read more, or to take longer, than the definition's `limits`.",
         ),
         "dry_run": _dry_run_param(DRY_RUNS),
         "publish": _publish_param(pipeline, section=_OUTCOME),
@@ -228,6 +246,7 @@ def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
         "mode": _one_of(params["mode"], MODES, "Values") if "mode" in params else None,
         "chunks": _chunks(params.get("chunks", 1)),
         "accept_degraded": params.get("accept_degraded") is True,
+        "beyond_limits": params.get("beyond_limits") is True,
         "dry_run": _one_of(params.get("dry_run", "none"), DRY_RUNS, "Dry run"),
         "publish": _policy(params.get("publish")),
     }

@@ -87,6 +87,7 @@ class Requested(Part):
     chunks: int | None = None
     panes: str | None = None
     accept_degraded: bool | None = None
+    beyond_limits: bool | None = None
     dry_run: DryRun | None = None
     publish: Policy | None = None
 

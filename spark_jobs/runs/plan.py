@@ -32,6 +32,7 @@ from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.replay.making import way_of
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
+from spark_jobs.runs.cost import Cost, check_cost, check_size, estimated, runs_taken, size_of
 from spark_jobs.runs.live_batches import as_of_batches, live_batches
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requirements import check_order, check_range
@@ -64,8 +65,9 @@ class Plan:
     `history_records` are those of the whole history up to the as-of vector, and `history_counts` those by partition;
     None where nobody knows. `arrivals_before`: from this instant on arrivals were ahead of the clock. `gaps`: what of
     the range no chunk holds, because no record is there. `behind`: the files behind a table, and `snapshot`: what is
-    read of an Iceberg table, see `OpenHistory`. The as-of vector is `partitions` (their `end_offset`) and
-    `processing_time_end`, up to which the live job's timer has run.
+    read of an Iceberg table, see `OpenHistory`. `cost`: what the run costs; None where it reads new records alone. The
+    as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has
+    run.
     """
 
     pipeline: str
@@ -97,6 +99,7 @@ class Plan:
     behind: tuple[PinnedFile, ...] | None = None
     history_counts: dict[int, int] | None = None
     snapshot: PinnedSnapshot | None = None
+    cost: Cost | None = field(default=None, compare=False)
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:
@@ -186,6 +189,7 @@ def make_plan(
     opened: OpenHistory | None = None,
     records: DataFrame | None = None,
     seen: Inspection | None = None,
+    beyond_limits: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
@@ -193,11 +197,11 @@ def make_plan(
     `mode`: which values; default: as the definition says. `as_of` cuts the history at an end offset a partition
     (default: all that is there). `chunks` is the least number of slices. `opened` and `records` are the history and
     its canonical records where the caller has them already, see `planned_records`; `seen` is what the caller knows of
-    them without reading all.
+    them without reading all. `beyond_limits`: the run may cost more than the definition's `limits`.
 
     Raises EmptyRangeError where there is nothing to do, DefinitionError where the published table has a column of
-    another type, HistoryError where the history breaks a rule or a faithful result is not to be had, SourceError where
-    it cannot be read.
+    another type or the run costs more than `limits` allow, HistoryError where the history breaks a rule or a faithful
+    result is not to be had, SourceError where it cannot be read.
     """
     check_range(pipeline, start, end)
     mode = mode or pipeline.mode
@@ -207,7 +211,11 @@ def make_plan(
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of, arrivals_before=arrival_limit(pipeline, now()))
     found_fidelity = fidelity(pipeline, opened.topic)
+    size = None
     if seen is None:
+        size = size_of(spark, opened)
+        if not beyond_limits:
+            check_size(pipeline, size)
         refuse_other_columns(spark, pipeline, canonical(opened.frame, pipeline) if records is None else records)
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
         found_fidelity = with_holes(pipeline, opened.topic, seen.partitions, found_fidelity)
@@ -233,6 +241,9 @@ def make_plan(
     work = TimeRange(max(span.start, covered.start), min(span.end, covered.end))
     _check_registered(pipeline, seen)
     strategy = strategy_of(pipeline, [p.partition for p in partitions])
+    cost = None if size is None else estimated(seen.records, size.bytes, runs_taken(spark, pipeline, mode.value))
+    if cost is not None and not beyond_limits:
+        check_cost(pipeline, cost)
     if records is None:
         records = canonical(opened.frame, pipeline)
         records = cut_at(records, as_of or {}) if opened.topic is None else records
@@ -274,6 +285,7 @@ def make_plan(
         behind=opened.behind,
         history_counts=seen.history_counts,
         snapshot=opened.snapshot,
+        cost=cost,
     )
 
 

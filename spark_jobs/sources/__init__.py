@@ -9,7 +9,7 @@ from spark_jobs.sources.fidelity import Fidelity, fidelity
 from spark_jobs.sources.files import PinnedFile, check_pinned
 from spark_jobs.sources.history import OpenHistory, Source, open_history, partition_columns, source_of
 from spark_jobs.sources.holes import with_holes
-from spark_jobs.sources.iceberg import Change, PinnedSnapshot, change_between
+from spark_jobs.sources.iceberg import Change, PinnedSnapshot, change_between, snapshot_size
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
@@ -48,6 +48,7 @@ __all__ = [
     "python_release",
     "quarantined",
     "reading",
+    "snapshot_size",
     "source_of",
     "spooled",
     "with_holes",

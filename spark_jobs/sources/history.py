@@ -14,6 +14,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType, StructType
+from rich.filesize import decimal
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
@@ -534,10 +535,6 @@ def _describe_topic(topic: Topic) -> str:
 
 
 def _describe_files(history: FilesHistory, files: Sequence[PinnedFile]) -> str:
-    size, unit = float(sum(file.size for file in files)), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
+    size = decimal(sum(file.size for file in files))
     paths = ", ".join(plain_path(path) for path in history.path)
-    return f"{paths} ({len(files)} file{'s' if len(files) != 1 else ''}, {size:.3g} {unit})"
+    return f"{paths} ({len(files)} file{'s' if len(files) != 1 else ''}, {size})"

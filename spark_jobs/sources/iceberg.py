@@ -57,6 +57,17 @@ def pin_snapshot(spark: SparkSession, table: str, pinned: PinnedSnapshot | None 
     return pinned
 
 
+def snapshot_size(spark: SparkSession, pinned: PinnedSnapshot) -> tuple[int | None, int | None]:
+    """The records and bytes of a snapshot, as its summary has them; deleted rows count too."""
+    if pinned.snapshot is None:
+        return 0, 0
+    snapshot = _loaded(spark, pinned.table).snapshot(pinned.snapshot)
+    summary = {} if snapshot is None else snapshot.summary()
+    found = (summary.get(name) for name in ("total-records", "total-files-size"))
+    records, size = (None if text is None else int(text) for text in found)
+    return records, size
+
+
 def read_snapshot(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
     """The rows of a snapshot, with the columns that the table had then. Row-level deletes are applied."""
     with reading(pinned.table):

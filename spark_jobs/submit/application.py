@@ -79,6 +79,7 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
             as_of=requested.as_of or None,
             mode=Mode(requested.mode or pipeline.mode),
             chunks=requested.chunks,
+            beyond_limits=requested.beyond_limits is True,
         )
         plan = with_change(spark, pipeline, plan)
     if plan.fidelity not in ("recorded", "log_order") and plan.mode != Mode.COMPLETE and not requested.accept_degraded:

@@ -92,7 +92,7 @@ def test_each_pipeline_has_its_four_dags(folder: Path, tmp_path: Path) -> None:
     assert backfill["tasks"]["publish"] == ["report"]
     assert backfill["teardowns"] == ["report"]  # so that it does not hide a run's failure
     assert backfill["form"] == sorted(
-        ["from", "to", "as_of", "mode", "chunks", "accept_degraded", "dry_run", "publish", "reason"]
+        ["from", "to", "as_of", "mode", "chunks", "accept_degraded", "beyond_limits", "dry_run", "publish", "reason"]
     )
     nightly = parsed["dags"]["reconcile__departures_hourly"]
     assert nightly["tasks"]["reconcile"] == ["approve", "compare", "publish", "report"]
