@@ -248,9 +248,12 @@ class KafkaHistory(Topic, HistorySection):
 
 
 class PastTable(Section):
-    """The Hive table with the older part of the log. `rewindow archive` writes it, or its columns are mapped."""
+    """The table with the older part of the log. `rewindow archive` writes a Hive table, or columns are mapped."""
 
-    table: Text = Field(description="The table, with its database.", examples=["raw.flights"])
+    table: Text = Field(
+        description="A Hive table with its database, or an Iceberg table with its catalog and namespace.",
+        examples=["raw.flights", "lake.raw.flights"],
+    )
     metastore: Text | None = Field(
         default=None,
         description="The metastore's URI; left out, the Spark session's own.",
@@ -268,6 +271,11 @@ class PastTable(Section):
         examples=[{"sched_dep": "departure_time", "distance": "CAST(miles AS BIGINT)"}],
     )
 
+    @property
+    def is_iceberg(self) -> bool:
+        """Whether it is an Iceberg table in a catalog of the session."""
+        return self.table.count(".") > 1 and not self.table.startswith("spark_catalog.")
+
     @field_validator("position")
     @classmethod
     def _in_log_order(cls, position: Position) -> Position:
@@ -279,10 +287,10 @@ class PastTable(Section):
 
 
 class StitchedHistory(HistorySection):
-    """A Hive table up to its last offset of each partition, and the topic from the next one on."""
+    """A Hive or Iceberg table up to its last offset of each partition, and the topic from the next one on."""
 
     kind: Literal["stitched"] = Field(description="The kind of history: stitched.")
-    past: PastTable = Field(description="The Hive table.", examples=["{table: raw.flights}"])
+    past: PastTable = Field(description="The table.", examples=["{table: raw.flights}"])
     recent: Topic = Field(description="The topic.", examples=["{servers: localhost:9092, topic: flights}"])
 
     @property

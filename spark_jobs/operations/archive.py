@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.errors import CatalogError
+from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.sources.archive_table import ArchiveTable, Batch
 from spark_jobs.sources.history import stitched_history
 from spark_jobs.sources.kafka import pin_topic, read_log
@@ -50,12 +50,18 @@ def archive(
         dry_run: Only find the new offsets; write no record.
 
     Raises:
-        DefinitionError: The history is not `stitched`.
+        DefinitionError: The history is not `stitched`, or its table is an Iceberg table.
         HistoryError: Records between the table and the topic are gone.
         SourceError: The table or the topic cannot be read.
         CatalogError: The table cannot be written.
     """
     history = stitched_history(pipeline)
+    if history.past.is_iceberg:
+        raise DefinitionError(
+            "an archive is a Hive table",
+            pipeline.source_of(("history", "past", "table")) or history.past.table,
+            "Name it with its database alone. An Iceberg table is read as its writer fills it.",
+        )
     table = ArchiveTable.create(spark, history.past.table)
     pinned = pin_topic(spark, history.recent, as_of=as_of, past=table.ends, past_topic_id=table.topic_id)
     new = tuple(chosen for chosen in pinned.ranges if chosen.end > chosen.start)

@@ -27,17 +27,8 @@ DRY_RUNS = ("none", "plan", "diff")
 BY_DEFINITION = "as the definition says"
 PUBLISH, DISCARD = "publish", "discard"
 BACKFILL_FIELDS = (
-    "from",
-    "to",
-    "reason",
-    "as_of",
-    "mode",
-    "chunks",
-    "accept_degraded",
-    "beyond_limits",
-    "dry_run",
-    "publish",
-)
+    "from", "to", "reason", "as_of", "mode", "chunks", "accept_degraded", "beyond_limits", "dry_run", "publish"
+)  # fmt: skip
 NIGHTLY_FIELDS = ("until", "reason", "publish", "dry_run")
 MAX_CHUNKS = 1000
 MAX_REASON = 1000

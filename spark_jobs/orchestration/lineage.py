@@ -111,12 +111,19 @@ def history_of(pipeline: Pipeline) -> list[Dataset]:
     if isinstance(history, HiveHistory):
         return [_hive(history.table, history.metastore)]
     if isinstance(history, TableHistory):
-        catalog, _, name = history.table.partition(".")
-        return [iceberg(name) if catalog == CATALOG else Dataset(catalog, name)]
+        return [_in_catalog(history.table)]
     if isinstance(history, StitchedHistory):
-        return [_hive(history.past.table, history.past.metastore), _topic(history.recent)]
+        past = history.past
+        table = _in_catalog(past.table) if past.is_iceberg else _hive(past.table, past.metastore)
+        return [table, _topic(history.recent)]
     assert isinstance(history, KafkaHistory)
     return [_topic(history)]
+
+
+def _in_catalog(table: str) -> Dataset:
+    """An Iceberg table by its full name."""
+    catalog, _, name = table.partition(".")
+    return iceberg(name) if catalog == CATALOG else Dataset(catalog, name)
 
 
 def iceberg(table: str) -> Dataset:

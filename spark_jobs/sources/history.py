@@ -323,9 +323,7 @@ class IcebergSource:
     ) -> OpenHistory:
         with _named_by(self.pipeline, "table"):
             chosen = pin_snapshot(self.spark, self.history.table, snapshot)
-        at = "no snapshot yet" if chosen.snapshot is None else f"snapshot {chosen.snapshot}"
-        description = f"Iceberg table {self.history.table}, {at}"
-        opened = OpenHistory(read_snapshot(self.spark, chosen), (), description, snapshot=chosen)
+        opened = OpenHistory(read_snapshot(self.spark, chosen), (), _describe_snapshot(chosen), snapshot=chosen)
         _check_columns(opened, self.pipeline)
         return opened
 
@@ -398,7 +396,7 @@ class KafkaSource:
 
 @dataclass(frozen=True)
 class StitchedSource:
-    """A Hive table for the older part of a log, and a Kafka topic for the rest."""
+    """A Hive or Iceberg table for the older part of a log, and a Kafka topic for the rest."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -413,24 +411,29 @@ class StitchedSource:
         snapshot: PinnedSnapshot | None = None,
         as_of: Mapping[int, int] | None = None,
     ) -> OpenHistory:
-        headers = _uses_headers(self.pipeline)
+        past, headers = self.history.past, _uses_headers(self.pipeline)
+        now = chosen = None
         with _named_by(self.pipeline):
-            frame, chosen = open_stitched(
-                self.spark, self.history, self.pipeline, headers=headers, pinned=topic, as_of=as_of
+            if past.is_iceberg:
+                chosen = pin_snapshot(self.spark, past.table, snapshot)
+            frame, offsets = open_stitched(
+                self.spark, self.history, self.pipeline, headers=headers, pinned=topic, snapshot=chosen, as_of=as_of
             )
-            past = self.history.past
-            now = files_behind(self.spark, read_table(self.spark, past.table, past.metastore), past.table)
-            if behind and now is not None:
-                confirm_behind(past.table, behind, now)
-        parts = f"Hive table {past.table}, then {_describe_topic(self.history.recent)}"
-        return OpenHistory(frame, (), parts, chosen, behind=now)
+            if chosen is None:
+                now = files_behind(self.spark, read_table(self.spark, past.table, past.metastore), past.table)
+                if behind and now is not None:
+                    confirm_behind(past.table, behind, now)
+        table = f"Hive table {past.table}" if chosen is None else _describe_snapshot(chosen)
+        parts = f"{table}, then {_describe_topic(self.history.recent)}"
+        return OpenHistory(frame, (), parts, offsets, behind=now, snapshot=chosen)
 
     def empty(self) -> DataFrame:
         with _named_by(self.pipeline):
             return empty_stitched(self.spark, self.history, self.pipeline)
 
     def partition_columns(self) -> tuple[str, ...]:
-        return table_partitions(self.spark, self.history.past.table)
+        past = self.history.past
+        return (iceberg.table_partitions if past.is_iceberg else table_partitions)(self.spark, past.table)
 
     def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
         """All records: the topic's part cannot be read anew without moving the cut between the parts."""
@@ -528,6 +531,11 @@ def _check_types(opened: OpenHistory, pipeline: Pipeline, ddl: str) -> None:
                 pipeline.source_of(("value", "schema")) or opened.description,
                 "Correct value.schema, or convert the column where an expression uses it.",
             )
+
+
+def _describe_snapshot(pinned: PinnedSnapshot) -> str:
+    at = "no snapshot yet" if pinned.snapshot is None else f"snapshot {pinned.snapshot}"
+    return f"Iceberg table {pinned.table}, {at}"
 
 
 def _describe_topic(topic: Topic) -> str:

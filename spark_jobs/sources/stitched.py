@@ -1,4 +1,4 @@
-"""A history of two parts: a Hive table up to its last offset of each partition, and the topic from the next offset on.
+"""A history of two parts: a table up to its last offset of each partition, and the topic from the next offset on.
 
 Each part gets its position and payload columns from its own columns; then the two are one frame. The cut is by offset,
 so records of the two parts are neither compared nor shuffled.
@@ -20,6 +20,7 @@ from spark_jobs.sources.archive_table import ArchiveTable
 from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.hive import read_table
+from spark_jobs.sources.iceberg import PinnedSnapshot, pin_snapshot, read_snapshot
 from spark_jobs.sources.kafka import append_time, empty_topic, header_map, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.records import cut_at, payload_schema, running_maximum, with_payload, with_positions
@@ -37,6 +38,7 @@ def open_stitched(
     *,
     headers: bool,
     pinned: PinnedTopic | None = None,
+    snapshot: PinnedSnapshot | None = None,
     as_of: Mapping[int, int] | None = None,
 ) -> tuple[DataFrame, PinnedTopic]:
     """Open both parts as one frame with position and payload columns.
@@ -44,6 +46,7 @@ def open_stitched(
     Args:
         headers: Whether the topic's headers are read.
         pinned: The offsets of a plan; None: they are resolved now.
+        snapshot: The snapshot to read of an Iceberg table; None for a Hive table.
         as_of: End offsets by partition, in place of the topic's own.
 
     Returns:
@@ -53,8 +56,8 @@ def open_stitched(
         SourceError: A part cannot be read, or a column is missing or has another type in one of them.
         HistoryError: Offsets between the two parts are missing.
     """
-    table = read_table(spark, history.past.table, history.past.metastore)
-    archive = ArchiveTable.find(spark, history.past.table)
+    table = _past(spark, history.past, snapshot)
+    archive = None if snapshot else ArchiveTable.find(spark, history.past.table)
     if pinned is not None:
         chosen = pin_topic(spark, history.recent, pinned=pinned)
     else:
@@ -74,9 +77,15 @@ def open_stitched(
 
 
 def empty_stitched(spark: SparkSession, history: StitchedHistory, pipeline: Pipeline) -> DataFrame:
-    """The columns of `open_stitched` without any record. The metastore is read, the brokers are not."""
-    table = spark.createDataFrame([], read_table(spark, history.past.table, history.past.metastore).schema)
+    """The columns of `open_stitched` without any record. The catalog is read, the brokers are not."""
+    past = history.past
+    snapshot = pin_snapshot(spark, past.table) if past.is_iceberg else None
+    table = spark.createDataFrame([], _past(spark, past, snapshot).schema)
     return _stitch(table, empty_topic(spark, history.recent), {}, history, pipeline)
+
+
+def _past(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | None) -> DataFrame:
+    return read_table(spark, past.table, past.metastore) if snapshot is None else read_snapshot(spark, snapshot)
 
 
 def _stitch(

@@ -1,4 +1,4 @@
-"""Hive for the past, Kafka for the recent: a real metastore and a real broker."""
+"""Hive or Iceberg for the past, Kafka for the recent: a real metastore and a real broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.errors import RewindowError
+from spark_jobs.errors import DefinitionError, RewindowError
+from spark_jobs.operations.archive import archive
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
 from spark_jobs.runs.progress import NoProgress
@@ -68,6 +69,13 @@ def hive_table(spark, rows: DataFrame, path: Path) -> str:
     rows.coalesce(1).write.parquet(str(path))
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in rows.schema)
     spark.sql(f"CREATE EXTERNAL TABLE {name} ({columns}) STORED AS PARQUET LOCATION '{path}'")
+    return name
+
+
+def iceberg_table(spark, rows: DataFrame) -> str:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.stitch_past")
+    name = f"rewindow.stitch_past.past_{next(_NUMBERS)}"
+    rows.coalesce(1).writeTo(name).using("iceberg").create()
     return name
 
 
@@ -143,9 +151,9 @@ _SPLITS = st.fixed_dictionaries({}, optional={p: st.integers(0, RECORDS // PARTI
 
 
 @settings(max_examples=4)
-@given(ends=_SPLITS, is_decoded=st.booleans())
+@given(ends=_SPLITS, is_decoded=st.booleans(), make=st.sampled_from(["hive", "iceberg"]))
 def test_any_split_gives_the_same_tables(
-    spark, kafka: KafkaBroker, log, alone, tmp_path_factory, ends: dict[int, int], is_decoded: bool
+    spark, kafka: KafkaBroker, log, alone, tmp_path_factory, ends: dict[int, int], is_decoded: bool, make: str
 ) -> None:
     topic, rows = log
     past = below(rows, ends)
@@ -155,8 +163,23 @@ def test_any_split_gives_the_same_tables(
         past = past.selectExpr("partition", "offset", "timestamp", "CAST(key AS STRING) AS name", f"{fields}.t AS t",
                                f"CAST({fields}.n AS STRING) AS amount", f"{fields}.timestamp AS note")  # fmt: skip
         columns = {"key": "name", "n": "CAST(amount AS BIGINT)", "timestamp": "note"}
-    name = hive_table(spark, past, tmp_path_factory.mktemp("past") / "t")
+    if make == "hive":
+        name = hive_table(spark, past, tmp_path_factory.mktemp("past") / "t")
+    else:
+        name = iceberg_table(spark, past)
     assert results(spark, definition(stitched(kafka, topic, name, columns))) == alone
+
+
+def test_the_snapshot_of_the_past_is_pinned_and_nothing_is_archived_into_it(spark, kafka: KafkaBroker, log) -> None:
+    topic, rows = log
+    name = iceberg_table(spark, below(rows, {0: 10, 1: 5}))
+    pipeline = definition(stitched(kafka, topic, name))
+    plan = plan_from_json(make_plan(spark, pipeline).to_json())
+    assert plan.snapshot is not None and f"Iceberg table {name}, snapshot" in plan.source
+    below(rows, {2: 3}).coalesce(1).writeTo(name).append()
+    assert read_planned(spark, pipeline, plan).count() == RECORDS
+    with pytest.raises(DefinitionError, match="an archive is a Hive table"):
+        archive(spark, pipeline)
 
 
 def refusal(spark, pipeline: Pipeline) -> str:
