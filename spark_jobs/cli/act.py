@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from spark_jobs.cli.app import app
-from spark_jobs.cli.corrections import corrections_of, end_of_corrections, print_corrections
+from spark_jobs.cli.corrections import end_of_corrections, print_corrections
 from spark_jobs.cli.options import (
     AsOfOption,
     BeyondLimitsOption,
@@ -29,7 +29,7 @@ from spark_jobs.cli.options import (
     RunIdOption,
     ToOption,
     as_of_vector,
-    command_line,
+    asked_for,
     console,
     dry_run_of,
     end_policy_of,
@@ -38,9 +38,10 @@ from spark_jobs.cli.options import (
     load,
     mode_of,
     policy_of,
+    requested_of,
     session,
 )
-from spark_jobs.cli.output import columns_to_query, print_plan, print_result, print_verdicts, result_record
+from spark_jobs.cli.output import columns_to_query, print_night, print_plan, print_result, print_verdicts, result_record
 from spark_jobs.cli.stopwatch import Stopwatch
 from spark_jobs.errors import DefinitionError
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.definition import Pipeline
     from spark_jobs.definition.mode import Mode
-    from spark_jobs.runs.backfill import EndPolicy
+    from spark_jobs.runs.evaluation import EndPolicy
     from spark_jobs.runs.job import RunResult
     from spark_jobs.runs.store import RunFolder
 
@@ -84,6 +85,7 @@ def run(
     from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requirements import check_order, check_range
+    from spark_jobs.runs.stages import chunk_stages, stages_of
     from spark_jobs.runs.store import checked_run_id
 
     loaded = load(pipeline)
@@ -108,13 +110,16 @@ def run(
     with stopwatch.timed("start"):
         spark = session(loaded, "run", has_gate=gate)
     progress = progress_for(errors)
-    requested = {"start": from_ms, "end": to_ms, "as_of": cut, "mode": chosen_mode, "chunks": chunks}
-    options = {**requested, "beyond_limits": beyond_limits}
+    requested = requested_of(
+        start=from_ms, end=to_ms, as_of=cut, mode=mode and chosen_mode, chunks=chunks, panes=panes,
+        beyond_limits=beyond_limits or None, dry_run=dry_run_of(dry_run), publish=publish,
+    )  # fmt: skip
+    options = requested.plan_options(loaded)
     if dry_run_of(dry_run) == "plan":
         planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **options))
-        print(planned.to_json()) if as_json else print_plan(planned)
+        print(planned.to_json()) if as_json else print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)))
         return
-    end_policy = end_policy_of(loaded, publish, dry_run, gate)
+    end_policy = end_policy_of(loaded, requested, gate)
     with ExitStack() as open_records:
         with progress.stage("plan", loaded.name), stopwatch.timed("plan"):
             planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **options))
@@ -128,13 +133,10 @@ def run(
             panes=chosen_panes,
             records=records,
             run_id=run_id,
-            reason=reason,
-            request=command_line(
-                **requested, panes=panes, beyond_limits=beyond_limits or None, dry_run=dry_run, publish=publish
-            ),
+            asked=asked_for(reason, requested),
             end_policy=end_policy,
         )
-    _end(spark, loaded, result, as_json, end_policy, stopwatch, Mode(planned.mode))
+    _end(loaded, result, as_json, end_policy, stopwatch, Mode(planned.mode))
 
 
 app.command("backfill", help="The same as `run`.", short_help="The same as `run`.")(run)
@@ -157,6 +159,8 @@ def reconcile(
 
     The tables are then those of a full run. A first run, a changed definition and sessions are full runs.
     """
+    from spark_jobs.runs.documents import DryRun
+    from spark_jobs.runs.nightly import planned_night
     from spark_jobs.runs.nightly import reconcile as reconcile_run
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requirements import check_order, check_until
@@ -168,28 +172,29 @@ def reconcile(
     check_order(loaded, loaded.mode)
     if run_id is not None:
         checked_run_id(run_id)
-    if dry_run_of(dry_run) == "plan":
-        raise DefinitionError("--dry-run: a reconciliation has no plan of its own", hint="Use --dry-run=diff.")
     policy_of(loaded, publish)
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
         spark = session(loaded, "reconcile", has_gate=gate)
-    end_policy = end_policy_of(loaded, publish, dry_run, gate)
+    requested = requested_of(until=until_ms, dry_run=dry_run_of(dry_run), publish=publish)
+    end_policy = end_policy_of(loaded, requested, gate)
+    if requested.dry_run is DryRun.PLAN:
+        with planned_night(spark, loaded, progress_for(errors), until=until_ms, end_policy=end_policy) as night:
+            print_night(loaded, night, as_json)
+        return
     result = reconcile_run(
         spark,
         loaded,
         progress_for(errors),
         until=until_ms,
         run_id=run_id,
-        reason=reason,
-        request=command_line(until=until_ms, dry_run=dry_run, publish=publish),
+        asked=asked_for(reason, requested),
         end_policy=end_policy,
     )
-    _end(spark, loaded, result, as_json, end_policy, stopwatch, loaded.mode)
+    _end(loaded, result, as_json, end_policy, stopwatch, loaded.mode)
 
 
 def _end(
-    spark: SparkSession,
     pipeline: Pipeline,
     result: RunResult,
     as_json: bool,
@@ -207,7 +212,6 @@ def _end(
 
     folder = RunStore.configured().folder(result.run_id)
     outcome = Outcome.read(folder)
-    corrections = corrections_of(spark, pipeline, folder, outcome and outcome.status)
     if outcome is not None:
         with stopwatch.timed("report"):
             build_report(folder)
@@ -220,14 +224,14 @@ def _end(
         print_result(result, columns_to_query(pipeline, mode), outcome and outcome.status)
         if (verdicts := Verdicts.read(folder)) is not None:
             print_verdicts(verdicts)
-        print_corrections(corrections)
+        print_corrections(result.corrections)
         if folder.read_bytes(PAGE) is not None:
             _say_report(folder)
     if result.decision is not None and result.decision.action is not Action.PUBLISH and not end_policy.ends_as:
         hint = outcome.hint if outcome else ""
         errors.print(f"[bold yellow]not published[/]: {escape(result.decision.why)}. {escape(hint)}")
         raise typer.Exit(3)
-    end_of_corrections(corrections)
+    end_of_corrections(result.corrections)
 
 
 @app.command("publish")
@@ -236,23 +240,18 @@ def publish_run(
     reason: Annotated[str, typer.Option(help="Why it is published all the same; kept with the run.")],
 ) -> None:
     """Publish what a run has staged: one that waits for approval, or whose gate is closed."""
+    from spark_jobs.corrections.stage import bring_corrections
+    from spark_jobs.runs.evaluation import EndPolicy
     from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.reopening import pipeline_of, publish_staged
-    from spark_jobs.runs.status import RunStatus
+    from spark_jobs.runs.reopening import publish_staged
     from spark_jobs.runs.store import RunStore
 
-    sessions: list[SparkSession] = []
-
-    def spark_of(pipeline: Pipeline) -> SparkSession:
-        sessions.append(_spark_of(pipeline))
-        return sessions[0]
-
-    print_result(publish_staged(spark_of, run_id, progress_for(errors), reason))
-    folder = RunStore.configured().folder(run_id)
-    corrections = corrections_of(sessions[0], pipeline_of(folder), folder, RunStatus.PUBLISHED)
-    print_corrections(corrections)
-    _rebuild_report(folder)
-    end_of_corrections(corrections)
+    ends = EndPolicy(deliver=bring_corrections)
+    result = publish_staged(_spark_of, run_id, progress_for(errors), reason, end_policy=ends)
+    print_result(result)
+    print_corrections(result.corrections)
+    _rebuild_report(RunStore.configured().folder(run_id))
+    end_of_corrections(result.corrections)
 
 
 @app.command("discard")

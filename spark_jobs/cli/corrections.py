@@ -15,13 +15,8 @@ from spark_jobs.cli.options import JsonOption, PipelineArgument, console, errors
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_jobs.corrections.delivery import Delivered
-    from spark_jobs.definition import Pipeline
     from spark_jobs.runs.corrected import Corrections
-    from spark_jobs.runs.status import RunStatus
-    from spark_jobs.runs.store import RunFolder
 
 
 class Verb(StrEnum):
@@ -98,19 +93,6 @@ def _print_delivered(done: Delivered, as_json: bool) -> None:
     counts = ", ".join(f"{count:,} {action}" for action, count in done.rows.items())
     said = f"{counts} delivered to {done.destination}" if counts else f"nothing is due at {done.destination}"
     console.print(said, highlight=False, soft_wrap=True)
-
-
-def corrections_of(
-    spark: SparkSession, pipeline: Pipeline, folder: RunFolder, status: RunStatus | None
-) -> Corrections | None:
-    """Deliver what is due after a run that is published; of one that waits, say what would be. None: neither."""
-    if pipeline.corrections is None or status is None:
-        return None
-    from spark_jobs.corrections.stage import announce, correct_run
-
-    if status.is_published:
-        return correct_run(spark, pipeline, folder)
-    return announce(spark, pipeline, folder) if status.waits else None
 
 
 def end_of_corrections(corrections: Corrections | None) -> None:

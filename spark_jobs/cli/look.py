@@ -102,6 +102,7 @@ def plan(
     from spark_jobs.runs.definition_change import with_change
     from spark_jobs.runs.plan import make_plan, read_planned
     from spark_jobs.runs.requirements import check_order, check_range
+    from spark_jobs.runs.stages import chunk_stages, stages_of
 
     loaded = load(pipeline)
     from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
@@ -123,7 +124,7 @@ def plan(
     if as_json:
         print(planned.to_json())
         return
-    print_plan(planned)
+    print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)))
     if quarantined:
         from spark_jobs.cli.output import print_reasons
         from spark_jobs.sources import quarantined as quarantine_of

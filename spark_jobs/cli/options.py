@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
     from spark_jobs.definition.mode import Mode
     from spark_jobs.definition.policy import Policy
-    from spark_jobs.runs.backfill import EndPolicy
-    from spark_jobs.runs.comparing import CompareStage, LiveNews
-    from spark_jobs.runs.start import CommandLine
+    from spark_jobs.runs.documents import Requested
+    from spark_jobs.runs.evaluation import EndPolicy
+    from spark_jobs.runs.start import Asked
 
 console = Console()
 errors = Console(stderr=True)
@@ -219,56 +219,32 @@ def policy_of(pipeline: Pipeline, policy: str | None) -> Policy | None:
     return Policy(policy)
 
 
-def _compare_of(pipeline: Pipeline) -> CompareStage | None:
-    """The stage that judges the live job's windows, where the definition says what the live job emitted."""
-    if pipeline.live is None:
-        return None
-    from spark_jobs.comparison.stage import compare_run
-
-    return compare_run
-
-
-def _live_news_of(pipeline: Pipeline) -> LiveNews | None:
-    """What says whether the live job has emitted something new."""
-    if pipeline.live is None:
-        return None
-    from spark_jobs.comparison.news import has_live_news
-
-    return has_live_news
-
-
-def command_line(
+def requested_of(
     *, start: int | None = None, end: int | None = None, until: int | None = None, **given: object
-) -> CommandLine:
-    """What this command line requested, for the run's documents; instants are epoch ms."""
-    import getpass
-
+) -> Requested:
+    """What this command line requested; instants are epoch ms."""
     from spark_jobs.definition.instants import format_instant
     from spark_jobs.runs.documents import Requested
-    from spark_jobs.runs.start import CommandLine
 
     instants = {"from": start, "to": end, "until": until}
     words = {name: None if value is None else format_instant(value) for name, value in instants.items()}
-    return CommandLine(Requested.model_validate({**words, **given}), getpass.getuser())
+    return Requested.model_validate({**words, **given})
 
 
-def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:
+def asked_for(reason: str, requested: Requested) -> Asked:
+    """Why the run is started, and by whom: the user of this process."""
+    import getpass
+
+    from spark_jobs.runs.start import Asked
+
+    return Asked(reason, requested, getpass.getuser())
+
+
+def end_policy_of(pipeline: Pipeline, requested: Requested, gate: bool) -> EndPolicy:
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
-    from spark_jobs.quality.configured import NO_FOLDER, gate_of
-    from spark_jobs.report.collect import collect
-    from spark_jobs.runs.backfill import EndPolicy
-    from spark_jobs.runs.status import RunStatus
+    from spark_jobs.operations import run_ends
 
-    requested = policy_of(pipeline, policy)
-    checks = gate_of(pipeline, thorough=True) if gate and dry_run != "plan" else None
-    if gate and checks is None and dry_run != "plan":
+    ends = run_ends.end_policy_of(pipeline, requested, gate=gate, thorough=True)
+    if ends.unchecked == run_ends.NO_FOLDER:
         errors.print("[yellow]note[/]: there is no folder `expectations`: nothing is checked before it is published")
-    return EndPolicy(
-        policy=requested,
-        ends_as=RunStatus.DRY_RUN if dry_run else None,
-        compare=_compare_of(pipeline),
-        live_news=_live_news_of(pipeline),
-        gate=checks,
-        unchecked="" if checks else NO_FOLDER if gate else "the run was started with --no-gate",
-        collector=collect,
-    )
+    return ends

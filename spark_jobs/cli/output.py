@@ -15,14 +15,16 @@ from spark_jobs.runs.status import RunStatus
 if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
     from spark_jobs.definition.mode import Mode
+    from spark_jobs.runs.nightly import Night
+    from spark_jobs.runs.stages import RunStage
     from spark_jobs.runs.verdicts import Verdicts
     from spark_jobs.sources.quarantine import QuarantineReason
 
 _FIRST_AGGREGATES = 3
 
 
-def print_plan(made) -> None:
-    """The plan for people."""
+def print_plan(made, stages: Sequence[RunStage]) -> None:
+    """The plan for people, with the stages of a run that carries it out."""
     from spark_jobs.definition.instants import format_instant
     from spark_jobs.runs.plan import describe_span
 
@@ -55,8 +57,31 @@ def print_plan(made) -> None:
             *("unknown" if t is None else format_instant(t) for t in (p.first_arrival, p.last_arrival)),
         )
     console.print(ranges)
+    print_stages(stages)
     for warning in made.warnings:
         console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
+
+
+def print_stages(stages: Sequence[RunStage]) -> None:
+    """What a run does, one line a stage."""
+    from spark_jobs.runs.stages import in_words
+
+    for number, line in enumerate(in_words(stages), 1):
+        console.print(f"{number:>3}. {line}", highlight=False, soft_wrap=True)
+
+
+def print_night(pipeline: Pipeline, night: Night, as_json: bool) -> None:
+    """What a night would do; for machines the plan of its records, or null where nothing is new."""
+    from spark_jobs.runs.nightly import NothingNew
+    from spark_jobs.runs.stages import stages_of
+
+    if as_json:
+        print("null" if isinstance(night, NothingNew) else night.plan.to_json())
+    elif isinstance(night, NothingNew):
+        console.print(f"{night.note}: nothing would be done", highlight=False, soft_wrap=True)
+    else:
+        print_plan(night.plan, stages_of(pipeline, night.replay_stages))
+        console.print(night.note, highlight=False, soft_wrap=True)
 
 
 def print_reasons(reasons: Sequence[QuarantineReason]) -> None:
@@ -77,7 +102,9 @@ def result_record(result, status: RunStatus | None = None) -> dict[str, Any]:
     """A run's outcome as plain values. `status`: where it stands; None where it has not begun."""
     from dataclasses import asdict
 
-    return {**asdict(result), "status": status and status.value}
+    record = {**asdict(result), "status": status and status.value}
+    del record["corrections"]  # their own document, and a line
+    return record
 
 
 def program() -> str:

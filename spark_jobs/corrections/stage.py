@@ -14,7 +14,7 @@ from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.corrected import Corrections
-from spark_jobs.runs.documents import StagedRange
+from spark_jobs.runs.documents import StagedRange, status_of
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.java import java_reason
@@ -43,6 +43,16 @@ def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> C
         found = Corrections(**known, problem=short(java_reason(problem)), exit_code=1)
     found.write(folder)
     return found
+
+
+def bring_corrections(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections | None:
+    """Deliver what is due after a run that is published; of one that waits, say what would be. None: neither."""
+    status = status_of(folder)
+    if status is None:
+        return None
+    if status.is_published:
+        return correct_run(spark, pipeline, folder)
+    return announce(spark, pipeline, folder) if status.waits else None
 
 
 def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections | None:

@@ -12,7 +12,7 @@ section `corrections:`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from croniter import croniter
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.loading import table_of
 from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.orchestration.airflow_names import CronDataIntervalTimetable
 from spark_jobs.orchestration.describe import described, known_last_run
 from spark_jobs.orchestration.ending import Approve, Report, comment_params
@@ -32,6 +33,7 @@ from spark_jobs.orchestration.form import backfill_params, decide_params, mainta
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
 from spark_jobs.orchestration.operators import Compare, Correct, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
+from spark_jobs.runs.stages import Begin, CompareLive, ReplayChunk, RunStage, Verify, chunk_stages, stages_of
 from spark_jobs.runs.status import Stage
 from spark_jobs.settings import settings
 from spark_jobs.spark.catalog import CATALOG
@@ -139,31 +141,13 @@ def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
         render_template_as_native_obj=False,
         **_common(pipeline, max_active_runs=4),
     ) as dag:
-        stage = _stage_arguments(pipeline)
-        plan = Plan(
-            task_id="plan", stage=Stage.PLAN, doc_md="Check the form and decide all that the run will do.", **stage
-        )
-        timeline = SparkStage(
-            task_id="timeline", stage=Stage.TIMELINE, doc_md="When the watermark passed which value.", **stage
-        )
-        replay = SparkStage.partial(
-            task_id="replay",
-            stage=Stage.REPLAY,
-            map_index_template="{{ chunk_label }}",
-            max_active_tis_per_dagrun=settings().parallel_chunks,
-            doc_md="Stage the windows of one chunk.",
-            **stage,
-        ).expand(chunk=plan.output)
-        verify = SparkStage(
-            task_id="verify", stage=Stage.VERIFY, doc_md="What would change, and what the expectations say.", **stage
-        )
-        compare = _compare(pipeline)
-        plan >> timeline >> replay
-        if compare is None:
-            replay >> verify
-        else:
-            replay >> compare >> verify
-        _ending(pipeline, verify, [plan, timeline, replay, *([compare] if compare is not None else [])])
+        stages = stages_of(pipeline, chunk_stages([TimeRange(0, 1)]))  # the plan says which chunks there are
+        tasks: list[Any] = []
+        for stage in stages[: stages.index(Verify()) + 1]:
+            tasks.append(_task(pipeline, stage, tasks))
+            if len(tasks) > 1:
+                tasks[-2] >> tasks[-1]
+        _ending(pipeline, tasks[-1], tasks[:-1])
     return dag
 
 
@@ -189,10 +173,10 @@ def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
             doc_md="Recompute what new records touch.",
             **_stage_arguments(pipeline),
         )
-        compare = _compare(pipeline)
-        if compare is not None:
-            reconcile >> compare
-        _ending(pipeline, reconcile, [] if compare is None else [compare])
+        others = [_task(pipeline, CompareLive(), [])] if pipeline.live is not None else []
+        for task in others:
+            reconcile >> task
+        _ending(pipeline, reconcile, others)
     return dag
 
 
@@ -246,17 +230,27 @@ def asset_of_verdicts(pipeline: Pipeline) -> Asset:
     return Asset(name=f"{windows.name}__verdicts", uri=f"{windows.uri}__verdicts")
 
 
-def _compare(pipeline: Pipeline) -> Compare | None:
-    """The task that compares what the live job emitted; None where the definition does not say where that is."""
-    if pipeline.live is None:
-        return None
-    return Compare(
-        task_id="compare",
-        stage=Stage.COMPARE,
-        outlets=[asset_of_verdicts(pipeline)],
-        doc_md="What the live job emitted, against what its own rules give.",
-        **_stage_arguments(pipeline),
-    )
+def _task(pipeline: Pipeline, stage: RunStage, before: Sequence[Any]) -> Any:
+    """The task of a stage. That of the chunks is mapped over the list that the first one of the tasks before gives."""
+    arguments = {"task_id": stage.name.value, "stage": stage.name, **_stage_arguments(pipeline)}
+    match stage:
+        case Begin():
+            return Plan(doc_md="Check the form and decide all that the run will do.", **arguments)
+        case ReplayChunk():
+            mapped = SparkStage.partial(
+                map_index_template="{{ chunk_label }}",
+                max_active_tis_per_dagrun=settings().parallel_chunks,
+                doc_md="Stage the windows of one chunk.",
+                **arguments,
+            )
+            return mapped.expand(chunk=before[0].output)
+        case CompareLive():
+            said = "What the live job emitted, against what its own rules give."
+            return Compare(outlets=[asset_of_verdicts(pipeline)], doc_md=said, **arguments)
+        case Verify():
+            return SparkStage(doc_md="What would change, and what the expectations say.", **arguments)
+        case _:
+            return SparkStage(doc_md="When the watermark passed which value.", **arguments)
 
 
 def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:

@@ -16,8 +16,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, Context
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.definition.instants import format_instant, parse_instant
-from spark_jobs.definition.mode import Mode
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.orchestration.airflow_names import AirflowException, AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.form import (
@@ -41,18 +40,19 @@ from spark_jobs.runs.corrected import Corrections
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import (
     Answer,
-    Application,
     Approval,
     Changes,
     Outcome,
     PlanDocument,
     Request,
     Requested,
+    instant_of,
     status_of,
 )
 from spark_jobs.runs.figures import changes_in_words
 from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.requirements import check_order, check_range, check_until
+from spark_jobs.runs.stages import RunStage, applications_of, stages_of
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
 from spark_jobs.runs.unfinished import BEGIN_AGAIN, ended_by_force
@@ -166,8 +166,8 @@ class SparkStage(SparkTask):
         status = status_of(folder)
         if status is not None and status.is_final and self.stage is not Stage.CORRECT:
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
-        elif task_instance.try_number == 1 and self._is_done(folder):
-            self.log.info("done already: an earlier task's application has carried out this stage too")
+        elif task_instance.try_number == 1 and not self._is_own_application(folder):
+            self.log.info("this stage is a part of another task's application; to repeat it alone, clear this task")
             if self.stage is Stage.VERIFY and status is RunStatus.GATE_FAILED:
                 outcome = Outcome.read(folder)
                 raise AirflowFailException(outcome.sentence() if outcome else "the gate is closed")
@@ -201,13 +201,21 @@ class SparkStage(SparkTask):
             finished_at=datetime.now(UTC).isoformat(),
         ).write(folder)
 
-    def _is_done(self, folder: RunFolder) -> bool:
-        """Whether another task's application has carried out this stage. A task that is cleared does it again."""
-        if self.stage not in (Stage.TIMELINE, Stage.REPLAY, Stage.COMPARE, Stage.VERIFY):
-            return False
-        file = Application.file_of(self.stage, self.chunk["number"] if self.chunk else None)
-        application = Application.read_as(folder, file)
-        return application is not None and application.seconds is not None
+    def _is_own_application(self, folder: RunFolder) -> bool:
+        """Whether the run's plan has an application that begins with this stage.
+
+        Who publishes is decided by policy and gate alone: then the run's status says whether that is left to do.
+        """
+        return self.stage in (Stage.PLAN, Stage.RECONCILE, Stage.PUBLISH, Stage.DISCARD) or self.stage in (
+            stages[0].name for stages in self._applications(folder)
+        )
+
+    def _applications(self, folder: RunFolder) -> tuple[tuple[RunStage, ...], ...]:
+        """The run's stages by application; a night has one, and no plan in stages."""
+        plan, request = PlanDocument.read(folder), Request.read(folder)
+        if plan is None or request is None or request.kind is RunKind.RECONCILE:
+            return ()
+        return applications_of(stages_of(load_pipeline(self.pipeline_file), plan.replay_stages), plan.records)
 
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         arguments = ["--run", folder.run_id, "--stage", stage.value, *more]
@@ -257,18 +265,14 @@ class Plan(SparkStage):
         requested = Requested.model_validate(form)
         Request.required(folder).model_copy(update={"requested": requested}).write(folder)
         check_range(pipeline, instant_of(requested.start), instant_of(requested.end))
-        check_order(pipeline, Mode(requested.mode or pipeline.mode))
+        check_order(pipeline, requested.mode or pipeline.mode)
         effective_policy(pipeline.publish, requested.publish)
 
     def _result(self, folder: RunFolder, context: Context) -> list[dict[str, Any]]:
         if status_of(folder) is RunStatus.DRY_RUN:
             return []
         plan = PlanDocument.read(folder)
-        chunks = () if plan is None else plan.chunks
-        return [
-            {"number": n, "label": f"{n}: {format_instant(c.start)} to {format_instant(c.end)}"}
-            for n, c in enumerate(chunks, 1)
-        ]
+        return [] if plan is None else [{"number": s.number, "label": s.label} for s in plan.replay_stages]
 
 
 class Reconcile(SparkStage):
@@ -294,7 +298,7 @@ class Reconcile(SparkStage):
 class Compare(SparkStage):
     """Judge the live job's windows. The asset's event says how many have which verdict.
 
-    A reconciliation has compared them already; then the task only says what was found.
+    A reconciliation has compared them already; then the task only says what was found, also when it is cleared.
     """
 
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
@@ -374,9 +378,9 @@ class Correct(SparkStage):
         if status is None or not status.is_published:
             raise AirflowSkipException("the run is not published: nothing is delivered")
 
-    def _is_done(self, folder: RunFolder) -> bool:
+    def _is_own_application(self, folder: RunFolder) -> bool:
         found = Corrections.read(folder)
-        return found is not None and found.is_delivered
+        return found is None or not found.is_delivered
 
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         try:
@@ -473,10 +477,6 @@ def what_became(outcome: Outcome | None) -> str:
     if outcome.status.is_published:
         said = "; ".join(filter(None, (changes_in_words(outcome.changes), said)))
     return f"the run is {outcome.status.value.replace('_', ' ')}" + (f": {said.rstrip('.')}" if said else "")
-
-
-def instant_of(text: str | None) -> int | None:
-    return None if not text else parse_instant(text)
 
 
 def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context) -> Pipeline:

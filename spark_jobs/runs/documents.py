@@ -16,11 +16,14 @@ from typing import Any, ClassVar, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import parse_instant
+from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, DocumentError, RewindowError, first_line
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import WindowChange, visible
 from spark_jobs.runs.git_version import git_version
+from spark_jobs.runs.stages import ReplayChunk, chunk_stages
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.catalog import CATALOG
@@ -69,6 +72,11 @@ class Document(Part):
         folder.write(file, {**self.to_dict(), "document_version": 2})
 
 
+def instant_of(text: str | None) -> int | None:
+    """A document's instant as epoch ms; None where it has none."""
+    return None if not text else parse_instant(text)
+
+
 class DryRun(StrEnum):
     """How far a dry run goes: the plan only, or up to what would change."""
 
@@ -83,7 +91,7 @@ class Requested(Part):
     end: str | None = Field(default=None, alias="to")
     until: str | None = None
     as_of: dict[int, int] | None = None
-    mode: str | None = None
+    mode: Mode | None = None
     chunks: int | None = None
     panes: str | None = None
     accept_degraded: bool | None = None
@@ -99,6 +107,17 @@ class Requested(Part):
     def given(self) -> dict[str, Any]:
         """The fields that were given, as JSON values."""
         return {name: value for name, value in self.to_dict().items() if value is not None}
+
+    def plan_options(self, pipeline: Pipeline) -> dict[str, Any]:
+        """What of this decides on the plan, as `spark_jobs.runs.plan.make_plan` takes it."""
+        return {
+            "start": instant_of(self.start),
+            "end": instant_of(self.end),
+            "as_of": self.as_of or None,
+            "mode": self.mode or pipeline.mode,
+            "chunks": self.chunks,
+            "beyond_limits": self.beyond_limits is True,
+        }
 
 
 class Request(Document):
@@ -211,8 +230,14 @@ class PlanDocument(Document):
     span: TimeRange
     chunks: tuple[TimeRange, ...] = ()
     definition_hash: str = ""
+    records: int = 0
     history_records: int | None = None
     partitions: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def replay_stages(self) -> tuple[ReplayChunk, ...]:
+        """The stages that stage the windows of a run over the plan's range."""
+        return chunk_stages(self.chunks)
 
 
 class TimelineDocument(Document):

@@ -22,6 +22,7 @@ from spark_jobs.lakehouse.tables import Tables, branch_of, guarded
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.causes import published_before
+from spark_jobs.runs.corrected import Corrections
 from spark_jobs.runs.decision import Decision
 from spark_jobs.runs.documents import COUNTED, Application, Outcome, RunCounts, failure_fields
 from spark_jobs.runs.lifecycle import Event, RunLife, new_token
@@ -58,6 +59,7 @@ class RunResult:
     continued_from: str | None = None
     timings: dict[str, float] = field(default_factory=dict)
     decision: Decision | None = None
+    corrections: Corrections | None = None
 
     @contextmanager
     def timed(self, stage: str, clock: Callable[[], float]) -> Iterator[None]:
@@ -83,7 +85,7 @@ def chosen_run_id(pipeline: Pipeline, requested: str | None, now: datetime) -> s
 
 @dataclass(frozen=True)
 class Job:
-    """One run on its way: what is to be done, and with what. `in_stages`: each stage is a process of its own.
+    """One run on its way: what is to be done, and with what. `in_stages`: its stages may be processes of their own.
 
     `attempt` names this attempt of the run; its staging has a name of its own.
     """
@@ -138,17 +140,17 @@ class Job:
             yield
 
     @contextmanager
-    def watched(self, stage: Stage | None = None) -> Iterator[None]:
+    def watched(self, stage: Callable[[], Stage | None] = lambda: None) -> Iterator[None]:
         """Write signs of life while the block runs. If it fails, record that in the ledger and in the run's folder.
 
-        Raises RunStateError in place of an error of Spark's where another process has ended the run meanwhile: what the
-        block reads may be gone then.
+        `stage` says which one is at work. Raises RunStateError in place of an error of Spark's where another process
+        has ended the run meanwhile: what the block reads may be gone then.
         """
         with self.life.beating():
             try:
                 yield
             except Exception as problem:
-                lost = fail(self, problem, stage)
+                lost = fail(self, problem, stage())
                 if lost is not None and not isinstance(problem, RewindowError):
                     raise lost from problem
                 raise

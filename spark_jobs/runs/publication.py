@@ -41,22 +41,20 @@ _QUARANTINE = StructType([StructField("run_id", StringType()), *QUARANTINE_SCHEM
 
 
 def conclude(
-    job: Job, staged: StagedRange, policy: Policy, verified: Verified, *, ends_as: RunStatus | None = None
+    job: Job, policy: Policy, verified: Verified, *, ends_as: RunStatus | None = None, waits: bool = False
 ) -> Decision:
-    """What becomes of a verified run: published, left staged for a person, or dropped.
+    """What becomes of a verified run: to be published next, left staged for a person, or dropped.
 
     It is dropped where it was only to be compared: by `ends_as` (dry_run or compared_only), or by the policy `never`.
-    A run in stages is not published here: that is a stage of its own.
+    `waits`: another process publishes it, if that is what becomes of it.
     """
     if ends_as is not None:
         drop(job, ends_as, "nothing was to be published")
         return Decision(Action.STOP, ends_as.value)
     decision = decide(policy, job.pipeline.publish.share, verified.changes, verified.gate)
-    if decision.action is Action.PUBLISH and not job.in_stages:
-        publish(job, staged, difference=verified.difference, evidence=verified.evidence)
-    elif decision.action is Action.STOP and not verified.evidence.gate_blocks:
+    if decision.action is Action.STOP and not verified.evidence.gate_blocks:
         drop(job, RunStatus.COMPARED_ONLY, decision.why)
-    else:
+    elif decision.action is not Action.PUBLISH or waits:
         _wait(job, decision, verified.evidence)
     return decision
 

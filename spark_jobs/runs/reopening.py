@@ -16,14 +16,16 @@ from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.replay.spec import Panes
 from spark_jobs.runs.documents import Changes, Outcome, Request, StagedRange
+from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import Job, RunResult, job_of
 from spark_jobs.runs.lifecycle import Event, RunLife
 from spark_jobs.runs.plan import Plan, plan_from_json
 from spark_jobs.runs.progress import Progress
-from spark_jobs.runs.publication import publish
 from spark_jobs.runs.recorded import recorded_definition
+from spark_jobs.runs.stages import Deliver, Publish
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import DEFINITION, PLAN, RunFolder, RunStore
+from spark_jobs.runs.work import FullWork
 
 SessionOf = Callable[[Pipeline], SparkSession]
 
@@ -78,9 +80,14 @@ def reopened(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progres
 
 
 def publish_staged(
-    session_of: SessionOf, run_id: str, progress: Progress, reason: str = "", person: str | None = None
+    session_of: SessionOf,
+    run_id: str,
+    progress: Progress,
+    reason: str = "",
+    person: str | None = None,
+    end_policy: EndPolicy | None = None,
 ) -> RunResult:
-    """Publish what a run has staged.
+    """Publish what a run has staged; then corrections are delivered, where `end_policy` says how.
 
     `reason`: why, where neither policy nor gate lets it; `person`: who says so (default: this process's user).
     Raises NotApprovedError, RunStateError or CatalogError where it may not be published, see `publication.publish`.
@@ -88,9 +95,8 @@ def publish_staged(
     folder = RunStore.configured().folder(run_id)
     pipeline = pipeline_of(folder)
     job, staged = reopened(session_of(pipeline), folder, pipeline, progress)
-    with job.watched():
-        publish(job, staged, reason=reason, person=person or (getpass.getuser() if reason else ""))
-    return job.result
+    stages = (Publish(reason, person or (getpass.getuser() if reason else "")), Deliver())
+    return Evaluator(FullWork(job), end_policy or EndPolicy(), staged=staged).evaluate(stages)
 
 
 def discard_staged(

@@ -23,6 +23,7 @@ from spark_jobs.runs.plan import Plan, check_plan
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import DEFINITION, PLAN
 from spark_jobs.runs.table_check import from_table, with_scope
+from spark_jobs.runs.verdicts import Verdicts
 
 _FIRST = -62_135_596_800_000
 _LAST = 253_402_300_799_999
@@ -30,9 +31,13 @@ _LAST = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
-class CommandLine:
-    """What a person requested on the command line, and who it was."""
+class Asked:
+    """Why a run is started, what was requested, and by whom.
 
+    None and empty where the run's request was written before, as in Airflow.
+    """
+
+    reason: str = ""
     requested: Requested | None = None
     person: str = ""
 
@@ -57,7 +62,7 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
     return True
 
 
-def backfill_range(job: Job) -> StagedRange:
+def full_range(job: Job) -> StagedRange:
     """What a run over the plan's whole range stages, from the published table as it is now.
 
     Raises as `with_scope`.
@@ -74,27 +79,27 @@ def backfill_range(job: Job) -> StagedRange:
     )
 
 
-def begin(job: Job, reason: str, started: datetime, request: CommandLine | None = None) -> None:
+def begin(job: Job, asked: Asked, started: datetime) -> None:
     """Enter a new attempt of the run into the ledger, and write the run's first documents.
 
-    `request`: what the command line requested; Airflow has written the run's request before. Raises RunStateError where
-    another process works on the run, or where it is published.
+    Raises RunStateError where another process works on the run, or where it is published.
     """
     before: list[str | None] = []
 
     def remember(row: Any) -> None:
         before[:] = [] if row is None else [row["attempt"]]
 
-    job.life.apply(Event.BEGIN, remember, **first_row(job, reason, started))
+    job.life.apply(Event.BEGIN, remember, **first_row(job, asked.reason, started))
     for attempt in before:
         if attempt != job.attempt:
             Staging(job.spark, job.result.tables.staging(job.result.run_id, attempt)).drop()
     if Request.read(job.folder) is None:
-        asked = request or CommandLine()
-        document = Request.of(job.result.run_id, job.pipeline, job.kind, reason, started, asked.requested, asked.person)
+        document = Request.of(
+            job.result.run_id, job.pipeline, job.kind, asked.reason, started, asked.requested, asked.person
+        )
         document.write(job.folder)
         job.folder.write_text(DEFINITION, job.pipeline.text)
-    for document in (Outcome.FILE, Approval.FILE):  # of an attempt before this one
+    for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE):  # of an attempt before this one
         job.folder.remove(document)
     job.folder.write_text(PLAN, job.plan.to_json())
 

@@ -49,24 +49,26 @@ def opened_replay(job: Job, history: History, saved: SavedTimeline | None = None
         yield replay
 
 
-def make_timeline(job: Job, replay: Replay, *beside: Callable[[], Any]) -> None:
-    """Make the timeline, and keep it. The functions `beside` run at the same time."""
+def make_timeline(job: Job, replay: Replay, *beside: Callable[[], Any], keeps_rows: bool = False) -> None:
+    """Make the timeline, and keep it. The functions `beside` run at the same time.
+
+    `keeps_rows`: other processes of the run go on with it, so that the rows are kept however many they are.
+    """
     if not job.is_faithful:
         run_parallel(job.spark, *beside)
         return
     with job.stage("timeline", job.plan.watermark):
         run_parallel(job.spark, lambda: replay.timeline, *beside)
         job.result.watermark_note = replay.timeline.note
-        _save(job, replay.timeline)
+        _save(job, replay.timeline, keeps_rows)
 
 
-def _save(job: Job, timeline: Timeline) -> None:
-    """Keep the timeline for the stages that follow."""
+def _save(job: Job, timeline: Timeline, keeps_rows: bool) -> None:
     steps = timeline.steps
     TimelineDocument(**timeline.to_document(), steps=steps is not None).write(job.folder)
     if steps is not None:
         job.folder.write_bytes(STEPS, steps.to_bytes())
-    elif job.in_stages:
+    elif keeps_rows:
         job.staging.write(0, timeline.rows(job.spark), Part.TIMELINE)
 
 

@@ -7,80 +7,61 @@ shared. The exit code is the error's own; `outcome.json` says what went wrong.
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
+from types import MappingProxyType
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from spark_jobs.comparison.news import has_live_news
-from spark_jobs.comparison.stage import compare_run
-from spark_jobs.corrections.stage import announce, correct_run
+from spark_jobs.corrections.stage import correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.definition.instants import parse_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
-from spark_jobs.quality.configured import NO_FOLDER, gate_of
+from spark_jobs.operations.run_ends import end_policy_of
 from spark_jobs.quality.gx import imported_ahead
-from spark_jobs.replay.engine import History
-from spark_jobs.report.collect import collect
-from spark_jobs.runs.backfill import EndPolicy, end_run
-from spark_jobs.runs.comparing import ToCompare, compare_live
-from spark_jobs.runs.decision import Decision, effective_policy
+from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.definition_change import with_change
-from spark_jobs.runs.documents import (
-    Application,
-    ChunkDocument,
-    DryRun,
-    Outcome,
-    Request,
-    Requested,
-    StagedRange,
-    failure_fields,
-    status_of,
-)
+from spark_jobs.runs.documents import Application, DryRun, Outcome, Request, failure_fields, instant_of, status_of
+from spark_jobs.runs.evaluation import Around, Evaluator
 from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
+from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress, Progress
-from spark_jobs.runs.reopening import discard_staged, job_in_stages, pipeline_of, publish_staged, reopened
-from spark_jobs.runs.replaying import prepare_staging, stage_chunk, stage_quarantine
-from spark_jobs.runs.start import backfill_range, begin, prepare
+from spark_jobs.runs.reopening import discard_staged, job_in_stages, pipeline_of, reopened
+from spark_jobs.runs.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage
+from spark_jobs.runs.start import Asked, prepare
 from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.store import PLAN, RunFolder, RunStore
-from spark_jobs.runs.timeline import make_timeline, opened_replay, saved_timeline
-from spark_jobs.sources import good
+from spark_jobs.runs.work import FullWork
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.conf import more_conf
 from spark_jobs.submit.package import ERROR
 
 
-def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
-    """Decide all that the run will do, refuse what cannot be done, and enter the run into the ledger."""
+def plan_stage(
+    spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress
+) -> tuple[Evaluator, tuple[RunStage, ...]] | None:
+    """Decide all that the run will do, refuse what cannot be done, and enter the run into the ledger.
+
+    Returns the run and the stages with which this application goes on; None: it has ended, or is published already.
+    """
     request = Request.required(folder)
     requested = request.requested
     effective_policy(pipeline.publish, requested.publish)
-    gate_of(pipeline, thorough=True)  # a broken suite is refused before anything is read
+    end_policy = end_policy_of(pipeline, requested, thorough=True)  # a broken suite is refused before anything is read
     with progress.stage("plan", pipeline.name):
-        plan = make_plan(
-            spark,
-            pipeline,
-            start=_instant(requested.start),
-            end=_instant(requested.end),
-            as_of=requested.as_of or None,
-            mode=Mode(requested.mode or pipeline.mode),
-            chunks=requested.chunks,
-            beyond_limits=requested.beyond_limits is True,
-        )
+        plan = make_plan(spark, pipeline, **requested.plan_options(pipeline))
         plan = with_change(spark, pipeline, plan)
     if plan.fidelity not in ("recorded", "log_order") and plan.mode != Mode.COMPLETE and not requested.accept_degraded:
         folder.write_text(PLAN, plan.to_json())
@@ -92,73 +73,22 @@ def plan_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progr
     if requested.dry_run is DryRun.PLAN:
         folder.write_text(PLAN, plan.to_json())
         Outcome(run_id=folder.run_id, status=RunStatus.DRY_RUN, message="a plan, and no more").write(folder)
-        return
-    job = job_in_stages(spark, folder, pipeline, plan, progress, new_token())
+        return None
+    work = FullWork(job_in_stages(spark, folder, pipeline, plan, progress, new_token()))
     started = datetime.now(UTC)
-    if prepare(job, _history(job, read_planned(spark, pipeline, plan)), started):
-        staged = backfill_range(job)
-        begin(job, request.reason, started)
-        staged.write(folder)
-
-
-INLINE_RUN_MAX_RECORDS = 1_000_000
-"""Up to so many records `plan` goes on with the timeline and, where there is one chunk, to the end of the run.
-
-Another JVM's start would cost more. Chunks are applications of their own where somebody chose more than one.
-"""
-
-
-def continue_inline(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
-    """Carry out the stages that follow the plan of a small run."""
-    text = folder.read_text(PLAN)
-    if text is None or status_of(folder) is not None:
-        return
-    plan = plan_from_json(text)
-    if plan.records <= INLINE_RUN_MAX_RECORDS:
-        execute_stage(spark, folder, pipeline, progress, Stage.TIMELINE)
-        if len(plan.chunks) == 1:
-            execute_stage(spark, folder, pipeline, progress, Stage.REPLAY, 1)
-            if pipeline.live is not None:
-                execute_stage(spark, folder, pipeline, progress, Stage.COMPARE)
-            execute_stage(spark, folder, pipeline, progress, Stage.VERIFY)
-
-
-def publish_stage(spark: SparkSession, folder: RunFolder, progress: Progress, why: str = "", person: str = "") -> None:
-    """Publish what the run has staged. `why` and `person`: in spite of a closed gate, or in place of an approval."""
-    with recorded(folder, Stage.PUBLISH, None, spark):
-        publish_staged(lambda _: spark, folder.run_id, progress, why, person)
-
-
-def publish_inline(spark: SparkSession, folder: RunFolder, progress: Progress) -> None:
-    """Publish a run that was verified in this application and that nobody has to approve."""
-    if status_of(folder) is RunStatus.STAGED:
-        publish_stage(spark, folder, progress)
-
-
-def correct_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> int:
-    """Deliver what is due to the readers of the live job's output, once the run is published; the exit code."""
-    if pipeline.corrections is None or not _is_published(folder):
-        return 0
-    with recorded(folder, Stage.CORRECT, None, spark):
-        done = correct_run(spark, pipeline, folder)
-    if done.problem:
-        _say(done.problem)
-    return done.exit_code
-
-
-def bring_corrections(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> None:
-    """Deliver corrections where the run is published by now; of one that waits, say how many would be delivered."""
-    if pipeline.corrections is None:
-        return
-    if _is_published(folder):
-        correct_stage(spark, folder, pipeline)  # what it cannot deliver, the task `correct` tries again
-    elif status_of(folder) in (RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED):
-        announce(spark, pipeline, folder)
-
-
-def _is_published(folder: RunFolder) -> bool:
-    status = status_of(folder)
-    return status is not None and status.is_published
+    if not prepare(work.job, work.history, started):
+        return None
+    run = Evaluator(
+        work,
+        end_policy,
+        started=started,
+        asked=Asked(request.reason),
+        staged=work.staged(),
+        around=_recorded_stages(work.job),
+    )
+    begins, *others = applications_of(run.stages, plan.records)[0]
+    run.evaluate([begins])
+    return run, tuple(others)
 
 
 def execute_stage(
@@ -166,93 +96,60 @@ def execute_stage(
     folder: RunFolder,
     pipeline: Pipeline,
     progress: Progress,
-    stage: Stage,
+    name: Stage,
     chunk: int | None = None,
+    why: str = "",
+    person: str = "",
 ) -> None:
-    """One of the stages between plan and publish."""
+    """A stage of a run that another application has begun, and what follows it at once.
+
+    `why` and `person`: a run is published in spite of a closed gate, or in place of an approval.
+    """
+    run = reopened_run(spark, folder, pipeline, progress, gate=name is Stage.VERIFY)
+    stages = from_stage(run.stages, name, chunk)
+    if name is Stage.REPLAY and not stages:
+        chunks = len(run.job.plan.chunks)
+        raise DefinitionError(f"there is no chunk {chunk}", folder.run_id, f"It has {chunks}.")
+    if name is Stage.PUBLISH:
+        stages = (Publish(why, person or (getpass.getuser() if why else "")), *stages[1:])
+    elif name is Stage.VERIFY and run.job.life.status() is RunStatus.PUBLISHING:
+        stages = stages[1:]  # the application that verified the run was killed while it published
+    run.evaluate(stages)
+
+
+def reopened_run(
+    spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress, *, gate: bool = True
+) -> Evaluator:
+    """A run that another application has begun. `gate`: it is going to be verified."""
     job, staged = reopened(spark, folder, pipeline, progress)
-    if stage is Stage.VERIFY and job.life.status() is RunStatus.PUBLISHING:
-        publish_stage(spark, folder, progress)  # the application that verified the run was killed while it published
-        return
-    with recorded(folder, stage, chunk, spark, job), job.watched(stage):
-        if stage is Stage.TIMELINE:
-            timeline_stage(job)
-        elif stage is Stage.REPLAY:
-            replay_stage(job, chunk or 1)
-        elif stage is Stage.COMPARE:
-            compare_stage(job, Request.required(folder).requested)
-        else:
-            verify_stage(job, staged, Request.required(folder).requested)
+    end_policy = end_policy_of(pipeline, Request.required(folder).requested, gate=gate)
+    return Evaluator(FullWork(job), end_policy, staged=staged, around=_recorded_stages(job))
 
 
-def timeline_stage(job: Job) -> None:
-    """Make the timeline, stage the quarantine, and make the staging tables that the chunks fill side by side."""
-    records = read_planned(job.spark, job.pipeline, job.plan)
-    with opened_replay(job, _history(job, records)) as replay:
-        make_timeline(job, replay)
-        stage_quarantine(job, records)
-        prepare_staging(job, replay)
-
-
-def replay_stage(job: Job, number: int) -> None:
-    """Stage one chunk, counted from 1."""
-    if not 1 <= number <= len(job.plan.chunks):
-        raise DefinitionError(f"there is no chunk {number}", job.result.run_id, f"It has {len(job.plan.chunks)}.")
-    began = time.monotonic()
-    records = read_planned(job.spark, job.pipeline, job.plan)
-    saved = saved_timeline(job) if job.is_faithful else None
-    with opened_replay(job, _history(job, records), saved) as replay:
-        stage_chunk(job, replay, number)
-    chunk = job.plan.chunks[number - 1]
-    seconds = round(time.monotonic() - began, 3)
-    document = ChunkDocument(chunk=number, start=chunk.start, end=chunk.end, seconds=seconds)
-    document.write_as(job.folder, document.file)
-
-
-def compare_stage(job: Job, requested: Requested) -> None:
-    """Judge the live job's windows."""
-    records = read_planned(job.spark, job.pipeline, job.plan)
-    with opened_replay(job, _history(job, records), saved_timeline(job) if job.is_faithful else None) as replay:
-        policy = end_policy_of(job.pipeline, requested)
-        compare_live(job, replay, policy.compare, ToCompare(job.plan.chunks, keeps=policy.ends_as is None))
-
-
-def verify_stage(job: Job, staged: StagedRange, requested: Requested) -> Decision | None:
-    """Diff, gate and facts; the outcome says what is next."""
-    records = read_planned(job.spark, job.pipeline, job.plan)
-    with opened_replay(job, _history(job, records), saved_timeline(job) if job.is_faithful else None) as replay:
-        timeline = replay.timeline if job.is_faithful else None
-        end_run(job, staged, good(records), timeline, end_policy_of(job.pipeline, requested))
-    return job.result.decision
-
-
-def end_policy_of(pipeline: Pipeline, requested: Requested) -> EndPolicy:
-    """How a run in stages ends: as requested, or as the definition says."""
-    checks = gate_of(pipeline)
-    return EndPolicy(
-        policy=requested.publish,
-        ends_as=RunStatus.DRY_RUN if requested.dry_run is DryRun.DIFF else None,
-        in_stages=True,
-        compare=compare_run if pipeline.live is not None else None,
-        live_news=has_live_news if pipeline.live is not None else None,
-        gate=checks,
-        unchecked="" if checks else NO_FOLDER,
-        collector=collect,
-    )
+def correct_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> int:
+    """Deliver what is due to the readers of the live job's output, once the run is published; the exit code."""
+    status = status_of(folder)
+    if pipeline.corrections is None or status is None or not status.is_published:
+        return 0
+    with recorded(spark, folder, Stage.CORRECT):
+        done = correct_run(spark, pipeline, folder)
+    if done.problem:
+        _say(done.problem)
+    return done.exit_code
 
 
 def reconcile_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> None:
-    """A nightly reconciliation up to and with its gate."""
+    """A nightly reconciliation, all of it."""
     request = Request.required(folder)
-    gate_of(pipeline, thorough=True)
     reconcile(
         spark,
         pipeline,
         progress,
-        until=_instant(request.requested.until),
+        until=instant_of(request.requested.until),
         run_id=folder.run_id,
-        reason=request.reason,
-        end_policy=end_policy_of(pipeline, request.requested),
+        asked=Asked(request.reason),
+        end_policy=end_policy_of(pipeline, request.requested, thorough=True),
+        in_stages=True,
     )
 
 
@@ -281,23 +178,20 @@ def run_stage(
             spark = _session(f"rewindow {stage} {pipeline.name}", pipeline, master)
         if stage is Stage.CORRECT:
             return correct_stage(spark, folder, pipeline)
-        if stage is Stage.PUBLISH:
-            publish_stage(spark, folder, progress, why, person)
-        elif stage is Stage.DISCARD:
-            with recorded(folder, stage, chunk, spark):
+        if stage is Stage.DISCARD:
+            with recorded(spark, folder, stage):
                 discard_staged(lambda _: spark, run_id, progress, why, RunStatus.REJECTED)
-        elif stage in (Stage.PLAN, Stage.RECONCILE):
-            with recorded(folder, stage, chunk, spark):
-                (plan_stage if stage is Stage.PLAN else reconcile_stage)(spark, folder, pipeline, progress)
-            if stage is Stage.PLAN:
-                continue_inline(spark, folder, pipeline, progress)
-            publish_inline(spark, folder, progress)
+        elif stage is Stage.RECONCILE:
+            with recorded(spark, folder, stage):
+                reconcile_stage(spark, folder, pipeline, progress)
+        elif stage is Stage.PLAN:
+            with recorded(spark, folder, stage):
+                begun = plan_stage(spark, folder, pipeline, progress)
+            if begun is not None:
+                run, stages = begun
+                run.evaluate(stages)
         else:
-            execute_stage(spark, folder, pipeline, progress, stage, chunk)
-            if stage is Stage.VERIFY:
-                publish_inline(spark, folder, progress)
-        if stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY, Stage.PUBLISH):
-            bring_corrections(spark, folder, pipeline)
+            execute_stage(spark, folder, pipeline, progress, stage, chunk, why, person)
         outcome = Outcome.read(folder)
         if outcome is not None and outcome.status is RunStatus.GATE_FAILED:
             print(outcome.sentence(), flush=True)
@@ -363,25 +257,33 @@ def _say(problem: str) -> None:
 
 @contextmanager
 def recorded(
-    folder: RunFolder, stage: Stage, chunk: int | None, spark: SparkSession, job: Job | None = None
+    spark: SparkSession,
+    folder: RunFolder,
+    stage: Stage,
+    chunk: int | None = None,
+    timings: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[None]:
-    """Keep the application's id and its seconds with the run."""
-    began = time.monotonic()
+    """Keep the application's id, its seconds, and what `timings` gets meanwhile with the run."""
+    began, before = time.monotonic(), dict(timings)
     file, context = Application.file_of(stage, chunk), spark.sparkContext
     application = Application(stage=stage, chunk=chunk, application_id=context.applicationId, ui=context.uiWebUrl)
     application.write_as(folder, file)
     yield
-    timings = job.result.timings if job else {}
+    own = {name: round(at - before.get(name, 0.0), 3) for name, at in timings.items() if at != before.get(name)}
     seconds = round(time.monotonic() - began, 3)
-    application.model_copy(update={"timings": timings, "seconds": seconds}).write_as(folder, file)
+    application.model_copy(update={"timings": own, "seconds": seconds}).write_as(folder, file)
 
 
-def _history(job: Job, records: DataFrame) -> History:
-    return History(good(records), job.plan.event_times, job.plan.processing_time_end)
+def _recorded_stages(job: Job) -> Around:
+    """What keeps each stage of a run as `recorded` does; the beginning is a part of the stage `plan`."""
 
+    def around(stage: RunStage) -> AbstractContextManager[None]:
+        if isinstance(stage, Begin):
+            return nullcontext()
+        chunk = stage.number if isinstance(stage, ReplayChunk) else None
+        return recorded(job.spark, job.folder, stage.name, chunk, job.result.timings)
 
-def _instant(text: str | None) -> int | None:
-    return None if not text else parse_instant(text)
+    return around
 
 
 def main() -> None:

@@ -21,16 +21,17 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables
+from spark_jobs.runs.decision import Action
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import Job, job_of
 from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.processes import STAGES_PROCESS
 from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.publication import conclude
+from spark_jobs.runs.publication import conclude, publish
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
-from spark_jobs.runs.start import begin
+from spark_jobs.runs.start import Asked, begin
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.table_check import foreign_change, from_table, with_scope
@@ -125,7 +126,7 @@ class Lives(RuleBasedStateMachine):
         run.repairs = staged.repairs
         run.base, run.began = len(self.model.commits), len(self.model.published)
         with job.watched():
-            begin(job, "", now())
+            begin(job, Asked(), now())
             staged.write(job.folder)
             job.staging.write(1, self.spark.createDataFrame(windows_of(run)))
             job.staging.write(1, self.spark.createDataFrame(late_of(run)), Part.LATE)
@@ -166,7 +167,9 @@ class Lives(RuleBasedStateMachine):
         gate = {"verdict": "failed" if run.gate_blocks else "passed", "blocks": run.gate_blocks, "results": [result]}
         policy = Policy.ON_APPROVAL if run.needs_approval else Policy.ALWAYS
         with verified(job, staged, self.spark.range(0), None, lambda _: gate) as checked:
-            conclude(job, staged, policy, checked)
+            decision = conclude(job, policy, checked, waits=job.in_stages)
+            if decision.action is Action.PUBLISH and not job.in_stages:
+                publish(job, staged, difference=checked.difference, evidence=checked.evidence)
 
     def _verify(self, run: ModelRun) -> None:
         folder = self.store.folder(run.run_id)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import HistoryError, RunStateError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
@@ -52,7 +53,13 @@ def test_a_host_with_another_clock_works_on_and_is_cleared_up_once_it_is_silent(
     defined = pipeline(tmp_path, "clocks")
     tables = Tables.of(defined)
     execute(
-        spark, defined, make_plan(spark, defined), NoProgress(), run_id="clocks", end_policy=EndPolicy(in_stages=True)
+        spark,
+        defined,
+        make_plan(spark, defined),
+        NoProgress(),
+        run_id="clocks",
+        end_policy=EndPolicy(policy=Policy.ON_APPROVAL),
+        in_stages=True,
     )
     ledger = Ledger(spark, tables)
     for clock in (timedelta(hours=-1), timedelta(days=2)):

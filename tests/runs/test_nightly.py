@@ -16,6 +16,7 @@ from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.start import Asked
 from spark_jobs.sources import spool
 from tests.faults.boundaries import watched_steps
 from tests.runs.small_nights import (
@@ -91,7 +92,7 @@ def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spar
     path = tmp_path / "life.yaml"
     path.write_text(path.read_text().replace("top: max(v)", "top: max(v) + 1"))
     changed = load_pipeline(path)
-    result = reconcile(spark, changed, LogProgress(), reason="off by one")
+    result = reconcile(spark, changed, LogProgress(), asked=Asked("off by one"))
     assert "another definition" in result.note
     facts = PublishedTable(spark, Tables.of(changed).windows)
     latest = facts.current().where("cause = 'logic_change'")
@@ -177,7 +178,7 @@ def test_the_cause_says_why_a_window_changed(spark, tmp_path) -> None:
     repaired = [dict(r) for r in records[:160]]
     repaired[50]["v"] += 1_000
     write(tmp_path / "data", repaired, "part-0.json")
-    repair = reconcile(spark, defined, LogProgress(), reason="wrong meter")
+    repair = reconcile(spark, defined, LogProgress(), asked=Asked("wrong meter"))
     assert "part-0.json was written again" in repair.note
     assert repair.changes == {"updated": 1}
     (mended,) = facts.current().where("cause = 'source_repair'").collect()

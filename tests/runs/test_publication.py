@@ -29,10 +29,11 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.publication import publish
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
+from spark_jobs.runs.stages import Verify
 from spark_jobs.runs.start import instant
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
-from spark_jobs.submit.application import execute_stage, plan_stage, run_stage
+from spark_jobs.submit.application import execute_stage, plan_stage, reopened_run, run_stage
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
 from tests.runs.small_runs import MINUTE, T0, contents, pipeline, record, rows, write
 
@@ -108,7 +109,8 @@ def test_a_run_with_a_missing_chunk_is_not_published(spark, tmp_path) -> None:
         publish_staged(lambda _: spark, "missing-chunk", NoProgress(), "in a hurry")
     assert contents(spark, defined) == before
     execute_stage(spark, folder, defined, NoProgress(), Stage.REPLAY, 2)
-    execute_stage(spark, folder, defined, NoProgress(), Stage.VERIFY)
+    reopened_run(spark, folder, defined, NoProgress()).evaluate([Verify()])
+    assert status(spark, defined, "missing-chunk") == "staged"
     assert run_stage("missing-chunk", Stage.PUBLISH, None, "") == 0
     assert contents(spark, defined) == before
 
@@ -126,12 +128,12 @@ def test_what_was_staged_again_since_it_was_verified_is_not_published(spark, tmp
     defined = pipeline(tmp_path, "staged_again")
     folder = begun_in_stages(spark, defined, "staged-again", 1)
     execute_stage(spark, folder, defined, NoProgress(), Stage.REPLAY, 1)
-    execute_stage(spark, folder, defined, NoProgress(), Stage.VERIFY)
+    reopened_run(spark, folder, defined, NoProgress()).evaluate([Verify()])
     execute_stage(spark, folder, defined, NoProgress(), Stage.REPLAY, 1)
     assert run_stage("staged-again", Stage.PUBLISH, None, "") == 9
     assert not spark.table(Tables.of(defined).windows).count()
     execute_stage(spark, folder, defined, NoProgress(), Stage.VERIFY)
-    assert run_stage("staged-again", Stage.PUBLISH, None, "") == 0
+    assert status(spark, defined, "staged-again") == "published", "nobody has to approve it"
     assert spark.table(Tables.of(defined).windows).count()
 
 
@@ -337,7 +339,7 @@ def test_a_run_that_is_discarded_while_another_process_verifies_it_stays_discard
     with pytest.raises(RunStateError, match="the run is discarded"):
         execute(
             spark, defined, make_plan(spark, defined), NoProgress(), run_id="both-at-once",
-            end_policy=EndPolicy(in_stages=True, gate=gate),
+            end_policy=EndPolicy(gate=gate), in_stages=True,
         )  # fmt: skip
     assert status(spark, defined, "both-at-once") == "discarded"
     assert status_of(folder_of("both-at-once")) is RunStatus.DISCARDED

@@ -1,0 +1,34 @@
+"""What a run calls at its end that it does not know itself: comparison, gate, the report's facts, corrections."""
+
+from __future__ import annotations
+
+from spark_jobs.comparison.news import has_live_news
+from spark_jobs.comparison.stage import compare_run
+from spark_jobs.corrections.stage import bring_corrections
+from spark_jobs.definition import Pipeline
+from spark_jobs.quality.configured import NO_FOLDER, gate_of
+from spark_jobs.report.collect import collect
+from spark_jobs.runs.documents import DryRun, Requested
+from spark_jobs.runs.evaluation import EndPolicy
+from spark_jobs.runs.status import RunStatus
+
+NO_GATE = "the run was started with --no-gate"
+
+
+def end_policy_of(pipeline: Pipeline, requested: Requested, *, gate: bool = True, thorough: bool = False) -> EndPolicy:
+    """How a run ends: as requested, or as the definition says. `gate` and `thorough`: see `gate_of`.
+
+    Raises DefinitionError where a suite is broken.
+    """
+    checks = gate_of(pipeline, thorough=thorough) if gate else None
+    is_live = pipeline.live is not None
+    return EndPolicy(
+        policy=requested.publish,
+        ends_as=RunStatus.DRY_RUN if requested.dry_run is DryRun.DIFF else None,
+        compare=compare_run if is_live else None,
+        live_news=has_live_news if is_live else None,
+        gate=checks,
+        unchecked="" if checks else NO_FOLDER if gate else NO_GATE,
+        collector=collect,
+        deliver=bring_corrections,
+    )

@@ -1,0 +1,205 @@
+"""What a run computes: all windows of its range, or those that new records touch. Runs differ in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.published_table import TableAt
+from spark_jobs.lakehouse.staging import Part
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.runs.affected import AffectedWindows, PreviousRun
+from spark_jobs.runs.chunking import chunks_of
+from spark_jobs.runs.comparing import ToCompare
+from spark_jobs.runs.documents import ChunkDocument, StagedRange
+from spark_jobs.runs.job import Job
+from spark_jobs.runs.keeping import keep_of_range, keep_touched
+from spark_jobs.runs.plan import Plan, read_planned
+from spark_jobs.runs.replaying import prepare_staging, stage_chunk, stage_parallel
+from spark_jobs.runs.stages import ReplayChunk, ReplayTouched, chunk_stages
+from spark_jobs.runs.start import full_range
+from spark_jobs.runs.table_check import from_table
+from spark_jobs.runs.timeline import opened_replay, saved_timeline
+from spark_jobs.sources import good, reading
+
+
+class FullWork:
+    """All windows of the plan's range. `records` are the plan's, good and bad; None: read once a stage needs them.
+
+    `begins_beside`: whether the run enters the ledger while its timeline is made, and not before. `to_quarantine`: the
+    records of which the unusable ones are staged.
+    """
+
+    begins_beside = False
+
+    def __init__(self, job: Job, records: DataFrame | None = None) -> None:
+        self.job = job
+        self._records = records
+        self.replay_stages = chunk_stages(job.plan.chunks)
+
+    @cached_property
+    def to_quarantine(self) -> DataFrame:
+        return (
+            read_planned(self.job.spark, self.job.pipeline, self.job.plan) if self._records is None else self._records
+        )
+
+    @cached_property
+    def history(self) -> History:
+        plan = self.job.plan
+        return History(good(self.to_quarantine), plan.event_times, plan.processing_time_end)
+
+    def staged(self) -> StagedRange:
+        """What the staged rows stand for, from the published table as it is when the run begins."""
+        return full_range(self.job)
+
+    def replay(self, *, goes_on: bool) -> AbstractContextManager[Replay]:
+        """The run's replay. `goes_on`: another process of the run has made its timeline."""
+        saved = saved_timeline(self.job) if goes_on and self.job.is_faithful else None
+        return opened_replay(self.job, self.history, saved)
+
+    def share(self, replay: Replay) -> None:
+        """Make the tables that processes fill side by side, chunk by chunk."""
+        prepare_staging(self.job, replay)
+
+    def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
+        """Stage windows and late records."""
+        assert isinstance(stage, ReplayChunk)
+        began = self.job.clock()
+        stage_chunk(self.job, replay, stage.number)
+        if self.job.in_stages:
+            seconds, chunk = round(self.job.clock() - began, 3), stage.chunk
+            document = ChunkDocument(chunk=stage.number, start=chunk.start, end=chunk.end, seconds=seconds)
+            document.write_as(self.job.folder, document.file)
+
+    def keep(self, staged: StagedRange) -> None:
+        """Keep published windows whose records are not in the history any more."""
+        keep_of_range(self.job, staged, self.history.records)
+
+    def compared(self, *, keeps: bool) -> ToCompare:
+        """The windows of the live job's that are judged."""
+        return ToCompare(self.job.plan.chunks, keeps=keeps)
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental:
+    """What a night has planned that goes on from the run `before`.
+
+    `records` are the history, `new` those of it that have arrived since; `touched`: the windows that they touch.
+    `base`: the published table when that run was looked for. `has_lost`: see `PastChanges`. `idle`: nothing has
+    arrived; only what the live job has emitted is compared.
+    """
+
+    plan: Plan
+    before: PreviousRun
+    base: TableAt
+    records: DataFrame
+    new: DataFrame
+    touched: AffectedWindows
+    has_lost: bool
+    idle: bool = False
+
+    @property
+    def replay_stages(self) -> tuple[ReplayTouched, ...]:
+        return (ReplayTouched(self.touched.recent, self.touched.older),)
+
+    @property
+    def note(self) -> str:
+        """What people are told of the night."""
+        if self.idle:
+            return f"nothing has arrived since run {self.before.run_id}; what the live job emitted since was compared"
+        return f"it goes on from run {self.before.run_id}"
+
+
+class IncrementalWork:
+    """The windows that new records touch, and those that were not closed for good before."""
+
+    begins_beside = True
+
+    def __init__(self, job: Job, night: Incremental) -> None:
+        self.job, self.night = job, night
+        self.history = History(good(night.records), night.plan.event_times, night.plan.processing_time_end)
+        self.good_news = good(night.new)
+        self.to_quarantine = night.new
+        self.replay_stages = night.replay_stages
+
+    @cached_property
+    def recent(self) -> tuple[TimeRange, ...]:
+        """The slices in which the recent windows are computed."""
+        recent = self.night.touched.recent
+        if recent.start >= recent.end:
+            return ()
+        return chunks_of(self.job.spec.windows, recent, records=self.history.records)
+
+    @cached_property
+    def parts(self) -> list[tuple[TimeRange, DataFrame | None]]:
+        """The slices of all windows that are computed; with the pairs of key and window, where only those are."""
+        windows, touched = self.job.spec.windows, self.night.touched
+        parts: list[tuple[TimeRange, DataFrame | None]] = []
+        if touched.older is not None:
+            parts += [(chunk, touched.pairs) for chunk in chunks_of(windows, touched.older, records=touched.pairs)]
+        parts += [(chunk, None) for chunk in self.recent]
+        if not parts:  # nothing to recompute: the staging table is there all the same
+            before = TimeRange(touched.recent.start - 1, touched.recent.start)
+            parts = [(chunk, touched.pairs) for chunk in chunks_of(windows, before)]
+        return parts
+
+    def staged(self) -> StagedRange:
+        touched = self.night.touched
+        order = [Part.TOUCHED] if touched.older else []
+        order += [Part.WINDOWS] * len(self.parts) + [Part.LATE] * len(self.night.plan.chunks)
+        expected: dict[str, tuple[int, ...]] = {Part.QUARANTINE.value: (0,)} if self.night.plan.quarantined else {}
+        for number, part in enumerate(order, 1):
+            expected[part.value] = (*expected.get(part.value, ()), number)
+        return StagedRange(
+            **from_table(self.night.base),
+            reach=TimeRange((touched.older or touched.recent).start, touched.recent.end),
+            replaces=False,
+            since=self.night.before.as_of,
+            recent=touched.recent,
+            older=touched.older,
+            attempt=self.job.attempt,
+            expected=expected,
+        )
+
+    @contextmanager
+    def replay(self, *, goes_on: bool) -> Iterator[Replay]:
+        before = self.night.before
+        self.job.result.continued_from = before.run_id
+        with (
+            Replay(
+                self.history,
+                self.job.spec,
+                state=before.state,
+                timeline_records=self.good_news,
+                earlier=before.steps,
+            ) as replay,
+            reading(self.night.plan.pipeline),
+        ):
+            yield replay
+
+    def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
+        plan, touched = self.night.plan, self.night.touched
+        with self.job.stage("windows", f"in {len(self.parts)} parts, and late records"):
+            rows: list[tuple[Part, Callable[[], DataFrame]]] = []
+            pairs = touched.pairs
+            if touched.older is not None and pairs is not None:
+                rows.append((Part.TOUCHED, lambda: pairs))
+            rows += [(Part.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in self.parts]
+            rows += [(Part.LATE, partial(replay.late, chunk, plan.span, self.good_news)) for chunk in plan.chunks]
+            stage_parallel(self.job, rows)
+
+    def keep(self, staged: StagedRange) -> None:
+        if self.night.has_lost:
+            keep_touched(self.job, staged, self.good_news)
+
+    def compared(self, *, keeps: bool) -> ToCompare:
+        return ToCompare(self.recent, self.night.touched, self.night.before.as_of, keeps)
+
+
+Work = FullWork | IncrementalWork
+"""What a run computes, and from what; both kinds have the same members."""
