@@ -102,9 +102,8 @@ def result_record(result, status: RunStatus | None = None) -> dict[str, Any]:
     """A run's outcome as plain values. `status`: where it stands; None where it has not begun."""
     from dataclasses import asdict
 
-    record = {**asdict(result), "status": status and status.value}
-    del record["corrections"]  # their own document, and a line
-    return record
+    record = {name: value for name, value in asdict(result).items() if name not in ("counts", "corrections")}
+    return {**result.counts.counted(), **record, "status": status and status.value}
 
 
 def program() -> str:
@@ -125,11 +124,12 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
     if not result.timings:
         return
     table = Table(title=f"Run {result.run_id}", show_header=False, title_justify="left")
-    table.add_row("records read", f"{result.records_read:,} ({result.records_quarantined:,} in quarantine)")
-    counted = {**result.counts().to_dict(), "windows_recomputed": result.windows_recomputed}
+    counts = result.counts
+    table.add_row("records read", f"{counts.records_read:,} ({counts.records_quarantined:,} in quarantine)")
+    counted = {**counts.counted(), "windows_recomputed": result.windows_recomputed}
     figures = RunFigures.of({**counted, "counts": result.changes})
-    states = f" ({result.windows_open:,} still open, {result.windows_all_late:,} only late records)"
-    table.add_row("windows", f"{result.windows:,}{states if figures.is_judged else ''}")
+    states = f" ({counts.windows_open:,} still open, {counts.windows_all_late:,} only late records)"
+    table.add_row("windows", f"{counts.windows:,}{states if figures.is_judged else ''}")
     for name, text in figures.in_words().items():
         table.add_row(name.lower(), text)
     changes = changes_in_words(result.changes)

@@ -30,10 +30,11 @@ from spark_jobs.devtools.services.airflow import Airflow, DagRun, waits_for_appr
 from spark_jobs.devtools.services.kafka_broker import KafkaBroker
 from spark_jobs.devtools.services.kafka_sample import END_OF_INPUT, LIVE_TOPIC, TOPIC, load_sample
 from spark_jobs.errors import RewindowError, SourceError
+from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.runs.corrected import Corrections
-from spark_jobs.runs.documents import Changes, Gate, Outcome, RunCounts
+from spark_jobs.runs.documents import Changes, Gate, Outcome
 from spark_jobs.runs.progress import NoProgress, Progress, progress_for
 from spark_jobs.runs.store import PAGE, RunStore
 from spark_jobs.runs.verdicts import Verdicts

@@ -33,6 +33,7 @@ from pyspark.sql import types as t
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.failures import read_error
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, iceberg_catalog, jvm
@@ -94,15 +95,7 @@ RUNS_SCHEMA = _struct(
     panes=t.StringType(),
     fidelity=t.StringType(),
     fidelity_reasons=t.ArrayType(t.StringType()),
-    records_read=t.LongType(),
-    records_quarantined=t.LongType(),
-    windows=t.LongType(),
-    windows_open=t.LongType(),
-    windows_all_late=t.LongType(),
-    pairs_on_time=t.LongType(),
-    pairs_late=t.LongType(),
-    pairs_dropped=t.LongType(),
-    records_late=t.LongType(),
+    **dict.fromkeys(RunCounts.names(), t.LongType()),
     changes=t.MapType(t.StringType(), t.LongType()),
     reason=t.StringType(),
     timings=t.MapType(t.StringType(), t.DoubleType()),

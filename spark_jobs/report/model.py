@@ -10,6 +10,7 @@ from typing import Any
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.formatting import written_time
 from spark_jobs.lakehouse.change import WindowChange
+from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
 from spark_jobs.report.corrections import corrections_of
@@ -72,20 +73,9 @@ _STAGES = (
 )
 """In the order in which they run."""
 _APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
-_FIGURES = (
-    "changed",
-    "windows",
-    "windows_recomputed",
-    "unchanged",
-    "match_share",
-    "late_share",
-    "dropped_share",
-    "pairs_on_time",
-    "pairs_late",
-    "pairs_dropped",
-    "records_late",
-)
-
+_FIGURES = ("changed", "windows_recomputed", "unchanged", "match_share", "late_share", "dropped_share")
+COUNTS = tuple(name for name in RunCounts.names() if not name.startswith(("records_read", "records_quarantined")))
+"""What the section `changes` says of the run's counts; the records that it read are in other sections."""
 
 _FILES = {"applications": f"{Application.PREFIX}*.json", "chunks": "chunk-*.json"}
 """The files of a field of `Documents` that are not named as it is."""
@@ -258,7 +248,7 @@ def _changes(documents: Documents) -> dict[str, Any] | None:
         "causes_by_change": (changes or {}).get("causes_by_change") or {},
         "published": status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED),
         **{name: getattr(figures, name) for name in _FIGURES},
-        **{name: (changes or {}).get(name) for name in ("windows_open", "windows_all_late")},
+        **{name: figures.counts[name] for name in COUNTS},
         "in_words": figures.in_words(),
         "strip": facts["strip"] if facts else None,
         "keys": facts["keys"] if facts else [],

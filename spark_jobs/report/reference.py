@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spark_jobs.lakehouse.counts import RunCounts
+from spark_jobs.report.model import COUNTS
+
 
 def _below(place: str, fields: Mapping[str, str]) -> dict[str, str]:
     return {f"{place}.{name}": meaning for name, meaning in fields.items()}
@@ -86,18 +89,12 @@ CHANGES = {
     "changes.published": "whether readers see the changes; false: they would change",
     "changes.causes.{cause}": "windows by [cause](tables.md)",
     "changes.causes_by_change.{change}.{cause}": "windows by change and cause",
-    "changes.windows": "windows that the run computed",
+    **{f"changes.{name}": str(RunCounts.model_fields[name].description) for name in COUNTS},
     "changes.windows_recomputed": "published windows that the run computed again, with those that it retracts",
-    "changes.windows_open": "windows that are still open",
-    "changes.windows_all_late": "windows with late records only",
     "changes.unchanged": "of them, those whose numbers stay",
     "changes.match_share": "`unchanged`, as a share of `windows_recomputed`; null: there were none",
     "changes.late_share": "the share of pairs (record, window) in which the record was late, dropped or not",
     "changes.dropped_share": "the share of pairs that were dropped",
-    "changes.pairs_on_time": "pairs in which the record was on time",
-    "changes.pairs_late": "pairs in which it was late and counted",
-    "changes.pairs_dropped": "pairs in which it was dropped",
-    "changes.records_late": "records that a window dropped",
     "changes.in_words.{figure}": "the figures as the page words them",
     "changes.strip.width": "one bar of the chart is so long, ms",
     "changes.strip.buckets[].start": "begin of a bar; bars without a change are left out",

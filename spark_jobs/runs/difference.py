@@ -149,7 +149,7 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
     run_id = job.result.run_id
 
     def rows(part: Part) -> DataFrame | None:
-        if part is Part.LATE and not job.result.records_late:
+        if part is Part.LATE and not job.result.counts.records_late:
             return None
         return job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*") if job.staging.has(part) else None
 

@@ -22,6 +22,7 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, DocumentError, RewindowError, first_line
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import WindowChange, visible
+from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.runs.git_version import git_version
 from spark_jobs.runs.stages import ReplayChunk, chunk_stages
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
@@ -274,30 +275,11 @@ class ChunkDocument(Document):
         return f"chunk-{self.chunk:04}.json"
 
 
-class RunCounts(Part):
-    """What a run counted. `pairs_*` count pairs of record and window; `records_late` rows of the late table."""
-
-    records_read: int = 0
-    records_quarantined: int = 0
-    windows: int = 0
-    windows_open: int = 0
-    windows_all_late: int = 0
-    pairs_on_time: int = 0
-    pairs_late: int = 0
-    pairs_dropped: int = 0
-    records_late: int = 0
-
-
-COUNTED = tuple(RunCounts.model_fields)
-
-
 class EarlierRun(RunCounts, Part):
     """A published run before a run, in short: `counts` are its windows by change, `span` its range of windows.
 
     `span` is None where an earlier version wrote the run down.
     """
-
-    COUNTED: ClassVar[tuple[str, ...]] = COUNTED
 
     run_id: str
     kind: RunKind

@@ -31,7 +31,7 @@ def earlier_runs(folder: RunFolder, run_before: str | None) -> tuple[EarlierRun,
                 counts=changes.counts,
                 windows_recomputed=changes.windows_recomputed,
                 span=plan.span if plan else None,
-                **{name: getattr(changes, name) for name in EarlierRun.COUNTED},
+                **changes.counted(),
             )
             return (*changes.earlier, last)[-MAX_EARLIER:]
     return ()

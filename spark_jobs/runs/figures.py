@@ -11,6 +11,7 @@ from typing import Any
 
 from spark_jobs.formatting import percent, plural
 from spark_jobs.lakehouse.change import VISIBLE, WindowChange
+from spark_jobs.lakehouse.counts import RunCounts
 
 _MAX_COUNT = 2**63
 
@@ -21,23 +22,17 @@ class RunFigures:
 
     Attributes:
         by_change: Windows of each `WindowChange`.
-        windows: Windows that the run computed.
         windows_recomputed: Published windows that the run computed again: those whose numbers stay, those that get
             others, and those that it retracts. Nobody has looked at other published windows. The tolerance and the
             match share are shares of these. Where each pane is a row of its own, they count panes, as `by_change` does.
-        pairs_on_time, pairs_late, pairs_dropped: (record, window) pairs of the windows that the run computed. A record
-            of overlapping windows is in several pairs.
-        records_late: Records, of those that the run read, that at least one window dropped; a row each in the late
-            table. A night reads only what is new, so its windows can have dropped more than its late records.
+        counts: What the run counted, by the names of `RunCounts`. The pairs are those of the windows that it computed:
+            a record of overlapping windows is in several. A night reads only what is new, so its windows can have
+            dropped more than its late records.
     """
 
     by_change: Mapping[str, int] | None
-    windows: int | None
     windows_recomputed: int | None
-    pairs_on_time: int | None
-    pairs_late: int | None
-    pairs_dropped: int | None
-    records_late: int | None
+    counts: Mapping[str, int | None]
 
     @classmethod
     def of(cls, changes: Mapping[str, Any] | None, outcome: Mapping[str, Any] | None = None) -> RunFigures:
@@ -52,11 +47,31 @@ class RunFigures:
             given = changes.get("counts")
             given = given if isinstance(given, Mapping) else {}
             by_change = {kind.value: _count(given.get(kind)) or 0 for kind in WindowChange}
-        names = ("windows", "windows_recomputed", "pairs_on_time", "pairs_late", "pairs_dropped", "records_late")
-        windows, recomputed, *others = (_count(counts.get(name)) for name in names)
+        numbers = {name: _count(counts.get(name)) for name in RunCounts.names()}
+        recomputed, windows = _count(counts.get("windows_recomputed")), numbers["windows"]
         if recomputed is None and by_change is not None and windows is not None:  # of an earlier version
             recomputed = recomputed_windows(windows, by_change)
-        return cls(by_change, windows, recomputed, *others)
+        return cls(by_change, recomputed, numbers)
+
+    @property
+    def windows(self) -> int | None:
+        return self.counts["windows"]
+
+    @property
+    def pairs_on_time(self) -> int | None:
+        return self.counts["pairs_on_time"]
+
+    @property
+    def pairs_late(self) -> int | None:
+        return self.counts["pairs_late"]
+
+    @property
+    def pairs_dropped(self) -> int | None:
+        return self.counts["pairs_dropped"]
+
+    @property
+    def records_late(self) -> int | None:
+        return self.counts["records_late"]
 
     @property
     def changed(self) -> int | None:

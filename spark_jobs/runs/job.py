@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError, NotApprovedError, RewindowError, RunStateError
+from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.lakehouse.ledger import Ledger, PublishedRanges
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
@@ -24,7 +25,7 @@ from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.causes import published_before
 from spark_jobs.runs.corrected import Corrections
 from spark_jobs.runs.decision import Decision
-from spark_jobs.runs.documents import COUNTED, Application, Outcome, RunCounts, failure_fields
+from spark_jobs.runs.documents import Application, Outcome, failure_fields
 from spark_jobs.runs.lifecycle import Event, RunLife, new_token
 from spark_jobs.runs.live_batches import micro_batches
 from spark_jobs.runs.plan import Plan
@@ -36,22 +37,14 @@ from spark_jobs.runs.store import RunFolder, RunStore, checked_run_id
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run did. `pairs_*` count pairs of record and window; `records_late` rows of the late table.
+    """What a run did.
 
     `windows_recomputed`: see `spark_jobs.runs.figures`; None where the run did not get that far.
     """
 
     run_id: str
     tables: Tables
-    records_read: int = 0
-    records_quarantined: int = 0
-    windows: int = 0
-    windows_open: int = 0
-    windows_all_late: int = 0
-    pairs_on_time: int = 0
-    pairs_late: int = 0
-    pairs_dropped: int = 0
-    records_late: int = 0
+    counts: RunCounts = field(default_factory=RunCounts)
     windows_recomputed: int | None = None
     changes: dict[str, int] = field(default_factory=dict)
     note: str = ""
@@ -66,14 +59,6 @@ class RunResult:
         began = clock()
         yield
         self.timings[stage] = round(self.timings.get(stage, 0.0) + clock() - began, 3)
-
-    def counts(self) -> RunCounts:
-        return RunCounts(**{name: getattr(self, name) for name in COUNTED})
-
-    def take_counts(self, counts: RunCounts) -> None:
-        """Set the counts that another process of the run has found."""
-        for name in COUNTED:
-            setattr(self, name, getattr(counts, name))
 
 
 def chosen_run_id(pipeline: Pipeline, requested: str | None, now: datetime) -> str:
@@ -175,7 +160,8 @@ def job_of(
     batches = micro_batches(spark, pipeline, plan.as_of, plan.processing_time_end)
     partitions = [p.partition for p in plan.partitions]
     spec = spec_of(pipeline, partitions, mode=Mode(plan.mode), panes=panes, batches=batches)
-    result = RunResult(run_id, Tables.of(pipeline), plan.records, plan.quarantined)
+    counts = RunCounts(records_read=plan.records, records_quarantined=plan.quarantined)
+    result = RunResult(run_id, Tables.of(pipeline), counts)
     folder = (store or RunStore.configured()).folder(run_id)
     return Job(spark, pipeline, plan, spec, kind, progress, result, folder, now, clock, in_stages, attempt)
 
@@ -229,7 +215,7 @@ def end(job: Job, status: RunStatus, **more: Any) -> None:
     Outcome(
         run_id=result.run_id,
         status=status,
-        counts=result.counts(),
+        counts=result.counts,
         changes=result.changes,
         timings=timings,
         note=result.note,

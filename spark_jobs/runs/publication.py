@@ -294,4 +294,4 @@ def _drop_older_states(job: Job) -> None:
 def _counts(job: Job) -> dict[str, Any]:
     """The columns of the ledger that say what a run counted."""
     result = job.result
-    return {**result.counts().to_dict(), "changes": result.changes, "timings": result.timings}
+    return {**result.counts.counted(), "changes": result.changes, "timings": result.timings}

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, DocumentError
+from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, create_tables
@@ -74,7 +75,7 @@ def reopened(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progres
     create_tables(spark, job.result.tables)  # those of an earlier version lack columns
     changes = Changes.read(folder)
     if changes is not None:
-        job.result.take_counts(changes)
+        job.result.counts = RunCounts(**changes.counted())
         job.result.windows_recomputed = changes.windows_recomputed
     return job, staged
 

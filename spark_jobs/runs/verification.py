@@ -136,7 +136,7 @@ def verified(
             unchecked=unchecked,
             not_staged=beside,
             history_gone=kept or 0,
-            **job.result.counts().to_dict(),
+            **job.result.counts.counted(),
         )
         changes.write(job.folder)
         gate = _gate_and_facts(job, evidence, checks, collector)
@@ -181,28 +181,23 @@ def _gate_and_facts(
 
 def count_staged(job: Job) -> None:
     """Count the staged windows and late records into the result."""
-    result, written = job.result, staged_windows(job)
+    written = staged_windows(job)
     if PANE in written.columns and STATE in written.columns:
         last = written.where(_is_last_pane(job.spec))
-        counts = last.agg(
-            F.expr("count(*)"),
-            F.count_if(F.col(STATE) == "open"),
-            F.count_if(F.col(STATE) == "all_late"),
-            F.sum(ON_TIME),
-            F.sum(LATE),
-            F.sum(DROPPED),
-        ).collect()[0]
-        (
-            result.windows,
-            result.windows_open,
-            result.windows_all_late,
-            result.pairs_on_time,
-            result.pairs_late,
-            result.pairs_dropped,
-        ) = (int(c or 0) for c in counts)
-        result.records_late = job.staging.rows(Part.LATE).count()
+        counted = {
+            "windows": F.expr("count(*)"),
+            "windows_open": F.count_if(F.col(STATE) == "open"),
+            "windows_all_late": F.count_if(F.col(STATE) == "all_late"),
+            "pairs_on_time": F.sum(ON_TIME),
+            "pairs_late": F.sum(LATE),
+            "pairs_dropped": F.sum(DROPPED),
+        }
+        row = last.agg(*(column.alias(name) for name, column in counted.items())).collect()[0]
+        found = {name: int(row[name] or 0) for name in counted}
+        found["records_late"] = job.staging.rows(Part.LATE).count()
     else:
-        result.windows = written.count()
+        found = {"windows": written.count()}
+    job.result.counts = job.result.counts.model_copy(update=found)
 
 
 def count_kept(job: Job) -> int | None:

@@ -105,7 +105,7 @@ def test_a_full_run_that_ended_behind_its_commit_leaves_each_late_record_once(sp
     name = f"ended_{at.replace(' ', '_')}"
     write(tmp_path / "data", records[:100], "part-0.json")
     first = reconcile(spark, pipeline(tmp_path, name, CASE_NAMES[0]), NoProgress())
-    assert first.records_late > 0
+    assert first.counts.records_late > 0
     path = tmp_path / f"{name}.yaml"
     path.write_text(path.read_text().replace("bound: 10 s", "bound: 2 s"))
     changed = load_pipeline(path)

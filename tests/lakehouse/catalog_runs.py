@@ -45,7 +45,7 @@ def check_catalog_runs(spark: SparkSession, folder: Path) -> None:
     defined = pipeline(folder, "any_catalog", "tumbling, per event")
     tables = Tables.of(defined)
     first = execute(spark, defined, make_plan(spark, defined), NoProgress())
-    assert first.records_late > 0 and first.changes == {"inserted": first.windows}
+    assert first.counts.records_late > 0 and first.changes == {"inserted": first.counts.windows}
     write(folder / "data", records[100:], "part-1.json")
     with stopped_at(name="after move"), pytest.raises(Stopped):
         reconcile(spark, defined, NoProgress())

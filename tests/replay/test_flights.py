@@ -85,4 +85,4 @@ def test_published_panes_and_late_records_are_those_of_flink(run, spark, tmp_pat
 
     # The identity that links the two tables: every dropped pair is a missed window of a record in the late table.
     missed = spark.table(result.tables.late).agg(F.sum("windows_missed")).collect()[0][0] or 0
-    assert result.pairs_dropped == missed
+    assert result.counts.pairs_dropped == missed

@@ -36,9 +36,9 @@ def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, tmp_path) -> Non
     second = run(spark, defined, end_policy=EndPolicy(gate=gate), chunks=4)
     assert checked[0].is_distinct  # a sum over the chunks' metadata shows it; the gate does not count
     assert contents(spark, defined) == before
-    assert first.windows == second.windows > 0
-    assert first.records_late == second.records_late > 0
-    assert first.pairs_on_time + first.pairs_dropped == 600
+    assert first.counts.windows == second.counts.windows > 0
+    assert first.counts.records_late == second.counts.records_late > 0
+    assert first.counts.pairs_on_time + first.counts.pairs_dropped == 600
     ledger = spark.table(first.tables.runs).where("pipeline = 'repeated'").collect()
     assert {r["run_id"] for r in ledger} == {first.run_id, second.run_id}
     assert all(r["as_of"] == {0: 300, 1: 300} and r["fidelity"] == "log_order" for r in ledger)
@@ -93,7 +93,7 @@ def test_a_later_run_goes_on_from_the_timeline_that_an_earlier_one_saved(spark, 
 def test_a_frozen_job_leaves_windows_open(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(300)])
     result = run(spark, pipeline(tmp_path, "frozen", end="freeze"))
-    assert result.windows_open > 0
+    assert result.counts.windows_open > 0
     states = {r[0] for r in spark.table(result.tables.windows).select("state").distinct().collect()}
     assert "open" in states
     open_windows = spark.table(result.tables.windows).where("state = 'open'")
@@ -156,7 +156,7 @@ def test_bad_records_go_to_quarantine_with_position_and_reason_and_the_good_ones
     write(tmp_path / "data", [record(i) for i in range(98)] + [record(98, t=-5), record(99, t=None)])
     defined = pipeline(tmp_path, "some_bad", missing="quarantine", threshold="5 %")
     result = run(spark, defined)
-    assert result.records_quarantined == 2
+    assert result.counts.records_quarantined == 2
     bad = spark.table(result.tables.quarantine).select("partition", "offset", "reason").collect()
     assert {(r[0], r[1]) for r in bad} == {(0, 49), (1, 49)}
     assert all(r[2] for r in bad)
@@ -164,7 +164,7 @@ def test_bad_records_go_to_quarantine_with_position_and_reason_and_the_good_ones
     assert told is not None and sum(one.records for one in told.reasons) == 2
     assert {(one.partition, one.offset) for one in told.reasons} <= {(0, 49), (1, 49)}
     assert all(one.value.startswith("{") for one in told.reasons)
-    assert result.pairs_on_time + result.pairs_dropped == 98
+    assert result.counts.pairs_on_time + result.counts.pairs_dropped == 98
 
     def runs_by_position() -> set[tuple]:
         rows = spark.table(result.tables.quarantine).select("partition", "offset", "run_id").collect()
@@ -200,7 +200,7 @@ def test_a_plan_reads_back_from_json_and_runs(spark, tmp_path) -> None:
     defined = pipeline(tmp_path, "planned")
     made = make_plan(spark, defined, chunks=3)
     assert plan_from_json(made.to_json()) == made
-    assert execute(spark, defined, plan_from_json(made.to_json()), LogProgress()).windows > 0
+    assert execute(spark, defined, plan_from_json(made.to_json()), LogProgress()).counts.windows > 0
     with pytest.raises(DefinitionError, match="not a plan"):
         plan_from_json('{"pipeline": "x"}')
 

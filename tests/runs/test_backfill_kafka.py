@@ -121,7 +121,7 @@ def test_a_broker_that_stands_still_for_a_while_is_waited_for(spark, own_broker:
             result = execute(spark, pipeline, planned, NoProgress(), records=records)
     finally:
         again.join()
-    assert result.pairs_on_time + result.pairs_dropped == 50
+    assert result.counts.pairs_on_time + result.counts.pairs_dropped == 50
 
 
 def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: KafkaBroker) -> None:
@@ -141,7 +141,7 @@ def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: Ka
     assert reconcile(spark, nightly, NoProgress()).continued_from is None
     produce(spark, kafka.servers, "nights", late)
     second = reconcile(spark, nightly, NoProgress())
-    assert second.continued_from is not None and second.records_read == len(late)
+    assert second.continued_from is not None and second.counts.records_read == len(late)
     with planned_records(spark, full) as (plan, records):
         execute(spark, full, plan, NoProgress(), records=records)
     tables = [spark.table(f"rewindow.nights.{p.name}").drop(*OF_THE_RUN).collect() for p in (nightly, full)]
@@ -176,7 +176,7 @@ def test_a_password_is_in_no_table_no_document_and_no_log(
     )  # fmt: skip
     with planned_records(spark, pipeline) as (plan, records):
         result = execute(spark, pipeline, plan, NoProgress(), records=records)
-    assert result.pairs_on_time + result.pairs_dropped == 150
+    assert result.counts.pairs_on_time + result.counts.pairs_dropped == 150
     folder = RunStore.configured().folder(result.run_id)
     assert folder.read_text(PLAN) and folder.read_text(DEFINITION) is not None
     for name in spark.sql("SHOW TABLES IN rewindow.behind_a_login").collect():

@@ -105,7 +105,7 @@ def test_a_full_run_of_a_changed_definition_leaves_nothing_of_the_one_before(spa
     fresh = defined(tmp_path, f"{name}_fresh", f"{name}_fresh", second.replace(f"name: {name}", f"name: {name}_fresh"))
     assert_as_in_an_empty_table(spark, tmp_path, new, fresh)
     if case in ("a key renamed", "a key removed"):
-        assert result.changes["inserted"] == result.windows
+        assert result.changes["inserted"] == result.counts.windows
         assert set(result.changes) == {"inserted", "retracted"}
     again = execute(spark, new, make_plan(spark, new), NoProgress())
     assert not again.changes, "what comes out the same changes nothing"
@@ -166,7 +166,7 @@ def test_what_a_changed_definition_does_is_said_before_anything_happens(spark, t
         "the identity of the rows changes (keys: k; now: kk): all published rows are retracted",
         "the windows change (tumbling, size 10 min; now: tumbling, size 1 min)",
         "column total stays in the table, and is null",
-        f"{done.windows:,} rows are published now",
+        f"{done.counts.windows:,} rows are published now",
     ):
         assert part in said, said
     assert "\n".join(since_last_run(second)) in said

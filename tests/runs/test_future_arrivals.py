@@ -29,7 +29,7 @@ _numbers = itertools.count()
 def test_a_wrong_arrival_goes_to_quarantine_and_nights_go_on(spark: SparkSession, tmp_path: Path, wrong: int) -> None:
     defined = pipeline(tmp_path, f"ahead_{next(_numbers)}", CASE)
     write(tmp_path / "data", [record(i, a=wrong) if i == 100 else record(i) for i in range(151)], "a.json")
-    assert reconcile(spark, defined, LogProgress()).records_quarantined == 1
+    assert reconcile(spark, defined, LogProgress()).counts.records_quarantined == 1
     write(tmp_path / "data", [record(i) for i in range(151, 240)], "b.json")
     night = reconcile(spark, defined, LogProgress(), until=T0 + 230_000)
     assert night.continued_from is not None and "compared only" not in night.note

@@ -70,12 +70,12 @@ def test_a_tick_that_was_due_after_the_last_record_closes_as_it_would_have(spark
     first = [record(p, o, 30 * o + p, 30 * o + p) for o in range(2) for p in range(2)]
     first += [record(p, 2, 91 + p, 91 + p) for p in range(2)]  # watermark at 81 s, to be seen at 95 s
     write(tmp_path / "data", first, "part-0.json")
-    assert reconcile(spark, defined, LogProgress()).records_late == 0
+    assert reconcile(spark, defined, LogProgress()).counts.records_late == 0
     late = record(0, 3, 96, 40)  # behind the first window and its 20 s
     write(tmp_path / "data", [late, record(1, 3, 97, 97)], "part-1.json")
     night = reconcile(spark, defined, LogProgress())
     assert night.continued_from is not None
-    assert night.records_late == 1
+    assert night.counts.records_late == 1
     full = pipeline(tmp_path, "between_ticks_full", "cumulative, periodic")
     execute(spark, full, make_plan(spark, full), LogProgress())
     assert tables_of(spark, defined) == tables_of(spark, full)

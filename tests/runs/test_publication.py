@@ -166,7 +166,7 @@ def test_a_second_process_cannot_publish_a_run_that_is_being_published(spark, tm
     publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "looks right")
     assert refused
     windows = spark.table(Tables.of(defined).windows)
-    assert windows.count() == waiting.windows == windows.select("k", "window_start").distinct().count()
+    assert windows.count() == waiting.counts.windows == windows.select("k", "window_start").distinct().count()
     again = publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "once more")
     assert again.note == "nothing was done: the run is published already"
     row = Ledger(spark, Tables.of(defined)).row(waiting.run_id)
@@ -181,7 +181,7 @@ def test_run_ids_that_differ_in_punctuation_or_case_share_nothing(spark, tmp_pat
     defined = pipeline(tmp_path, "ids")
     mine = staged(spark, defined, "night.1")
     theirs = staged(spark, defined, "night-1", end=T0 + 2 * MINUTE)
-    assert theirs.windows < mine.windows
+    assert theirs.counts.windows < mine.counts.windows
     publish_staged(lambda _: spark, "night.1", NoProgress(), "approved")
     assert spark.table(Tables.of(defined).windows).count() == mine.windows
 
@@ -251,8 +251,8 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(spark, tmp_path, monkeypatch
 
     monkeypatch.setattr(PublishedTable, "move", lost)
     result = published(spark, defined)
-    assert result.changes == {"inserted": result.windows}
-    assert spark.table(Tables.of(defined).windows).count() == result.windows
+    assert result.changes == {"inserted": result.counts.windows}
+    assert spark.table(Tables.of(defined).windows).count() == result.counts.windows
     outcome = Outcome.read(folder_of(result.run_id))
     assert outcome is not None and outcome.status is RunStatus.PUBLISHED
 
