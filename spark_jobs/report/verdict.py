@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
@@ -13,40 +12,17 @@ from spark_jobs.formatting import iso, plain, plural
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.status import Level, RunStatus
 from spark_jobs.runs.unmet import closed_in_words, expectation_name, null_key_ways
-
-
-class Level(StrEnum):
-    """How good or bad the verdict is. The page gives each level a colour."""
-
-    GOOD = "good"
-    NOTE = "note"
-    WAITING = "waiting"
-    BAD = "bad"
-
 
 UNKNOWN = "unknown"
 """The status in the report of a run that has written no outcome: it is running, or it was killed."""
 
 _LONGEST_KEY = 80
-_TITLES: dict[str, tuple[Level, str]] = {
-    RunStatus.PUBLISHED: (Level.GOOD, "Published"),
-    RunStatus.UNCHANGED: (Level.GOOD, "Nothing to publish"),
-    RunStatus.AWAITING_APPROVAL: (Level.WAITING, "Waiting for approval"),
-    RunStatus.STAGED: (Level.WAITING, "Verified, not yet published"),
-    RunStatus.GATE_FAILED: (Level.BAD, "Stopped by the gate"),
-    RunStatus.REJECTED: (Level.NOTE, "Rejected"),
-    RunStatus.DRY_RUN: (Level.NOTE, "Dry run"),
-    RunStatus.COMPARED_ONLY: (Level.NOTE, "Compared only"),
-    RunStatus.DISCARDED: (Level.NOTE, "Discarded"),
-    RunStatus.FAILED: (Level.BAD, "Failed"),
-    RunStatus.ABANDONED: (Level.BAD, "Given up"),
-}
 ENDED_WELL = frozenset(status for status in RunStatus if status.is_success)
-_WAITING = frozenset({RunStatus.STAGED, RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED})
+_WAITING = frozenset(status for status in RunStatus if status.waits)
 """Their next steps stand for the hint of the outcome."""
-ENDED_BADLY = frozenset({RunStatus.FAILED, RunStatus.GATE_FAILED, RunStatus.REJECTED, RunStatus.ABANDONED})
+ENDED_BADLY = frozenset(status for status in RunStatus if status.is_failure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +133,8 @@ def verdict_of(
         at_work: since when and in which stage the run is, where it has no outcome.
     """
     status: str | None = outcome.get("status") if outcome else None
-    unknown = Level.WAITING, "At work" if status is None else plain(status)
-    level, title = unknown if status is None else _TITLES.get(status, unknown)
+    known = next((one for one in RunStatus if one == (status or RunStatus.RUNNING)), None)
+    level, title = (Level.WAITING, plain(status)) if known is None else (known.level, known.title)
     critical = [r for r in failing if r.get("severity") == Severity.CRITICAL]
     warnings = [r for r in failing if r.get("severity") == Severity.WARNING]
     if status in ENDED_WELL and warnings:

@@ -48,13 +48,17 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One row of the state machine. `sources`: None stands for a run that the ledger does not know."""
+    """One row of the state machine. `sources`: None stands for a run that the ledger does not know.
+
+    `drops`: what the run has staged is dropped.
+    """
 
     event: Event
     sources: tuple[RunStatus | None, ...]
     target: RunStatus
     guard: str
     writes: str
+    drops: bool = False
 
 
 _S = RunStatus
@@ -91,7 +95,12 @@ TRANSITIONS: tuple[Transition, ...] = (
         "what was verified (`evidence`), counts",
     ),
     Transition(
-        Event.END_DRY_RUN, (_S.RUNNING, *_WAITING, _S.FAILED), _S.DRY_RUN, "a dry run", "the staging is dropped"
+        Event.END_DRY_RUN,
+        (_S.RUNNING, *_WAITING, _S.FAILED),
+        _S.DRY_RUN,
+        "a dry run",
+        "the staging is dropped",
+        drops=True,
     ),
     Transition(
         Event.END_COMPARISON,
@@ -99,6 +108,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         _S.COMPARED_ONLY,
         "the policy is `never`, or a published run has read more",
         "the staging is dropped",
+        drops=True,
     ),
     Transition(
         Event.START_PUBLISHING,
@@ -119,7 +129,12 @@ TRANSITIONS: tuple[Transition, ...] = (
         Event.FAIL, (_S.RUNNING, *_WAITING, _S.PUBLISHING, _S.FAILED), _S.FAILED, "an error", "the error, the end"
     ),
     Transition(
-        Event.REJECT, (*_WAITING, _S.FAILED), _S.REJECTED, "a person said no", "the staging is dropped; the end"
+        Event.REJECT,
+        (*_WAITING, _S.FAILED),
+        _S.REJECTED,
+        "a person said no",
+        "the staging is dropped; the end",
+        drops=True,
     ),
     Transition(
         Event.DISCARD,
@@ -127,6 +142,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         _S.DISCARDED,
         "no other process works on the run",
         "the staging is dropped; the end",
+        drops=True,
     ),
     Transition(
         Event.ABANDON,
@@ -134,6 +150,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         _S.ABANDONED,
         "the process is gone, or the run waited too long; the commit is not in the table's history",
         "the staging is dropped; the end",
+        drops=True,
     ),
     Transition(
         Event.RECOVER,
@@ -145,6 +162,13 @@ TRANSITIONS: tuple[Transition, ...] = (
 )
 
 _BY_EVENT = {transition.event: transition for transition in TRANSITIONS}
+_BY_DROPPED = {transition.target: transition.event for transition in TRANSITIONS if transition.drops}
+
+
+def event_that_drops(status: RunStatus) -> Event:
+    """The event by which a run gets this status and what it has staged is dropped."""
+    return _BY_DROPPED[status]
+
 
 _TAKES_OVER = frozenset(
     {Event.BEGIN, Event.START_PUBLISHING, Event.DISCARD, Event.REJECT, Event.ABANDON, Event.RECOVER}

@@ -25,7 +25,7 @@ from spark_jobs.runs.difference import publication_of
 from spark_jobs.runs.documents import Answer, Approval, Evidence, Outcome, Request, StagedRange, TimelineDocument
 from spark_jobs.runs.job import Job, end
 from spark_jobs.runs.keeping import has_lost
-from spark_jobs.runs.lifecycle import Event, new_token, next_status
+from spark_jobs.runs.lifecycle import Event, event_that_drops, new_token, next_status
 from spark_jobs.runs.past import KEY as PAST
 from spark_jobs.runs.past import Past
 from spark_jobs.runs.processes import STAGES_PROCESS, this_process
@@ -75,21 +75,13 @@ def _wait(job: Job, decision: Decision, evidence: Evidence) -> None:
     end(job, status, message=decision.why, hint=hint, decision=decision.to_dict())
 
 
-_DROPS = {
-    RunStatus.DRY_RUN: Event.END_DRY_RUN,
-    RunStatus.COMPARED_ONLY: Event.END_COMPARISON,
-    RunStatus.REJECTED: Event.REJECT,
-    RunStatus.DISCARDED: Event.DISCARD,
-}
-
-
 def drop(job: Job, status: RunStatus, why: str) -> None:
     """Drop what is staged. `status`: dry_run, compared_only, rejected or discarded.
 
     Raises RunStateError where the run's state does not allow it; then nothing is dropped.
     """
     # Without an end in the ledger the next run's recovery does what a kill in between leaves undone.
-    job.life.apply(_DROPS[status], finished_at=None, **_counts(job))
+    job.life.apply(event_that_drops(status), finished_at=None, **_counts(job))
     job.staging.drop()
     end(job, status, message=why)
     job.life.set(finished_at=job.now())

@@ -19,7 +19,7 @@ from spark_jobs.replay.spec import Panes
 from spark_jobs.runs.documents import Changes, Outcome, Request, StagedRange
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import Job, RunResult, job_of
-from spark_jobs.runs.lifecycle import Event, RunLife
+from spark_jobs.runs.lifecycle import RunLife, event_that_drops
 from spark_jobs.runs.plan import Plan, plan_from_json
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recorded import recorded_definition
@@ -126,7 +126,7 @@ def discard_staged(
 
         life = RunLife(ledger, run_id, None, now=now)
         # Without an end in the ledger the next run's recovery does what a kill in between leaves undone.
-        life.apply(Event.REJECT if status is RunStatus.REJECTED else Event.DISCARD, remember, finished_at=None)
+        life.apply(event_that_drops(status), remember, finished_at=None)
         life.attempt = attempts[0]
         Staging(spark, tables.staging(run_id, life.attempt)).drop()
         _ended(folder, status, why, now())

@@ -26,6 +26,15 @@ class Stage(StrEnum):
     RECONCILE = "reconcile"
 
 
+class Level(StrEnum):
+    """How good or bad a status is. Pages give each level a colour."""
+
+    GOOD = "good"
+    NOTE = "note"
+    WAITING = "waiting"
+    BAD = "bad"
+
+
 class RunStatus(StrEnum):
     """Where a run stands. The table `runs` (the ledger) and `outcome.json` use the same words.
 
@@ -58,6 +67,15 @@ class RunStatus(StrEnum):
         return _IN_WORDS.get(self, self.value.replace("_", " "))
 
     @property
+    def title(self) -> str:
+        """The status as the heading of a report."""
+        return _SHOWN[self][1]
+
+    @property
+    def level(self) -> Level:
+        return _SHOWN[self][0]
+
+    @property
     def is_published(self) -> bool:
         """The published table holds the run's windows."""
         return self in (RunStatus.PUBLISHED, RunStatus.UNCHANGED)
@@ -87,6 +105,27 @@ class RunStatus(StrEnum):
         """The run did what was requested."""
         return self.is_published or self in (RunStatus.DRY_RUN, RunStatus.COMPARED_ONLY)
 
+    @property
+    def is_failure(self) -> bool:
+        """The run did not do what was requested."""
+        return self.level is Level.BAD or self is RunStatus.REJECTED
+
+
+_SHOWN = {
+    RunStatus.RUNNING: (Level.WAITING, "At work"),
+    RunStatus.PUBLISHING: (Level.WAITING, "Publishing"),
+    RunStatus.PUBLISHED: (Level.GOOD, "Published"),
+    RunStatus.UNCHANGED: (Level.GOOD, "Nothing to publish"),
+    RunStatus.AWAITING_APPROVAL: (Level.WAITING, "Waiting for approval"),
+    RunStatus.STAGED: (Level.WAITING, "Verified, not yet published"),
+    RunStatus.GATE_FAILED: (Level.BAD, "Stopped by the gate"),
+    RunStatus.REJECTED: (Level.NOTE, "Rejected"),
+    RunStatus.DRY_RUN: (Level.NOTE, "Dry run"),
+    RunStatus.COMPARED_ONLY: (Level.NOTE, "Compared only"),
+    RunStatus.DISCARDED: (Level.NOTE, "Discarded"),
+    RunStatus.FAILED: (Level.BAD, "Failed"),
+    RunStatus.ABANDONED: (Level.BAD, "Given up"),
+}
 
 _IN_WORDS = {
     RunStatus.AWAITING_APPROVAL: "waiting for an approval",

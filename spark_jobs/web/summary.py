@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from spark_jobs.orchestration.run_ids import KINDS, dag_of
 from spark_jobs.report.live_job import UNEXPLAINED
-from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, Level, verdict_of
+from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
 from spark_jobs.runs.figures import RunFigures
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.status import Level, RunStatus
 from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, VERDICTS, RunFolder
 from spark_jobs.runs.verdicts import Verdicts
 
