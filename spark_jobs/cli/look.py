@@ -25,6 +25,7 @@ from spark_jobs.cli.options import (
     instant,
     load,
     mode_of,
+    requested_of,
     session,
 )
 from spark_jobs.cli.output import print_plan, program
@@ -110,16 +111,10 @@ def plan(
     check_range(loaded, from_ms, to_ms)
     check_order(loaded, chosen)
     spark = session(loaded, "plan")
-    planned = make_plan(
-        spark,
-        loaded,
-        start=from_ms,
-        end=to_ms,
-        as_of=cut,
-        mode=chosen,
-        chunks=chunks,
-        beyond_limits=beyond_limits,
+    requested = requested_of(
+        start=from_ms, end=to_ms, as_of=cut, mode=chosen, chunks=chunks, beyond_limits=beyond_limits
     )
+    planned = make_plan(spark, loaded, **requested.plan_options(loaded))
     planned = with_change(spark, loaded, planned)
     if as_json:
         print(planned.to_json())
