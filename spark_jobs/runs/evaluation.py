@@ -177,10 +177,9 @@ class Evaluator:
     def _make_timeline(self) -> None:
         beside = (self._to_begin, lambda: self.job.published) if self._to_begin else ()
         replay = self._opened_replay()
-        has_all = any(isinstance(stage, Verify) for stage in self._stages)
-        make_timeline(self.job, replay, *beside, keeps_rows=not has_all)
+        make_timeline(self.job, replay, *beside)
         stage_quarantine(self.job, self.work.to_quarantine)
-        if not has_all and isinstance(self.work, FullWork):
+        if isinstance(self.work, FullWork) and not any(isinstance(stage, Verify) for stage in self._stages):
             self.work.share(replay)
 
     def _compare(self) -> None:

@@ -21,10 +21,7 @@ class Begin:
     """The run enters the ledger with a new attempt, and its first documents are written."""
 
     name: ClassVar[Stage] = Stage.PLAN
-
-    @property
-    def in_words(self) -> str:
-        return "enter the run into the ledger"
+    in_words: ClassVar[str] = "enter the run into the ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +29,7 @@ class MakeTimeline:
     """The timeline is made and kept; records that cannot be used are staged."""
 
     name: ClassVar[Stage] = Stage.TIMELINE
-
-    @property
-    def in_words(self) -> str:
-        return "make the timeline: when the watermark passed which value"
+    in_words: ClassVar[str] = "make the timeline: when the watermark passed which value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +72,7 @@ class CompareLive:
     """The live job's windows are judged."""
 
     name: ClassVar[Stage] = Stage.COMPARE
-
-    @property
-    def in_words(self) -> str:
-        return "judge what the live job emitted"
+    in_words: ClassVar[str] = "judge what the live job emitted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +80,7 @@ class Verify:
     """What is staged is compared with what is published, and the gate is asked; policy and gate say what is next."""
 
     name: ClassVar[Stage] = Stage.VERIFY
-
-    @property
-    def in_words(self) -> str:
-        return "compare with what is published, check the expectations"
+    in_words: ClassVar[str] = "compare with what is published, check the expectations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +94,7 @@ class Publish:
     name: ClassVar[Stage] = Stage.PUBLISH
     reason: str = ""
     person: str = ""
-
-    @property
-    def in_words(self) -> str:
-        return "publish in one commit, where policy and gate let it"
+    in_words: ClassVar[str] = "publish in one commit, where policy and gate let it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +102,7 @@ class Deliver:
     """Readers of the live job's output get what a published run has changed; of a run that waits it is counted."""
 
     name: ClassVar[Stage] = Stage.CORRECT
-
-    @property
-    def in_words(self) -> str:
-        return "deliver corrections to the readers of the live job's output"
+    in_words: ClassVar[str] = "deliver corrections to the readers of the live job's output"
 
 
 RunStage = Begin | MakeTimeline | ReplayChunk | ReplayTouched | CompareLive | Verify | Publish | Deliver

@@ -49,26 +49,24 @@ def opened_replay(job: Job, history: History, saved: SavedTimeline | None = None
         yield replay
 
 
-def make_timeline(job: Job, replay: Replay, *beside: Callable[[], Any], keeps_rows: bool = False) -> None:
-    """Make the timeline, and keep it. The functions `beside` run at the same time.
-
-    `keeps_rows`: other processes of the run go on with it, so that the rows are kept however many they are.
-    """
+def make_timeline(job: Job, replay: Replay, *beside: Callable[[], Any]) -> None:
+    """Make the timeline, and keep it. The functions `beside` run at the same time."""
     if not job.is_faithful:
         run_parallel(job.spark, *beside)
         return
     with job.stage("timeline", job.plan.watermark):
         run_parallel(job.spark, lambda: replay.timeline, *beside)
         job.result.watermark_note = replay.timeline.note
-        _save(job, replay.timeline, keeps_rows)
+        _save(job, replay.timeline)
 
 
-def _save(job: Job, timeline: Timeline, keeps_rows: bool) -> None:
+def _save(job: Job, timeline: Timeline) -> None:
+    """Keep the timeline for the stages that follow."""
     steps = timeline.steps
     TimelineDocument(**timeline.to_document(), steps=steps is not None).write(job.folder)
     if steps is not None:
         job.folder.write_bytes(STEPS, steps.to_bytes())
-    elif keeps_rows:
+    elif job.in_stages:
         job.staging.write(0, timeline.rows(job.spark), Part.TIMELINE)
 
 
