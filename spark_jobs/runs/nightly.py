@@ -21,7 +21,8 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.published_table import PublishedTable, TableAt
+from spark_jobs.lakehouse.publication import TableAt
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, record_position
@@ -39,7 +40,7 @@ from spark_jobs.runs.documents import Outcome, StagedRange
 from spark_jobs.runs.job import Job, RunResult, chosen_run_id, job_of
 from spark_jobs.runs.keeping import keep_touched
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.past import Comparison, counts_after
+from spark_jobs.runs.past import Comparison, PastChanges, counts_after
 from spark_jobs.runs.plan import arrival_limit, make_plan, planned_records
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
@@ -189,7 +190,7 @@ def reconcile(
             now=now,
             clock=clock,
         )
-        news = NewRecords(before, base, cut_at(new, plan.as_of), touched, changed.has_lost)
+        news = NewRecords(before, base, cut_at(new, plan.as_of), touched, changed)
         result = _incremental(job, news, cut_at(everything, plan.as_of), reason, request, end_policy)
         if not has_new:
             result.note = f"nothing has arrived since run {before.run_id}; what the live job emitted since was compared"
@@ -200,14 +201,14 @@ def reconcile(
 class NewRecords:
     """What has arrived since the run `before`, and the windows that it touches.
 
-    `base`: the published table when that run was looked for. `has_lost`: see `PastChanges`.
+    `base`: the published table when that run was looked for. `past`: what has become of what that run has read.
     """
 
     before: PreviousRun
     base: TableAt
     records: DataFrame
     touched: AffectedWindows
-    has_lost: bool
+    past: PastChanges
 
 
 def _incremental(
@@ -236,15 +237,16 @@ def _incremental(
                     reach=reach,
                     replaces=False,
                     since=before.as_of,
+                    below=None if news.past.below is None else dict(news.past.below),
                     recent=touched.recent,
                     older=touched.older,
                     attempt=job.attempt,
                     expected=_expected(numbered, has_quarantine=bool(plan.quarantined)),
                 )
                 staged.write(job.folder)
-                stage_parallel(job, numbered)
+                stage_parallel(job, replay, numbered)
             stage_quarantine(job, new)
-            if news.has_lost:
+            if news.past.has_lost:
                 keep_touched(job, staged, good(new))
             keeps = end_policy.ends_as is None
             compare_live(job, replay, end_policy.compare, ToCompare(recent, touched, before.as_of, keeps))

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import CatalogError, DefinitionError, NotApprovedError, RewindowError, RunStateError
+from spark_jobs.lakehouse.branches import PublicationBranches
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, aligned, create_tables
@@ -241,13 +242,13 @@ def test_a_stale_approval_does_not_overwrite_a_newer_run_whose_snapshots_have_ex
 def test_a_commit_whose_answer_is_lost_is_looked_up(spark, tmp_path, monkeypatch) -> None:
     write(tmp_path / "data", [record(i) for i in range(300)])
     defined = pipeline(tmp_path, "lost_answer")
-    move = PublishedTable.move
+    move = PublicationBranches.move
 
-    def lost(self: PublishedTable, *arguments) -> bool:
+    def lost(self: PublicationBranches, *arguments) -> bool:
         assert move(self, *arguments)
         return False
 
-    monkeypatch.setattr(PublishedTable, "move", lost)
+    monkeypatch.setattr(PublicationBranches, "move", lost)
     result = published(spark, defined)
     assert result.changes == {"inserted": result.windows}
     assert spark.table(Tables.of(defined).windows).count() == result.windows
