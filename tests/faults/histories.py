@@ -18,7 +18,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.devtools.services.kafka_broker import KafkaBroker
-from spark_jobs.errors import HistoryError, SourceError
+from spark_jobs.errors import EmptyRangeError, HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.windows import HISTORY_GONE
 from spark_jobs.runs.backfill import execute
@@ -107,7 +107,7 @@ class HistoryLives(Machine):
         before = self._published()
         try:
             result = self._night() if kind == "night" else self._full_run()
-        except (HistoryError, SourceError) as refused:
+        except (EmptyRangeError, HistoryError, SourceError) as refused:
             self.did(f"{kind} refused: {refused}")
             self.changed = 0
             assert self._may_refuse(str(refused)), self.story
@@ -398,7 +398,7 @@ class TopicLives(HistoryLives):
         return self.log
 
     def _may_refuse(self, why: str) -> bool:
-        return (self.is_another and "created again" in why) or (not self.log and "no record" in why)
+        return (self.is_another and "created again" in why) or (not self.log and "holds no usable record" in why)
 
     def _send(self, seconds: list[int]) -> None:
         records = self._new(seconds)
