@@ -149,7 +149,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     from spark_jobs.devtools.services.kafka_sample import load_flights
 
     sample = Path(__file__).parent / "data" / "flights" / "events.parquet"
-    with KafkaBroker(tmp_path_factory.mktemp("kafka"), users={"alice": KAFKA_PASSWORD}) as broker:
+    quick = {"log.cleaner.backoff.ms": "500"}  # of topics that are compacted
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), users={"alice": KAFKA_PASSWORD}, settings=quick) as broker:
         load_flights(broker, sample)
         yield broker
 

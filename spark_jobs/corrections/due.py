@@ -24,7 +24,7 @@ from spark_jobs.definition.live import Live
 from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.corrections import EXISTED, CorrectionTable, new_name, old_name
 from spark_jobs.lakehouse.delivery import CorrectionAction, DeliveryKind
-from spark_jobs.lakehouse.published_table import REVISIONS
+from spark_jobs.lakehouse.publication import REVISIONS
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.spec import complete_name

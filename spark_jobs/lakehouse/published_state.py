@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.lakehouse.tables import snapshots_back
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, jvm
 
 PROPERTY = "rewindow.published"
@@ -95,19 +96,18 @@ def foreign_commits(table: JavaObject, known: int, sequence: int | None = None) 
 
     `sequence`: the sequence number of that snapshot, where it may have expired.
     """
-    first = snapshot = table.currentSnapshot()
-    found = None
-    while snapshot is not None and snapshot.snapshotId() != known:
+    found = oldest = None
+    for snapshot in snapshots_back(table):
+        if snapshot.snapshotId() == known:
+            return found
         if found is None and not _is_ours(snapshot):
             found = _words_of(snapshot)
-        parent = snapshot.parentId()
-        if parent == known:
+        if snapshot.parentId() == known:  # it may have expired
             return found
-        before = None if parent is None else table.snapshot(parent)
-        if before is None and parent is not None and _may_follow(table, snapshot, known, sequence):
-            return found or f"snapshots before {snapshot.snapshotId()} have expired, so that nobody knows what they did"
-        snapshot = before
-    return found if snapshot is not None else _gone_back(first, known)
+        oldest = snapshot
+    if oldest is not None and oldest.parentId() is not None and _may_follow(table, oldest, known, sequence):
+        return found or f"snapshots before {oldest.snapshotId()} have expired, so that nobody knows what they did"
+    return _gone_back(table.currentSnapshot(), known)
 
 
 def _may_follow(table: JavaObject, oldest: JavaObject, known: int, sequence: int | None) -> bool:
@@ -124,14 +124,31 @@ def _gone_back(now: JavaObject | None, known: int) -> str:
 
 def _after_last_run(table: JavaObject) -> str | None:
     """The same for a table that an earlier version has published: what is known of it is its last run."""
-    snapshot = table.currentSnapshot()
-    newer = None
-    while snapshot is not None and snapshot.summary().get(RUN_ID) is None:
-        if newer is None and not _is_ours(snapshot) and not _is_empty(snapshot):
-            newer = _words_of(snapshot)
-        parent = snapshot.parentId()
-        snapshot = None if parent is None else table.snapshot(parent)
-    return None if snapshot is None else newer
+    run, others = since_last_run(table)
+    return _words_of(others[0]) if run is not None and others else None
+
+
+def since_last_run(table: JavaObject, head: int | None = None) -> tuple[JavaObject | None, list[JavaObject]]:
+    """The last snapshot of a run in the past of `head` (default: the current one), and those of others after it.
+
+    Latest first; rewrites of files are left out. None: no run is in the past that has not expired.
+    """
+    others: list[JavaObject] = []
+    for snapshot in snapshots_back(table, head):
+        if snapshot.summary().get(RUN_ID) is not None:
+            return snapshot, others
+        if not _is_ours(snapshot) and not _is_first(snapshot):
+            others.append(snapshot)
+    return None, others
+
+
+def rows_of(snapshot: JavaObject) -> int | None:
+    """The rows of a snapshot by its own summary; None where that does not say it."""
+    summary = snapshot.summary()
+    if any(summary.get(f"total-{kind}-deletes") not in (None, "0") for kind in ("position", "equality")):
+        return None
+    total = summary.get("total-records")
+    return None if total is None else int(total)
 
 
 def _changed_columns(table: JavaObject, state: PublishedState) -> str | None:
@@ -147,8 +164,9 @@ def _is_ours(snapshot: JavaObject) -> bool:
     return snapshot.summary().get(RUN_ID) is not None or snapshot.operation() == _REWRITE
 
 
-def _is_empty(snapshot: JavaObject) -> bool:
-    return snapshot.summary().get("total-data-files") == "0"
+def _is_first(snapshot: JavaObject) -> bool:
+    """Whether it is the empty snapshot that a table begins with."""
+    return snapshot.parentId() is None and rows_of(snapshot) in (None, 0)
 
 
 def _words_of(snapshot: JavaObject) -> str:

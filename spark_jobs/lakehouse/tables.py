@@ -36,7 +36,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.failures import read_error
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, iceberg_catalog, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, iceberg_catalog, is_instance_of, jvm
 from spark_jobs.spark.java import java_reason
 
 T = TypeVar("T")
@@ -54,11 +54,13 @@ Before 5 a run wrote its late and quarantined records before its commit, and rem
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
-FEW_METADATA_FILES = {
+FEW_FILES = {
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
+    "write.metadata.previous-versions-max": "10",
+    "commit.manifest.min-count-to-merge": "8",
 }
-"""Each commit writes a file of metadata, which holds all of the one before: the last 20 stay, others go at once."""
+"""Each commit writes a file of metadata, which holds all of the one before: the last 10 stay, others go at once. Many
+small commits leave a manifest each: from 8 on the next commit puts them into one."""
 _PROPERTIES = (
     "'format-version'='2', 'write.parquet.compression-codec'='zstd', "
     "'write.parquet.row-group-size-bytes'='8388608', 'write.parquet.dict-size-bytes'='262144', "
@@ -66,7 +68,7 @@ _PROPERTIES = (
     "'write.distribution-mode'='none', "
     "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
     "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot', "
-    + ", ".join(f"'{name}'='{value}'" for name, value in FEW_METADATA_FILES.items())
+    + ", ".join(f"'{name}'='{value}'" for name, value in FEW_FILES.items())
 )
 """Row groups are small, so that a query for few windows reads little; splits too, so that a task's rows are sorted in
 memory. Dictionaries fit into a processor's cache: larger ones, of values that seldom repeat, take a fifth of a write's
@@ -220,9 +222,9 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
         ) from problem
 
 
-def snapshots_back(table: JavaObject) -> Iterator[JavaObject]:
-    """The snapshots of Iceberg's own `table` from the current one back, each looked up when it is reached."""
-    snapshot = table.currentSnapshot()
+def snapshots_back(table: JavaObject, head: int | None = None) -> Iterator[JavaObject]:
+    """The snapshots of Iceberg's own `table` from `head` (default: the current one) back, looked up one by one."""
+    snapshot = table.currentSnapshot() if head is None else table.snapshot(head)
     while snapshot is not None:
         yield snapshot
         parent = snapshot.parentId()
@@ -262,7 +264,7 @@ def ensure_table(spark: SparkSession, table: str, schema: t.StructType) -> None:
 
 
 def drop_table(spark: SparkSession, table: str) -> None:
-    """Drop a table of the catalog `rewindow` and its files.
+    """Drop a table of the catalog `rewindow` and its files, also those that no metadata names: of commits that failed.
 
     Through Iceberg itself: Spark's `DROP TABLE ... PURGE` finds the files of the smallest table by Spark jobs.
     """
@@ -270,8 +272,12 @@ def drop_table(spark: SparkSession, table: str) -> None:
     def drop() -> None:
         name, _, identifier = table.partition(".")
         catalog = iceberg_catalog(spark, name)
-        parse = jvm(spark).org.apache.iceberg.catalog.TableIdentifier.parse
-        catalog.dropTable(parse(identifier), True)
+        known = jvm(spark).org.apache.iceberg.catalog.TableIdentifier.parse(identifier)
+        there = catalog.loadTable(known)
+        files, location = there.io(), there.location()
+        catalog.dropTable(known, True)
+        if is_instance_of(spark, files, "org.apache.iceberg.io.SupportsPrefixOperations"):
+            files.deletePrefix(location.rstrip("/") + "/")
 
     guarded("cannot drop", table, drop)
 
@@ -285,3 +291,8 @@ def aligned(spark: SparkSession, table: str, rows: DataFrame) -> DataFrame:
             for f in spark.table(table).schema
         )
     )
+
+
+def quoted(columns: Iterable[str]) -> list[Column]:
+    """Columns by their names, whatever characters these have."""
+    return [F.col(f"`{c}`") for c in columns]

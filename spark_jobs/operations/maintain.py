@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,8 +19,10 @@ from spark_jobs.errors import EmptyRangeError
 from spark_jobs.lakehouse.corrections import is_delivering
 from spark_jobs.lakehouse.emitted_table import forget_others
 from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.published_table import REVISIONS, PublishedTable
-from spark_jobs.lakehouse.tables import FEW_METADATA_FILES, Tables, guarded
+from spark_jobs.lakehouse.publication import REVISIONS
+from spark_jobs.lakehouse.published_table import PublishedTable
+from spark_jobs.lakehouse.tables import Tables, guarded
+from spark_jobs.operations.files import ORPHANS, tidy
 from spark_jobs.operations.retention import (
     delete_folders,
     delete_rows_of_runs,
@@ -33,11 +34,6 @@ from spark_jobs.operations.retention import (
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import RunStore
-from spark_jobs.spark.catalog import CATALOG
-from spark_jobs.spark.gateway import loaded_iceberg_table
-
-ORPHANS = timedelta(days=3)
-"""Files without a snapshot are removed at this age. Newer ones may belong to a run that has not committed yet."""
 
 
 @dataclass(slots=True)
@@ -125,12 +121,17 @@ def maintain(
     side_tables = [tables.late, tables.quarantine, tables.verdicts, tables.comparisons, tables.emitted]
     if not is_delivering(spark, tables.corrections):
         side_tables.append(tables.corrections)
-    maintain_table = partial(_maintain_table, spark, settle=PublishedTable(spark, tables.windows).settle)
+    settle = PublishedTable(spark, tables.windows).settle
     for table in (tables.windows, *side_tables, tables.runs, tables.timeline_state):
         if spark.catalog.tableExists(table):
             with progress.stage("table", table):
                 order = "window_start" if table in (tables.windows, tables.emitted) else ""
-                guarded("cannot maintain", table, partial(maintain_table, table, order, now, keep_snapshots, done))
+                tidied = guarded(
+                    "cannot maintain", table, partial(tidy, spark, table, order, now, keep_snapshots, settle)
+                )
+                done.files_compacted[table] = tidied.compacted
+                done.snapshots_expired[table] = tidied.expired
+                done.orphans_removed[table] = tidied.removed
     return done
 
 
@@ -151,49 +152,6 @@ def _placings(pipeline: Pipeline) -> list[str]:
         if isinstance(source, TopicEmitted):
             found.append(placing_of(source, deployed.pipeline))
     return found
-
-
-def _maintain_table(
-    spark: SparkSession,
-    table: str,
-    order: str,
-    now: datetime,
-    keep: timedelta,
-    done: Maintenance,
-    *,
-    settle: Callable[[], None],
-) -> None:
-    name = table.split(".", 1)[1]
-
-    def call(procedure: str, *arguments: str) -> dict[str, int]:
-        parameters = ", ".join((f"table => '{name}'", *arguments))
-        rows = spark.sql(f"CALL {CATALOG}.system.{procedure}({parameters})").collect()
-        return rows[0].asDict() if rows else {}
-
-    # `PublishedTable.prepare` sorts the rows of a file by time. Compaction keeps that order, so that a nightly
-    # reconciliation reads few rows.
-    sorting = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
-    branches = sorted({"main", REVISIONS} & set(loaded_iceberg_table(spark, table).refs()))
-    done.files_compacted[table] = 0
-    for branch in branches:
-        compacting = ("options => map('delete-file-threshold', '1')", f"branch => '{branch}'", *sorting)
-        compacted = call("rewrite_data_files", *compacting)
-        done.files_compacted[table] += int(compacted.get("rewritten_data_files_count", 0))
-    settle()
-    properties = loaded_iceberg_table(spark, table).properties()
-    lacking = {n: v for n, v in FEW_METADATA_FILES.items() if properties.get(n) is None}
-    if lacking:  # a table of an earlier version
-        named = ", ".join(f"'{n}'='{v}'" for n, v in lacking.items())
-        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({named})")
-    before = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
-    call("expire_snapshots", f"older_than => TIMESTAMP '{_timestamp_literal(now - keep)}'", "retain_last => 1")
-    after = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
-    done.snapshots_expired[table] = before - after
-    removed = spark.sql(
-        f"CALL {CATALOG}.system.remove_orphan_files(table => '{name}', "
-        f"older_than => TIMESTAMP '{_timestamp_literal(now - ORPHANS)}')"
-    )
-    done.orphans_removed[table] = removed.count()
 
 
 def _timestamp_literal(instant: datetime) -> str:

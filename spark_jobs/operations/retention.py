@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
-from spark_jobs.lakehouse.published_table import REVISIONS
+from spark_jobs.lakehouse.publication import REVISIONS
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import Tables, drop_table, guarded
 from spark_jobs.runs.documents import Outcome, Request

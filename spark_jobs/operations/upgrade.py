@@ -15,7 +15,8 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
-from spark_jobs.lakehouse.published_table import FACTS, REVISIONS, Cause, PublishedTable
+from spark_jobs.lakehouse.publication import FACTS, REVISIONS, Cause
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA, Tables, ensure_table, guarded
 from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS
 from spark_jobs.sources import QUARANTINE_SCHEMA

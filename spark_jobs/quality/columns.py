@@ -67,6 +67,8 @@ RECONCILIATION_COLUMNS = {
     "readers see fewer than the revisions say; null: another run",
     "run_foreign_commits": "commits of other programs that change published rows, since the last publication; null: "
     "the table was not there",
+    "run_files_changed": "files of the plan that are gone or were written again while the run read them; null: "
+    "a topic, or a table whose files Spark does not know",
 }
 """One row for each day, from a few aggregations. Columns `run_...` are the same in each row."""
 

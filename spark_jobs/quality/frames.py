@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AnyWindows, RegularWindows
 from spark_jobs.lakehouse.change import VISIBLE
-from spark_jobs.lakehouse.published_table import Cause
+from spark_jobs.lakehouse.publication import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
 from spark_jobs.quality.tables import table_of
@@ -205,6 +205,7 @@ def _not_staged(evidence: StagedRun, days: Mapping[str, Mapping[str, int]]) -> d
         "run_records_lost": lost,
         "run_windows_left": facts.windows_left,
         "run_foreign_commits": facts.foreign_commits,
+        "run_files_changed": facts.files_changed,
     }
 
 

@@ -133,6 +133,12 @@ def conditional(spark: SparkSession, text: str, condition: str) -> str:
     return result
 
 
+def sums_in(spark: SparkSession, text: str) -> list[str]:
+    """The sums in an expression, each as it is written there, with its filter."""
+    calls = (text[call.start : call.stop] for call in _calls(spark, text) if call.name == "sum")
+    return [call for call in calls if call.lower().startswith("sum")]
+
+
 _FROM_HALVES = {
     "count": "{a} + {b}",
     "sum": "coalesce({a} + {b}, {a}, {b})",

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger, PublishedRanges
-from spark_jobs.lakehouse.published_table import Cause
+from spark_jobs.lakehouse.publication import Cause
 from spark_jobs.lakehouse.tables import AS_OF
 from spark_jobs.runs.plan import Plan
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import LIVE, Publication, TableAt
+from spark_jobs.lakehouse.publication import LIVE, Publication, TableAt
 from spark_jobs.lakehouse.side_tables import Side, SideChange
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import branch_of, starts_within

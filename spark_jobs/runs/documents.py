@@ -195,7 +195,8 @@ class StagedRange(Document):
     records from these offsets on; None: a run over a range, or an earlier version. `expected`: by part of the staging
     (`spark_jobs.lakehouse.staging.Part`), the numbers of the chunks that have to be staged; None: an earlier version.
     `everything`: the staged windows stand for all that is published, wherever it lies. `repairs`: another program had
-    changed the table when the run began, so that the staged rows are compared with what readers see.
+    changed the table when the run began, so that the staged rows are compared with what readers see. `below`: of a
+    reconciliation, the records below `since` by partition, as they are there now; None: nobody knows.
     """
 
     FILE: ClassVar[str] = "staged.json"
@@ -212,6 +213,7 @@ class StagedRange(Document):
     expected: dict[str, tuple[int, ...]] | None = None
     everything: bool = False
     repairs: bool = False
+    below: dict[int, int] | None = None
 
     @field_validator("reach", "recent", "older", mode="before")
     @classmethod
@@ -233,6 +235,7 @@ class PlanDocument(Document):
     definition_hash: str = ""
     records: int = 0
     history_records: int | None = None
+    history_counts: dict[int, int] | None = None
     partitions: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -296,7 +299,7 @@ class NotStaged(Part):
     most; more than `records_before`: some came below the end offsets since. `windows_left`: published rows that a run
     over the whole history neither computes again nor retracts. `foreign_commits`: commits of other programs that change
     rows, since the last publication. `goes_on`: the run is of the definition of the run before it and has read more, so
-    that no window can lose a record.
+    that no window can lose a record. `files_changed`: files of the plan that are gone or were written again since.
     """
 
     records_before: int | None = None
@@ -304,6 +307,7 @@ class NotStaged(Part):
     windows_left: int | None = None
     foreign_commits: int | None = None
     goes_on: bool = False
+    files_changed: int | None = None
 
 
 class Changes(RunCounts, Document):

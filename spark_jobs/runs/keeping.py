@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError, RewindowError
-from spark_jobs.lakehouse.published_table import FACTS
+from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.staging import Part
-from spark_jobs.lakehouse.tables import starts_within
+from spark_jobs.lakehouse.tables import quoted, starts_within
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.from_pipeline import spec_of
@@ -111,10 +111,8 @@ def _windows_of(windows: DataFrame, keys: Sequence[str]) -> DataFrame:
     bounds = (F.unix_millis(name).alias(own) for name, own in zip(("window_start", "window_end"), _BOUNDS, strict=True))
     # Of several firings the last one counts most. A window without counts has a record at least.
     return (
-        windows.select(
-            *_quoted(keys), *bounds, F.when(known, total).otherwise(F.lit(1)).alias(_TOTAL), as_of.alias("a")
-        )
-        .groupBy(*_quoted((*keys, *_BOUNDS)))
+        windows.select(*quoted(keys), *bounds, F.when(known, total).otherwise(F.lit(1)).alias(_TOTAL), as_of.alias("a"))
+        .groupBy(*quoted((*keys, *_BOUNDS)))
         .agg(F.max(_TOTAL).alias(_TOTAL), F.from_json(F.max("a"), "map<string, bigint>").alias(_AS_OF))
     )
 
@@ -133,7 +131,7 @@ def _pairs(records: DataFrame, spec: ReplaySpec) -> DataFrame:
 
 def _pairs_of_sessions(seen: DataFrame, records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """The same for sessions, which lie where their records are."""
-    sessions = seen.select(*_quoted(spec.keys), *_BOUNDS)
+    sessions = seen.select(*quoted(spec.keys), *_BOUNDS)
     placed = _filtered(records, spec).select(*_aliased(spec.keys, "pair"), EVENT_TIME, PARTITION, OFFSET)
     inside = (F.col(EVENT_TIME) >= F.col(_BOUNDS[0])) & (F.col(EVENT_TIME) < F.col(_BOUNDS[1]))
     joined = placed.join(sessions, reduce(and_, _same(spec.keys, "pair"), inside))
@@ -144,7 +142,7 @@ def _pairs_of_sessions(seen: DataFrame, records: DataFrame, spec: ReplaySpec) ->
 def _with_counts(seen: DataFrame, pairs: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Add how many of the `pairs` are in each window, below its end offsets (`_FOUND`) and from there on (`_LATER`)."""
     same = [*_same(keys, "pair"), F.col("rw_pair_from") == F.col(_BOUNDS[0]), F.col("rw_pair_to") == F.col(_BOUNDS[1])]
-    joined = pairs.join(seen.select(*_quoted((*keys, *_BOUNDS)), _AS_OF), reduce(and_, same))
+    joined = pairs.join(seen.select(*quoted((*keys, *_BOUNDS)), _AS_OF), reduce(and_, same))
     end = F.coalesce(F.try_element_at(_AS_OF, F.col(PARTITION).cast("string")), F.lit(0).cast("bigint"))
     has_none = F.coalesce(F.size(_AS_OF) <= 0, F.lit(True))  # a history without positions
     is_later = ~has_none & (F.col(OFFSET) >= end)
@@ -173,7 +171,7 @@ def _kept(published: DataFrame, lacking: DataFrame, keys: Sequence[str], *, cove
     changed = {STATE: F.lit(HISTORY_GONE), DROPPED: F.col(DROPPED) + F.col(_LATER)}
     there = {name: value for name, value in changed.items() if name in published.columns}
     rows = published.join(wanted, reduce(and_, same)).withColumns({**there, COVERS: F.lit(covers)})
-    return rows.select(*_quoted([c for c in (*published.columns, COVERS) if c not in FACTS.names]))
+    return rows.select(*quoted([c for c in (*published.columns, COVERS) if c not in FACTS.names]))
 
 
 def _stage(job: Job, kept: DataFrame) -> None:
@@ -290,7 +288,3 @@ def _aliased(keys: Sequence[str], prefix: str) -> list[Column]:
 def _same(keys: Sequence[str], prefix: str) -> list[Column]:
     pairs = zip(keys, _names(keys, prefix), strict=True)
     return [F.col(f"`{key}`").eqNullSafe(F.col(f"`{name}`")) for key, name in pairs]
-
-
-def _quoted(names: Sequence[str]) -> list[Column]:
-    return [F.col(f"`{name}`") for name in names]

@@ -267,7 +267,7 @@ def _planned(
         cut_at(everything, plan.as_of),
         cut_at(new, plan.as_of),
         touched,
-        changed.has_lost,
+        changed,
         idle=not has_new,
     )
 

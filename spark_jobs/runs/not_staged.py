@@ -1,7 +1,7 @@
-"""Facts about what a run has not staged, for the gate: records, windows and commits that it did not look at.
+"""Facts about what a run has not staged, for the gate: records, files, windows and commits that it did not look at.
 
 What is staged can be right in itself and wrong beside what is published. These facts do not come from the code that
-decides what a run recomputes: they are counted from the table and from the run before.
+decides what a run recomputes: they are counted from the table, the history and the run before.
 """
 
 from __future__ import annotations
@@ -9,10 +9,7 @@ from __future__ import annotations
 from spark_jobs.errors import RewindowError
 from spark_jobs.runs.documents import NotStaged, PlanDocument, StagedRange
 from spark_jobs.runs.job import Job
-from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
-
-_RUN_ID = "rewindow.run-id"
-_REWRITE = "replace"
+from spark_jobs.sources import changed_files
 
 
 def not_staged(job: Job, staged: StagedRange, kept: int | None) -> NotStaged:
@@ -21,32 +18,39 @@ def not_staged(job: Job, staged: StagedRange, kept: int | None) -> NotStaged:
     `kept`: the windows that keep their values, because records that they were made of are gone; None: the run has not
     looked for such windows. No Spark job, unless another program has written delete files to the table.
     """
-    before, below = _records(job) if kept is None else (None, None)
+    before, below = _records(job, staged) if kept is None else (None, None)
     return NotStaged(
         records_before=before,
         records_below=below,
         windows_left=_windows_left(job, staged, kept or 0),
         foreign_commits=_foreign_commits(job, staged),
         goes_on=staged.since is not None,
+        files_changed=None if job.plan.files is None else changed_files(job.spark, job.plan.files),
     )
 
 
-def _records(job: Job) -> tuple[int | None, int | None]:
+def _records(job: Job, staged: StagedRange) -> tuple[int | None, int | None]:
     """The records that the run before had read, and at most how many of them are there now.
 
     None where a run of the same definition with the same or smaller end offsets is not known, or where this run has not
     counted the history.
     """
     plan, latest = job.plan, job.published.latest
-    if latest is None or plan.history_records is None or plan.history_records != plan.records:
+    if latest is None:
         return None, None
     try:
         before = PlanDocument.read(job.folder.of_run(latest))
     except RewindowError:  # damaged: it says nothing
         return None, None
-    if before is None or before.history_records is None or before.definition_hash != plan.definition_hash:
+    if before is None or before.definition_hash != plan.definition_hash:
         return None, None
     ends = {p["partition"]: p["end_offset"] for p in before.partitions}
+    if staged.since is not None:
+        if staged.below is None or before.history_counts is None or ends != staged.since:
+            return None, None
+        return sum(before.history_counts.values()), sum(staged.below.values())
+    if before.history_records is None or plan.history_records is None or plan.history_records != plan.records:
+        return None, None
     if any(plan.as_of.get(partition, -1) < end for partition, end in ends.items()):
         return None, None
     # More records than before: they are read, all of them. What came below the end offsets is among them.
@@ -62,23 +66,8 @@ def _windows_left(job: Job, staged: StagedRange, kept: int) -> int | None:
         return None
     if staged.repairs:  # compared row by row with what readers see
         return None
-    if staged.base is None:
-        return -job.result.windows_recomputed - kept
-    table = loaded_iceberg_table(job.spark, job.result.tables.windows)
-    snapshot = table.snapshot(staged.base)
-    rows = None if snapshot is None else _rows(snapshot)
-    if rows is None:
-        rows = job.published_table.current().count()
+    rows = 0 if staged.base is None else job.published_table.rows_at(staged.base)
     return rows - job.result.windows_recomputed - kept
-
-
-def _rows(snapshot: JavaObject) -> int | None:
-    """The rows of a snapshot by its own summary; None where that does not say it."""
-    summary = snapshot.summary()
-    if any(summary.get(f"total-{kind}-deletes") not in (None, "0") for kind in ("position", "equality")):
-        return None
-    total = summary.get("total-records")
-    return None if total is None else int(total)
 
 
 def _foreign_commits(job: Job, staged: StagedRange) -> int | None:
@@ -88,13 +77,4 @@ def _foreign_commits(job: Job, staged: StagedRange) -> int | None:
     """
     if staged.base is None:
         return None
-    if staged.repairs:
-        return 0
-    table = loaded_iceberg_table(job.spark, job.result.tables.windows)
-    snapshot, found = table.snapshot(staged.base), 0
-    while snapshot is not None and snapshot.summary().get(_RUN_ID) is None:
-        parent = snapshot.parentId()
-        is_first = parent is None and _rows(snapshot) in (None, 0)  # the empty one that the table begins with
-        found += snapshot.operation() != _REWRITE and not is_first
-        snapshot = None if parent is None else table.snapshot(parent)
-    return found
+    return 0 if staged.repairs else job.published_table.foreign_commits_before(staged.base)

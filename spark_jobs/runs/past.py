@@ -93,7 +93,7 @@ class PastChanges:
 
     `full`: why it has to read the whole history; empty: it has not. `has_lost`: records may be gone that published
     windows were made of: each window is looked at before it is computed again. `below`: the records below the end
-    offsets by partition, where they were counted.
+    offsets by partition; None where they are not known.
     """
 
     full: str = ""
@@ -169,15 +169,19 @@ class Comparison:
             return PastChanges(f"{plain_path(now.path)}{more} was written again since run {self.run_id}: {how}")
         if not files.gone and not files.added:
             return PastChanges(below=past.counts)
-        if not files.gone and is_small(self.opened) and past.counts is not None:
+        comes_and_goes = files.gone and files.added  # as many records can come as go
+        if not comes_and_goes and is_small(self.opened) and past.counts is not None:
             return self._by_count(files)
         below = self._below(self.in_files(files.added)) if files.added else {}
         if not below:
-            return PastChanges(has_lost=bool(files.gone), below=None if files.gone else past.counts)
+            if not files.gone:
+                return PastChanges(below=past.counts)
+            return PastChanges(has_lost=True, below=self._below(self.everything) if is_small(self.opened) else None)
         if files.are_others:
             self._refuse_other_files(past, files, below)
             return PastChanges(f"other files have come for those that run {self.run_id} has read")
-        return PastChanges(self._came_late(sum(below.values()), files), bool(files.gone))
+        found = None if files.gone or past.counts is None else _sums(past.counts, below)
+        return PastChanges(self._came_late(sum(below.values()), files), bool(files.gone), found)
 
     def _refuse_other_files(self, past: Past, files: _Files, below: Mapping[int, int]) -> None:
         what = f"none of the {len(files.gone)} files that run {self.run_id} has read is there"
@@ -203,7 +207,8 @@ class Comparison:
                 below = self._below(self.later)
                 if not below:
                     return PastChanges(below=past.counts)
-                return PastChanges(self._came_late(sum(below.values()), None))
+                found = None if past.counts is None else _sums(past.counts, below)
+                return PastChanges(self._came_late(sum(below.values()), None), below=found)
             case Change.REMOVED | Change.UNKNOWN:
                 return self._by_count()
             case Change.ANOTHER as change:
@@ -224,7 +229,8 @@ class Comparison:
             if start < known.get(partition, 0):
                 why = f"partition {partition} begins at offset {start} now, and began at {known[partition]}"
                 return PastChanges(why, has_lost)
-        return PastChanges(has_lost=has_lost)
+        counts = None if self.past is None or has_lost else self.past.counts  # a log keeps what it does not delete
+        return PastChanges(has_lost=has_lost, below=counts)
 
     def _refuse_a_shorter_log(self) -> None:
         ends = {} if self.opened.topic is None else {r.partition: r.end for r in self.opened.topic.ranges}
@@ -294,5 +300,8 @@ def counts_after(below: Mapping[int, int] | None, seen: Inspection) -> dict[int,
     """The records by partition after new ones were read; None where those before were not counted."""
     if below is None:
         return None
-    new = {p.partition: p.records for p in seen.partitions}
-    return {p: below.get(p, 0) + new.get(p, 0) for p in sorted(below.keys() | new.keys())}
+    return _sums(below, {p.partition: p.records for p in seen.partitions})
+
+
+def _sums(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    return {p: one.get(p, 0) + other.get(p, 0) for p in sorted(one.keys() | other.keys())}

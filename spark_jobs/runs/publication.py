@@ -16,8 +16,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import NotApprovedError, RunStateError
+from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.ledger import LedgerRow
-from spark_jobs.lakehouse.published_table import Difference
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.lakehouse.tables import LAYOUT, branch_of, ensure_table, guarded
 from spark_jobs.runs.decision import Action, Decision, decide

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 
@@ -15,6 +16,7 @@ from spark_jobs.lakehouse.staging import Part
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
+from spark_jobs.replay.overflow import overflow_in_words
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import PANE
 from spark_jobs.runs.difference import identity_of
@@ -22,6 +24,7 @@ from spark_jobs.runs.documents import Quarantine, QuarantineReason
 from spark_jobs.runs.job import Job
 from spark_jobs.sources import quarantined
 from spark_jobs.sources.quarantine import reasons_of
+from spark_jobs.spark.failures import AggregateOverflowError
 from spark_jobs.spark.parallel import run_parallel
 
 
@@ -42,13 +45,24 @@ def stage_chunk(job: Job, replay: Replay, number: int) -> None:
         frames.append((Part.LATE, _published_late(_late_of_chunk(job, replay, chunk))))
     with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):
         distinct_by = {Part.WINDOWS: aggregated_by(job.spec)}
-        run_parallel(
-            job.spark,
-            *(
-                partial(job.staging.write, number, rows, part, distinct_by=distinct_by.get(part, ()))
-                for part, rows in frames
-            ),
+        writes = (
+            partial(job.staging.write, number, rows, part, distinct_by=distinct_by.get(part, ()))
+            for part, rows in frames
         )
+        with _overflow_named(replay):
+            run_parallel(job.spark, *writes)
+
+
+@contextmanager
+def _overflow_named(replay: Replay) -> Iterator[None]:
+    """Name the aggregate, the window and the key where a sum overflows: Spark names none of them."""
+    try:
+        yield
+    except AggregateOverflowError as problem:
+        found = overflow_in_words(replay.history.records, replay.spec)
+        if found is None:
+            raise
+        raise AggregateOverflowError(found, problem.where, problem.hint) from problem
 
 
 def aggregated_by(spec: ReplaySpec) -> tuple[str, ...]:
@@ -67,7 +81,7 @@ def _late_of_chunk(job: Job, replay: Replay, chunk: TimeRange) -> DataFrame:
     return late
 
 
-def stage_parallel(job: Job, parts: Sequence[tuple[Part, Callable[[], DataFrame]]]) -> None:
+def stage_parallel(job: Job, replay: Replay, parts: Sequence[tuple[Part, Callable[[], DataFrame]]]) -> None:
     """Stage what the engine gives, side by side; the chunks are numbered from 1 in the order of `parts`."""
     columns = {Part.WINDOWS: published_windows, Part.LATE: _published_late}
 
@@ -75,7 +89,8 @@ def stage_parallel(job: Job, parts: Sequence[tuple[Part, Callable[[], DataFrame]
         rows = rows_of()
         job.staging.write(number, columns[part](rows) if part in columns else rows, part)
 
-    run_parallel(job.spark, *(partial(stage, number, *one) for number, one in enumerate(parts, 1)))
+    with _overflow_named(replay):
+        run_parallel(job.spark, *(partial(stage, number, *one) for number, one in enumerate(parts, 1)))
 
 
 def stage_quarantine(job: Job, records: DataFrame) -> None:

@@ -10,7 +10,8 @@ from pyspark.sql import Row, SparkSession
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import PublishedTable, TableAt
+from spark_jobs.lakehouse.publication import TableAt
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, start_bounds
 from spark_jobs.runs.documents import StagedRange
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import RunStateError
-from spark_jobs.lakehouse.published_table import Difference
+from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline

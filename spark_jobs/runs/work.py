@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pyspark.sql import DataFrame
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import TableAt
+from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.staging import Part
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.runs.affected import AffectedWindows, PreviousRun
@@ -19,6 +19,7 @@ from spark_jobs.runs.comparing import ToCompare
 from spark_jobs.runs.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.keeping import keep_of_range, keep_touched
+from spark_jobs.runs.past import PastChanges
 from spark_jobs.runs.plan import Plan, read_planned
 from spark_jobs.runs.replaying import prepare_staging, stage_chunk, stage_parallel
 from spark_jobs.runs.stages import ReplayChunk, ReplayTouched, chunk_stages
@@ -90,8 +91,8 @@ class Incremental:
     """What a night has planned that goes on from the run `before`.
 
     `records` are the history, `new` those of it that have arrived since; `touched`: the windows that they touch.
-    `base`: the published table when that run was looked for. `has_lost`: see `PastChanges`. `idle`: nothing has
-    arrived; only what the live job has emitted is compared.
+    `base`: the published table when that run was looked for. `past`: what has become of what that run has read. `idle`:
+    nothing has arrived; only what the live job has emitted is compared.
     """
 
     plan: Plan
@@ -100,7 +101,7 @@ class Incremental:
     records: DataFrame
     new: DataFrame
     touched: AffectedWindows
-    has_lost: bool
+    past: PastChanges
     idle: bool = False
 
     @property
@@ -160,6 +161,7 @@ class IncrementalWork:
             reach=TimeRange((touched.older or touched.recent).start, touched.recent.end),
             replaces=False,
             since=self.night.before.as_of,
+            below=None if self.night.past.below is None else dict(self.night.past.below),
             recent=touched.recent,
             older=touched.older,
             attempt=self.job.attempt,
@@ -191,10 +193,10 @@ class IncrementalWork:
                 rows.append((Part.TOUCHED, lambda: pairs))
             rows += [(Part.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in self.parts]
             rows += [(Part.LATE, partial(replay.late, chunk, plan.span, self.good_news)) for chunk in plan.chunks]
-            stage_parallel(self.job, rows)
+            stage_parallel(self.job, replay, rows)
 
     def keep(self, staged: StagedRange) -> None:
-        if self.night.has_lost:
+        if self.night.past.has_lost:
             keep_touched(self.job, staged, self.good_news)
 
     def compared(self, *, keeps: bool) -> ToCompare:

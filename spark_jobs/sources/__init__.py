@@ -6,7 +6,7 @@ kinds of history) and `records.py` (the canonical records).
 
 from spark_jobs.sources.check import check_expressions
 from spark_jobs.sources.fidelity import Fidelity, fidelity
-from spark_jobs.sources.files import PinnedFile, check_pinned
+from spark_jobs.sources.files import PinnedFile, changed_files, check_pinned
 from spark_jobs.sources.history import OpenHistory, Source, open_history, partition_columns, source_of
 from spark_jobs.sources.holes import with_holes
 from spark_jobs.sources.iceberg import Change, PinnedSnapshot, change_between, snapshot_size
@@ -33,6 +33,7 @@ __all__ = [
     "arrived_since",
     "canonical",
     "change_between",
+    "changed_files",
     "check_expressions",
     "check_pinned",
     "check_schema_ids",

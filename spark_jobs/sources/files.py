@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -88,6 +88,28 @@ def check_pinned(spark: SparkSession, pinned: Sequence[PinnedFile]) -> None:
             raise SourceError(
                 f"a file of the plan has changed: {how_it_changed(file, found)}", plain_path(file.path), "Plan again."
             )
+
+
+def changed_files(spark: SparkSession, pinned: Iterable[PinnedFile]) -> int:
+    """How many of these files are gone or were written again since they were pinned. Their folders are listed."""
+    conf = hadoop_conf(spark)
+    there: dict[str, PinnedFile] = {}
+    folders: dict[str, list[PinnedFile]] = {}
+    for file in pinned:
+        folders.setdefault(file.path.rpartition("/")[0], []).append(file)
+    for folder in folders:
+        path = hadoop_path(spark, folder)
+        try:
+            statuses = path.getFileSystem(conf).listStatus(path)
+        except JAVA_ERRORS as error:
+            if "FileNotFound" in java_reason(error):
+                continue
+            raise
+        for status in statuses:
+            name = status.getPath().toString()
+            there[name] = PinnedFile(name, status.getLen(), status.getModificationTime())
+    files = (file for of_folder in folders.values() for file in of_folder)
+    return sum(file.path not in there or not there[file.path].is_same_as(file) for file in files)
 
 
 def how_it_changed(before: PinnedFile, now: PinnedFile) -> str:

@@ -29,6 +29,10 @@ _EXPRESSION = re.compile(
 )
 
 
+class AggregateOverflowError(HistoryError):
+    """The sum of an aggregate is too large for its type."""
+
+
 def plain_path(uri: str) -> str:
     """A file's address as people write it: a local path without `file:`."""
     return re.sub(r"^file:/+", "/", uri)
@@ -66,7 +70,7 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
     place = plain_path(found[0].rstrip(".'\"")) if found else where
     if _EXPRESSION.search(_first_line(str(error))):
         if "ARITHMETIC_OVERFLOW" in _first_line(str(error)) and not _fragments(error):
-            return HistoryError(
+            return AggregateOverflowError(
                 "the sum of an aggregate overflows",
                 where,
                 "Write sum(CAST(... AS DECIMAL(38, 0))) for the exact sum, or try_sum(...) for null. Flink's sum of a "

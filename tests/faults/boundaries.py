@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from spark_jobs.lakehouse.branches import PublicationBranches
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.side_tables import SideTable
@@ -17,8 +18,9 @@ from spark_jobs.runs.store import RunFolder
 STEPS: list[tuple[Any, str]] = [
     (Ledger, "change"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
     (Ledger, "put_rows"), (publication, "save_state"), (RunFolder, "write"),
-    (PublishedTable, "prepare"), (PublishedTable, "_write"), (PublishedTable, "_append"),
-    (PublishedTable, "_share_last_append"), (PublishedTable, "move"), (SideTable, "stage"), (SideTable, "follow"),
+    (PublishedTable, "prepare"), (PublicationBranches, "write"), (PublicationBranches, "append"),
+    (PublicationBranches, "share_last_append"), (PublicationBranches, "move"),
+    (SideTable, "stage"), (SideTable, "follow"),
 ]  # fmt: skip
 
 

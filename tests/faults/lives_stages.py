@@ -7,11 +7,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, ClassVar
 
-from hypothesis.stateful import RuleBasedStateMachine
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline, load_pipeline
@@ -40,6 +37,7 @@ from spark_jobs.spark.gateway import loaded_iceberg_table
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
 from tests.faults.lives import Cell, Event, Model, ModelRun, Row
 from tests.faults.lives_tables import Reader, late_of, windows_of
+from tests.faults.machine import Machine
 from tests.runs.small_runs import MINUTE, T0, definition_text
 
 WINDOWS = 3
@@ -51,15 +49,10 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class Lives(RuleBasedStateMachine):
+class Lives(Machine):
     """The runs of one pipeline, and the model; subclasses have the rules."""
 
-    spark: ClassVar[SparkSession]
-    folder: ClassVar[Path]
     plan: ClassVar[Plan]
-    count: ClassVar[Any]
-    taken: ClassVar[int]
-    """The steps of all pipelines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +68,6 @@ class Lives(RuleBasedStateMachine):
         """By snapshot what readers saw, and how many commits there were."""
         self.left_behind: set[str] = set()
         """Staging that a kill may have left of attempts that were replaced: `maintain` drops it."""
-        self.steps: list[str] = []
         self.store = RunStore.configured()
         self.tables = Tables.of(self._pipeline(0))
         create_tables(self.spark, self.tables)
@@ -233,7 +225,7 @@ class Lives(RuleBasedStateMachine):
     def _follow(self) -> None:
         """Let the model make the commits that the table's history shows since the last look."""
         self.rested += 1
-        Lives.taken += 1
+        type(self).taken += 1
         self.reader.look()
         for run_id, row in self.reader.runs.items():
             run = self.runs.get(run_id)
@@ -269,11 +261,6 @@ class Lives(RuleBasedStateMachine):
         self.head = None if snapshot is None else snapshot.snapshot_id
         for run in self.runs.values():
             run.base = min(run.base, len(self.model.commits))
-
-    @property
-    def story(self) -> str:
-        """What has happened, for whoever reads why a test failed."""
-        return "\n".join(["", *self.steps])
 
     def _status(self, run: ModelRun) -> str:
         return self.reader.runs.get(run.run_id, {}).get("status", "")

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from spark_jobs.lakehouse.published_table import REVISIONS, RUN_ID
+from spark_jobs.lakehouse.publication import REVISIONS
+from spark_jobs.lakehouse.published_state import RUN_ID
 from spark_jobs.lakehouse.side_tables import Side
 from spark_jobs.lakehouse.tables import Tables
 from tests.faults.lives import Cell, ModelRun, Row, Value

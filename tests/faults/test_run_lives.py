@@ -13,9 +13,7 @@ After every step a reader that knows Iceberg alone compares the tables with the 
 
 from __future__ import annotations
 
-import itertools
 import os
-import random
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -23,19 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     initialize,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools.conformance.formats import TINY
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.documents import Answer, Approval, status_of
 from spark_jobs.runs.plan import make_plan
@@ -46,7 +41,7 @@ from spark_jobs.runs.status import RunStatus
 from tests.faults.lives import ModelRun
 from tests.faults.lives_stages import WINDOWS, Events, Lives, now
 from tests.runs.small_runs import MINUTE, T0, definition_text, record, write
-from tests.sampling import IN_FULL, sample
+from tests.sampling import sample
 
 STEPS = int(os.environ.get("REWINDOW_LIVES", sample(60, 300)))
 """Steps taken in all, at least; `REWINDOW_LIVES=2000 pytest tests/faults/test_run_lives.py` chooses another number."""
@@ -373,34 +368,10 @@ class RunLives(Lives):
         assert not branches or any(row["claim"] for row in is_open.values()), (branches, self.story)
 
 
-@pytest.fixture
-def lives(spark: SparkSession, tmp_path: Path) -> type[RunLives]:
-    """The machine with a session in which tiny queries cost little."""
-    session = spark.newSession()
-    for name, value in TINY.items():
-        session.conf.set(name, value)
-    RunLives.spark, RunLives.folder, RunLives.count = session, tmp_path, itertools.count()
-    Lives.taken = 0
+@pytest.mark.timeout(sample(1800, 8 * 3600))
+def test_whatever_people_processes_and_time_do_the_tables_follow_the_model(spark: SparkSession, tmp_path: Path) -> None:
+    RunLives.made_ready(spark, tmp_path)
     write(tmp_path / "data", [record(i) for i in range(0, 60 * WINDOWS, 30)])
     text = definition_text("lives", tmp_path / "data")
-    RunLives.plan = make_plan(session, load_pipeline(tmp_path / "lives.yaml", text=text))
-    return RunLives
-
-
-@pytest.mark.timeout(sample(1800, 8 * 3600))
-def test_whatever_people_processes_and_time_do_the_tables_follow_the_model(lives: type[RunLives]) -> None:
-    for number in itertools.count(random.randrange(2**32) if IN_FULL else 0):
-        print(f"seed {number}, after {lives.taken} steps")
-        chosen = settings(
-            max_examples=2,  # Hypothesis makes the first one as short as it can be
-            stateful_step_count=min(STEPS_OF_ONE, STEPS - lives.taken),
-            deadline=None,
-            database=None,
-            phases=(Phase.generate,),
-            print_blob=False,
-            report_multiple_bugs=False,
-            suppress_health_check=[*HealthCheck],  # pyright: ignore[reportArgumentType]
-        )
-        run_state_machine_as_test(seed(number)(lives), settings=chosen)
-        if lives.taken >= STEPS:
-            break
+    RunLives.plan = make_plan(RunLives.spark, load_pipeline(tmp_path / "lives.yaml", text=text))
+    RunLives.take(STEPS, STEPS_OF_ONE)

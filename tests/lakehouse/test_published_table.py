@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import Publication, PublishedTable
+from spark_jobs.lakehouse.publication import Publication
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import starts_within
 
 HOUR = 3_600_000
@@ -22,7 +23,8 @@ def test_branches_are_changed_also_while_others_change_theirs(spark: SparkSessio
     """Iceberg alone gives up with `Table metadata refresh is required` about once in ten times."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
     table = "rewindow.facts_tests.busy"
-    spark.sql(f"CREATE TABLE {table} (n BIGINT) USING iceberg")
+    patient = "TBLPROPERTIES ('commit.retry.num-retries'='50')"  # of the appends, whose tries are Iceberg's own
+    spark.sql(f"CREATE TABLE {table} (n BIGINT) USING iceberg {patient}")
     spark.range(3).selectExpr("id AS n").writeTo(table).append()
     facts = PublishedTable(spark, table)
     head = facts.head()

@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
 from spark_jobs.lakehouse.emitted_table import EMITTED_COLUMNS
-from spark_jobs.lakehouse.published_table import FACTS
+from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA
 from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS
 from spark_jobs.sources import QUARANTINE_SCHEMA

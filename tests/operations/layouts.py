@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.lakehouse.published_table import FACTS, RANGE, REVISIONS, RUN_ID
+from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS
+from spark_jobs.lakehouse.published_state import RUN_ID
 from spark_jobs.lakehouse.tables import Tables
 
 _RUNS_1 = """run_id pipeline status definition_hash definition range_start range_end as_of processing_time_end mode

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
-from spark_jobs.lakehouse.published_table import FACTS, PublishedTable
+from spark_jobs.lakehouse.publication import FACTS
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables
 from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS
 from spark_jobs.operations.upgrade import BEFORE, upgrade

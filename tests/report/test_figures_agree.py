@@ -253,7 +253,7 @@ def test_a_closed_gate_names_the_expectation_with_what_was_observed_and_allowed(
 def test_a_run_that_failed_gives_one_reason_everywhere_and_no_figures(spark, runs) -> None:
     text = (load_pipeline_of(runs["first"]).text or "").replace("max(v)", "sum(9223372036854775807)")
     broken = load_pipeline("agreeing.yaml", text=text)
-    reason = "the sum of an aggregate overflows"
+    reason = "aggregate `top`: sum(9223372036854775807) overflows in the window "
     with pytest.raises(HistoryError, match=re.escape(reason)) as raised:
         execute(spark, broken, make_plan(spark, broken), NoProgress(), run_id="broken")
     folder = RunStore.configured().folder("broken")

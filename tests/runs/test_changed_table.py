@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +26,7 @@ from spark_jobs.runs.reopening import publish_staged
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from tests.runs.small_nights import rows
 from tests.runs.small_runs import MINUTE, definition_text, record, write
-from tests.sampling import sample
+from tests.sampling import IN_FULL, sample
 
 
 def defined(tmp_path: Path, name: str, total: str = "sum(v)", **output: str) -> Pipeline:
@@ -141,15 +142,18 @@ def test_what_somebody_else_did_to_the_tables_is_noticed_and_corrected_by_a_full
         act, said = CHANGES[change]
         act(nights)
         nights.arrive(40)
-        plan = make_plan(spark, nights.pipeline)
-        part = make_plan(spark, nights.pipeline, start=plan.span.start, end=plan.span.start + MINUTE)
-        with pytest.raises(CatalogError, match=f"another program has changed the published table.*({said})"):
-            execute(spark, nights.pipeline, part, NoProgress())
+        if IN_FULL or change == FEW[0]:
+            plan = make_plan(spark, nights.pipeline)
+            part = make_plan(spark, nights.pipeline, start=plan.span.start, end=plan.span.start + MINUTE)
+            with pytest.raises(CatalogError, match=f"another program has changed the published table.*({said})"):
+                execute(spark, nights.pipeline, part, NoProgress())
         result = nights.night(0)
-        assert "another program has changed the published table" in result.note, (change, result.note)
-        nights.assert_as_one_full_run()
-        last = nights.night(40)
-        assert last.continued_from == result.run_id, (change, last.note)
+        assert re.search(f"another program has changed the published table.*({said})", result.note), (change, result)
+        if IN_FULL:  # what one run has not corrected, no later one corrects
+            nights.assert_as_one_full_run()
+            last = nights.night(40)
+            assert last.continued_from == result.run_id, (change, last.note)
+    assert nights.night(40).continued_from is not None
     nights.assert_as_one_full_run()
 
 
@@ -184,12 +188,17 @@ def test_what_changes_no_rows_is_no_reason_for_a_full_run(spark, tmp_path) -> No
         lambda n: n.sql("ALTER TABLE WINDOWS ADD COLUMN note STRING"),
         lambda n: (compact(n), expire(n)),
     ]
-    for act in harmless:
-        before = nights.night()
-        act(nights)
-        assert nights.night().continued_from == before.run_id
     before = nights.night()
-    for number in range(3):  # nothing is published in between
+    if IN_FULL:
+        for act in harmless[:2]:
+            act(nights)
+            assert nights.night().continued_from == before.run_id
+            before = nights.night()
+    for act in harmless[2:]:
+        act(nights)
+    before = nights.night()
+    assert before.continued_from is not None
+    for number in range(sample(2, 3)):  # nothing is published in between
         maintain(spark, nights.pipeline, NoProgress(), now=later + timedelta(hours=number), keep_snapshots=timedelta(0))
         nights.sql("ALTER TABLE WINDOWS WRITE LOCALLY ORDERED BY window_start")
     assert nights.night().continued_from == before.run_id
@@ -220,5 +229,4 @@ def test_two_pipelines_do_not_write_to_one_table(spark, tmp_path) -> None:
     ):
         with pytest.raises(DefinitionError, match="holds the windows of the pipeline owned"):
             run()
-    nights.night()
-    nights.assert_as_one_full_run()
+    assert nights.night().continued_from is not None, "the owner goes on"

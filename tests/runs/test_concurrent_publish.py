@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import CatalogError
+from spark_jobs.lakehouse.branches import PublicationBranches
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
@@ -182,16 +183,16 @@ def test_processes_that_publish_other_windows_both_succeed_also_where_there_was_
     path = stamped(tmp_path, "shared", 0)
     other = start_python(PUBLISHER, str(tmp_path), str(MIDDLE), str(END), str(path))
     with monkeypatch.context() as patch:
-        have_moved = PublishedTable._have_moved
+        have_moved = PublicationBranches.have_moved
 
-        def checked_too_early(self: PublishedTable, heads: dict[str, int]) -> bool:
+        def checked_too_early(self: PublicationBranches, heads: dict[str, int]) -> bool:
             """The other process publishes after this one has seen that nothing has moved, and before it commits."""
             answer = have_moved(self, heads)
             (tmp_path / "parent").touch()
             other.wait(PATIENCE)
             return answer
 
-        patch.setattr(PublishedTable, "_have_moved", checked_too_early)
+        patch.setattr(PublicationBranches, "have_moved", checked_too_early)
         run(spark, path, start=T0 - 60 * MINUTE, end=MIDDLE)
     output, errors = other.communicate(timeout=PATIENCE)
     assert other.returncode == 0 and "inserted" in output, output + errors

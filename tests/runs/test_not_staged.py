@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +19,9 @@ from spark_jobs.quality.frames import reconciliation_frame
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.documents import Changes, Gate, NotStaged
 from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.past import Comparison, PastChanges
 from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.progress import NoProgress, Progress
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 from tests.runs.small_runs import MINUTE, T0, pipeline, record, write
@@ -26,14 +29,18 @@ from tests.runs.small_runs import MINUTE, T0, pipeline, record, write
 EXPECTATIONS = Path(__file__).parents[2] / "expectations"
 
 
+RECORDS = [record(i, k="ab"[i % 2], t=T0 + i * 1000) for i in range(600)]
+LATE = RECORDS[400:410]
+"""Records that come when those behind them have been read."""
+
+
 class Runs:
     """One pipeline, its records, and its runs with the shipped gate, of which nothing is published."""
 
     def __init__(self, spark, folder: Path) -> None:
         self.spark, self.folder, self.store = spark, folder, RunStore(str(folder / "runs"))
-        self.log = [record(i, k="ab"[i % 2], t=T0 + i * 1000) for i in range(600)]
-        write(folder / "data", self.log[:300], "a.json")
-        write(folder / "data", self.log[300:], "b.json")
+        write(folder / "data", RECORDS[:300], "a.json")
+        write(folder / "data", [r for r in RECORDS[300:] if r not in LATE], "b.json")
         self.defined = self.with_text()
         reconcile(spark, self.defined, NoProgress(), store=self.store)
 
@@ -43,14 +50,17 @@ class Runs:
         path.write_text(path.read_text().replace(old, new))
         return load_pipeline(path)
 
-    def facts(self, defined: Pipeline | None = None, night: bool = False) -> tuple[NotStaged, set[str]]:
+    def facts(
+        self, defined: Pipeline | None = None, night: bool = False, progress: Progress | None = None
+    ) -> tuple[NotStaged, set[str]]:
         """What the gate was told, and the expectations that failed."""
         defined = defined or self.defined
         ends = {"end_policy": EndPolicy(gate=gate_of(defined), ends_as=RunStatus.COMPARED_ONLY), "store": self.store}
+        progress = progress or NoProgress()
         if night:
-            result = reconcile(self.spark, defined, NoProgress(), **ends)
+            result = reconcile(self.spark, defined, progress, **ends)
         else:
-            result = execute(self.spark, defined, make_plan(self.spark, defined), NoProgress(), **ends)
+            result = execute(self.spark, defined, make_plan(self.spark, defined), progress, **ends)
         folder = self.store.folder(result.run_id)
         changes, gate = Changes.read(folder), Gate.read(folder)
         assert changes is not None and gate is not None
@@ -69,7 +79,7 @@ def runs(spark, tmp_path_factory) -> Iterator[Runs]:
 
 def test_a_run_that_looks_at_everything_says_so(runs) -> None:
     facts, failed = runs.facts()
-    assert facts == NotStaged(records_before=600, records_below=600, windows_left=0, foreign_commits=0)
+    assert facts == NotStaged(records_before=590, records_below=590, windows_left=0, foreign_commits=0, files_changed=0)
     assert not failed
 
 
@@ -91,8 +101,52 @@ def test_windows_whose_records_are_gone_are_kept_and_the_gate_stays_open(runs, w
 def test_records_that_are_gone_close_the_gate_of_a_run_that_has_not_looked(runs, without_half, monkeypatch) -> None:
     monkeypatch.setattr("spark_jobs.runs.backfill.keep_of_range", lambda *_: None)
     facts, failed = runs.facts()
-    assert (facts.records_before, facts.records_below) == (600, 300)
+    assert (facts.records_before, facts.records_below) == (590, 290)
     assert "no-record-gone" in failed
+
+
+def test_a_night_knows_the_records_below_the_end_offsets_that_it_goes_on_from(runs, monkeypatch) -> None:
+    """Also where what decides whether a night may go on is wrong: records that came late or are gone close the gate."""
+
+    def blind(self: Comparison) -> PastChanges:
+        return PastChanges(below=changes(self).below)
+
+    changes = Comparison.changes
+    data = runs.folder / "data"
+    write(data, [record(600, k="a", t=T0 + 10 * MINUTE)], "new.json")
+    facts, failed = runs.facts(night=True)
+    assert (facts.records_before, facts.records_below, facts.goes_on, failed) == (590, 590, True, set())
+    monkeypatch.setattr(Comparison, "changes", blind)
+    write(data, LATE, "late.json")
+    facts, failed = runs.facts(night=True)
+    assert (facts.records_before, facts.records_below) == (590, 600)
+    assert failed == {"no-record-below"}
+    (data / "late.json").unlink()
+    away = (data / "b.json").rename(runs.folder / "b.json")
+    facts, failed = runs.facts(night=True)
+    away.rename(data / "b.json")
+    (data / "new.json").unlink()
+    assert (facts.records_before, facts.records_below) == (590, 300)
+    assert "no-record-gone" in failed
+
+
+def test_a_file_that_is_written_again_while_a_run_reads_it_closes_the_gate(runs, monkeypatch) -> None:
+    """Also where nothing compares what a plan has pinned."""
+    monkeypatch.setattr("spark_jobs.runs.backfill.confirm_files", lambda *_: None)
+    file = runs.folder / "data" / "b.json"
+    before = file.stat()
+
+    class Meanwhile(NoProgress):
+        @contextmanager
+        def stage(self, name: str, detail: str = "") -> Iterator[None]:
+            if name == "diff":
+                os.utime(file, (1, 1))
+            yield
+
+    facts, failed = runs.facts(progress=Meanwhile())
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert facts.files_changed == 1
+    assert "no-file-changed" in failed
 
 
 def test_a_night_whose_windows_lose_records_closes_the_gate(runs) -> None:

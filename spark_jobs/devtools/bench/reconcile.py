@@ -21,7 +21,8 @@ from spark_jobs.devtools.bench.data import BOUND, DAY_MS, MIDNIGHT, PARTITIONS, 
 from spark_jobs.devtools.bench.measure import NAMESPACE, Row, alternate, input_read, to_nowhere
 from spark_jobs.devtools.bench.workload import AGGREGATES, MINUTE, Bench
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.published_table import Cause, Publication, PublishedTable
+from spark_jobs.lakehouse.publication import Cause, Publication
+from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, drop_table
 from spark_jobs.runs.backfill import execute

@@ -292,6 +292,17 @@ class KafkaBroker:
         below.put(jvm.org.apache.kafka.common.TopicPartition(topic, partition), found.invoke(None, arguments))
         self.admin.deleteRecords(below).all().get()
 
+    def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic."""
+        jvm = self._running().jvm
+        package = jvm.org.apache.kafka.clients.admin
+        resource = jvm.org.apache.kafka.common.config.ConfigResource
+        changes = jvm.java.util.ArrayList()
+        for key, value in settings.items():
+            changes.add(package.AlterConfigOp(package.ConfigEntry(key, value), package.AlterConfigOp.OpType.SET))
+        topic = resource(resource.Type.TOPIC, name)
+        self.admin.incrementalAlterConfigs(jvm.java.util.Map.of(topic, changes)).all().get()
+
     def add_partitions(self, topic: str, count: int) -> None:
         """Let the topic have `count` partitions, and wait until each can be written to."""
         jvm = self._running().jvm

@@ -1,0 +1,230 @@
+"""The branches on which a run writes the future states of the published tables, and the commit that makes them present.
+
+One is the future `main`, one the future `revisions`; on a third the rows of both are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.lakehouse.difference import Difference
+from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS, Publication
+from spark_jobs.lakehouse.published_state import PROPERTY, RUN_ID, state_at
+from spark_jobs.lakehouse.side_tables import Side, SideTable, retried
+from spark_jobs.lakehouse.tables import aligned, quoted, snapshots_back, start_bounds
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.spark.parallel import run_parallel
+
+_IN_ONE_FILE = 10_000
+"""So few windows go into one file: a night's would otherwise leave one for each task."""
+_MAX_SENT = 100_000
+"""Windows that go to every task as they are."""
+
+
+@dataclass(frozen=True)
+class PublicationBranches:
+    """The branches of one publication in the table of windows."""
+
+    spark: SparkSession
+    table: str
+    publication: Publication
+
+    def write(self, difference: Difference, heads: dict[str, int], sides: dict[Side, int]) -> dict[Side, int]:
+        """What changes, on branches of its own; the future snapshots of the side tables that change."""
+        spark, table, changes = self.spark, self.table, difference.changes
+        _, _, added = self._names
+        self._branch_off(heads)
+        written = changes.where("rw_change <> 'retracted'").select(*quoted(_changed_columns(changes)))
+        if sum(difference.counts.values()) <= _IN_ONE_FILE:
+            written = written.coalesce(1)
+        steps: list[Callable[[], object]] = [
+            lambda: self.stage_sides(sides),
+            lambda: self.append(aligned(spark, table, written), added),
+        ]
+        if difference.supersedes:
+            steps.append(lambda: self._end_revisions(changes))
+        return run_parallel(spark, *steps)[0]
+
+    def _branch_off(self, heads: dict[str, int]) -> None:
+        """Make the branches of a publication in one commit, or bring them back to where they begin."""
+        ours, history, added = self._names
+
+        def branch_off() -> None:
+            table = self._java()
+            there, change = {name for name, _ in table.refs().items()}, table.manageSnapshots()
+            for name, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
+                make = change.replaceBranch if name in there else change.createBranch
+                change = make(name, heads[source])
+            change.commit()
+
+        retried(branch_off)
+
+    def share(self, difference: Difference, heads: dict[str, int], sides: dict[Side, int]) -> None:
+        """Both future states: the same files belong to them, what is written once is read from either.
+
+        Without changes `main` gets a snapshot that names the side tables' snapshots, and no more.
+        """
+        ours, history, added = self._names
+        if not difference.counts:
+            self._branch_off(heads)
+            self.share_last_append(None, ours, sides)
+            return
+        for branch in (ours, history):
+            self.share_last_append(added, branch, sides)
+        if difference.counts.get("retracted"):
+            retracted = difference.changes.where("rw_change = 'retracted'")
+            retracted = retracted.select(*quoted(_changed_columns(retracted)))
+            self.append(aligned(self.spark, self.table, retracted), history)
+
+    def stage_sides(self, sides: dict[Side, int], *, compared: bool = False) -> dict[Side, int]:
+        """Stage the side tables' future states; their snapshots, without those of tables that stay as they are."""
+        found = {
+            change.side: SideTable(self.spark, self.table, change.side).stage(
+                change, sides.get(change.side), self.publication.branch, compared=compared
+            )
+            for change in self.publication.sides
+        }
+        return {side: snapshot for side, snapshot in found.items() if snapshot is not None}
+
+    def _end_revisions(self, changes: DataFrame) -> None:
+        """Take the superseded windows from the future `main`, and end their revisions in the future `revisions`."""
+        spark, table = self.spark, self.table
+        ours, history, _ = self._names
+        superseded, low, high = self._superseded(changes)
+        superseded.createOrReplaceTempView("rw_superseded")
+        same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in self.publication.row_identity)
+        within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
+        within = "TRUE" if self.publication.repairs else within  # somebody else may have written a row without a start
+        merge = f"USING rw_superseded s ON {within} AND {same}"
+        ended = f"{merge} AND t.valid_to IS NULL WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
+        try:
+            run_parallel(
+                spark,
+                lambda: spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE"),
+                lambda: spark.sql(f"MERGE INTO {table}.branch_{history} t {ended}"),
+            )
+        finally:
+            spark.catalog.dropTempView("rw_superseded")
+
+    def _superseded(self, changes: DataFrame) -> tuple[DataFrame, int, int]:
+        """The windows whose last revision ends, and their first and last start (epoch ms).
+
+        A few go to every task in the plan; more are joined as Spark sees fit.
+        """
+        rows = changes.where("revision > 1 OR rw_change <> 'inserted'")
+        rows = rows.select(*quoted(self.publication.row_identity), "valid_from")
+        few = rows.limit(_MAX_SENT + 1).toArrow()
+        if few.num_rows <= _MAX_SENT:
+            rows = self.spark.createDataFrame(few)
+        low, high = start_bounds(rows)
+        return rows, low or 0, high or 0
+
+    def append(self, rows: DataFrame, branch: str) -> None:
+        writer = rows.writeTo(f"{self.table}.branch_{branch}")
+        for name, value in self._summary.items():
+            writer = writer.option(f"snapshot-property.{name}", value)
+        writer.append()
+
+    def share_last_append(self, source: str | None, target: str, sides: dict[Side, int]) -> None:
+        """Add the files of the last snapshot of the branch `source` to `target`; None: a snapshot without files."""
+        table = self._java()
+        append = table.newFastAppend().toBranch(target)
+        for name, value in (self._summary | _named(sides)).items():
+            append = append.set(name, value)
+        if source is not None:
+            files = table.snapshot(source).addedDataFiles(table.io()).iterator()
+            while files.hasNext():
+                append = append.appendFile(files.next())
+        append.commit()
+
+    def move(self, heads: dict[str, int], sides: dict[Side, int]) -> bool:
+        """Move `main` and `revisions` together, and name the side tables' snapshots, in one commit.
+
+        False if one of the branches is no longer where the difference was made.
+        """
+        ours, history, added = self._names
+        ours_at = refs_of(self._java())[ours]
+
+        def move() -> None:
+            change = self._java().newTransaction()
+            (
+                change.manageSnapshots()
+                .fastForwardBranch("main", ours)
+                .fastForwardBranch(REVISIONS, history)
+                .removeBranch(ours)
+                .removeBranch(history)
+                .removeBranch(added)
+                .commit()
+            )
+            properties = change.updateProperties().set(PROPERTY, self.state_at(ours_at))
+            for name, value in _named(sides).items():
+                properties = properties.set(name, value)
+            properties.commit()
+            change.commitTransaction()
+
+        if not self.have_moved(heads):
+            try:
+                retried(move)
+                return True
+            except JAVA_ERRORS:
+                # The commit may have come through although its answer was lost.
+                if any(snapshot.snapshotId() == ours_at for snapshot in snapshots_back(self._java())):
+                    return True
+                if not self.have_moved(heads):
+                    raise
+        drop_branches(self.spark, self.table, self.publication.branch)
+        return False
+
+    def have_moved(self, heads: dict[str, int]) -> bool:
+        now = refs_of(self._java())
+        return any(now[name] != heads[name] for name in ("main", REVISIONS))
+
+    def state_at(self, head: int) -> str:
+        """What the property `PROPERTY` says once the run is published, with `main` at `head`."""
+        publication = self.publication
+        columns = (*publication.staged.columns, *FACTS.names)
+        of_all = publication.is_everything
+        return state_at(self._java(), head, publication.identity, columns, is_everything=of_all).to_json()
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        return _branches(self.publication.branch)
+
+    @property
+    def _summary(self) -> dict[str, str]:
+        span = self.publication.span
+        return {RUN_ID: self.publication.run_id, RANGE: f"{span.start},{span.end}"}
+
+    def _java(self) -> JavaObject:
+        """Iceberg's own handle of the table, as it is now."""
+        return loaded_iceberg_table(self.spark, self.table)
+
+
+def refs_of(table: JavaObject) -> dict[str, int]:
+    """The snapshots of a table's branches and tags, by name."""
+    return {name: ref.snapshotId() for name, ref in table.refs().items()}
+
+
+def drop_branches(spark: SparkSession, table: str, branch: str) -> None:
+    """Drop what a process that was killed while it published has left; `branch`: see `Publication`."""
+    for name in _branches(branch):
+        retried(lambda: spark.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS {name}"))  # noqa: B023
+    for side in Side:
+        SideTable(spark, table, side).follow(None, branch)
+
+
+def _branches(name: str) -> tuple[str, str, str]:
+    """The future `main`, the future `revisions`, and the one on which the rows of both are written."""
+    return name, f"{name}_revisions", f"{name}_added"
+
+
+def _named(sides: dict[Side, int]) -> dict[str, str]:
+    return {side.property: str(snapshot) for side, snapshot in sides.items()}
+
+
+def _changed_columns(changes: DataFrame) -> list[str]:
+    return [column for column in changes.columns if column != "rw_change"]
