@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from spark_jobs.definition.mode import Mode
     from spark_jobs.definition.policy import Policy
     from spark_jobs.runs.backfill import EndPolicy
-    from spark_jobs.runs.comparing import CompareStage, LiveNews
     from spark_jobs.runs.start import CommandLine
 
 console = Console()
@@ -219,24 +219,6 @@ def policy_of(pipeline: Pipeline, policy: str | None) -> Policy | None:
     return Policy(policy)
 
 
-def _compare_of(pipeline: Pipeline) -> CompareStage | None:
-    """The stage that judges the live job's windows, where the definition says what the live job emitted."""
-    if pipeline.live is None:
-        return None
-    from spark_jobs.comparison.stage import compare_run
-
-    return compare_run
-
-
-def _live_news_of(pipeline: Pipeline) -> LiveNews | None:
-    """What says whether the live job has emitted something new."""
-    if pipeline.live is None:
-        return None
-    from spark_jobs.comparison.news import has_live_news
-
-    return has_live_news
-
-
 def command_line(
     *, start: int | None = None, end: int | None = None, until: int | None = None, **given: object
 ) -> CommandLine:
@@ -254,21 +236,12 @@ def command_line(
 
 def end_policy_of(pipeline: Pipeline, policy: str | None, dry_run: str | None, gate: bool) -> EndPolicy:
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
-    from spark_jobs.quality.configured import NO_FOLDER, gate_of
-    from spark_jobs.report.collect import collect
-    from spark_jobs.runs.backfill import EndPolicy
-    from spark_jobs.runs.status import RunStatus
+    from spark_jobs.submit.application import ending
 
     requested = policy_of(pipeline, policy)
-    checks = gate_of(pipeline, thorough=True) if gate and dry_run != "plan" else None
-    if gate and checks is None and dry_run != "plan":
+    found = ending(pipeline, requested, is_dry=dry_run is not None, checks=gate and dry_run != "plan", thorough=True)
+    if not gate:
+        return replace(found, unchecked="the run was started with --no-gate")
+    if found.gate is None and dry_run != "plan":
         errors.print("[yellow]note[/]: there is no folder `expectations`: nothing is checked before it is published")
-    return EndPolicy(
-        policy=requested,
-        ends_as=RunStatus.DRY_RUN if dry_run else None,
-        compare=_compare_of(pipeline),
-        live_news=_live_news_of(pipeline),
-        gate=checks,
-        unchecked="" if checks else NO_FOLDER if gate else "the run was started with --no-gate",
-        collector=collect,
-    )
+    return found

@@ -40,7 +40,7 @@ from spark_jobs.comparison.verdicts import (
     all_same,
 )
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.durations import HOUR, format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import RegularWindows
 from spark_jobs.replay.assign import END, START
@@ -48,7 +48,6 @@ from spark_jobs.replay.columns import EVENT_TIME, PARTITION, record_position
 from spark_jobs.replay.spec import Mode, Panes, complete_name
 from spark_jobs.replay.windows import replay_windows
 
-HOUR = 3_600_000
 MAX_EXAMINED = 20_000
 """The most drifting windows that are examined; the others are labelled `not_examined`."""
 

@@ -18,6 +18,7 @@ from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.java import java_reason
+from spark_jobs.spark.joins import matching
 
 
 def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections:
@@ -73,10 +74,4 @@ def _as_if_published(spark: SparkSession, pipeline: Pipeline, run_id: str, stage
     if not spark.catalog.tableExists(tables.windows):
         return new
     old = current_revisions(scope)
-    keys = [f"`{c}`" for c in scope.identity]
-    condition = F.lit(True)
-    staged_keys = new.select(*(F.col(k).alias(f"rw_{i}") for i, k in enumerate(keys))).distinct()
-    for i, key in enumerate(keys):
-        condition = condition & F.col(key).eqNullSafe(F.col(f"rw_{i}"))
-    others = old.join(staged_keys, condition, "left_anti")
-    return others.unionByName(new, allowMissingColumns=True)
+    return matching(old, new, scope.identity, "left_anti").unionByName(new, allowMissingColumns=True)

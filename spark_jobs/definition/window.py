@@ -17,9 +17,8 @@ from spark_jobs.definition.fields import (
     nearest,
     shown,
 )
-from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.durations import DAY, format_duration
 
-_DAY = 86_400_000
 _NO_OFFSET: Any = "0 s"  # as text, so that the JSON schema shows a duration
 _OFFSET = "Shifts the windows' starts; smaller than the {}, may be negative."
 
@@ -63,8 +62,8 @@ class TumblingWindow(Section):
             ZoneInfo(zone)
         except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
             raise _unknown_zone(zone) from None
-        size = info.data.get("size", _DAY)
-        if size % _DAY:
+        size = info.data.get("size", DAY)
+        if size % DAY:
             raise Refusal(
                 f"a time zone is for windows of whole days, and size is {format_duration(size)}",
                 "write `size: 1 day`, or shift the windows with `offset`",

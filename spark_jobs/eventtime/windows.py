@@ -17,10 +17,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import ClassVar, Protocol
 from zoneinfo import ZoneInfo
 
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 
-DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
 
 
@@ -251,7 +251,7 @@ class CalendarDayWindows(AlignedWindows):
 
     @property
     def longest(self) -> int:
-        return (self.days + 1) * DAY_MS
+        return (self.days + 1) * DAY
 
     @property
     def end_step(self) -> int:

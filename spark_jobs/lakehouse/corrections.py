@@ -28,8 +28,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.errors import CatalogError, RunStateError
+from spark_jobs.lakehouse.commits import is_conflict
 from spark_jobs.lakehouse.delivery import DeliveryEvent, DeliveryKind, DeliveryStatus, next_delivery_status
-from spark_jobs.lakehouse.ledger import is_conflict
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded
 from spark_jobs.spark.gateway import loaded_iceberg_table
 

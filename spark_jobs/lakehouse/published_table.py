@@ -25,6 +25,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
+from spark_jobs.lakehouse.commits import fast_forward, heads_of, retried
 from spark_jobs.lakehouse.published_state import (
     PROPERTY,
     RUN_ID,
@@ -35,9 +36,10 @@ from spark_jobs.lakehouse.published_state import (
     set_properties,
     state_at,
 )
-from spark_jobs.lakehouse.side_tables import Side, SideChange, SideTable, published_sides, retried
+from spark_jobs.lakehouse.side_tables import Side, SideChange, SideTable, published_sides
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded, snapshots_back, start_bounds, starts_within
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.spark.joins import others, same
 from spark_jobs.spark.parallel import run_parallel
 
 REVISIONS = "revisions"
@@ -204,6 +206,9 @@ class Difference:
     def release(self) -> None:
         if self.kept is not None:
             self.kept.unpersist()
+
+
+_OLD = "old_"
 
 
 class PublishedTable:
@@ -382,8 +387,7 @@ class PublishedTable:
         identity, values = self._columns(publication)
         new = self._staged(publication, staged).select(*_quoted(identity), _packed(values, "rw_new"), LIVE)
         old = self._published(publication, identity, values)
-        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"old_{c}")) for c in identity]
-        joined = new.join(old, _all(same), "full_outer")
+        joined = new.join(old, same(identity, _OLD), "full_outer")
         was = F.coalesce(F.col("old_rows") > 0, F.lit(False))
         there = F.col("rw_new").isNotNull()
         seen = [c for c in values if c not in BOOKKEEPING_COLUMNS]
@@ -404,7 +408,7 @@ class PublishedTable:
             )
             .when(~there & (was | ~F.col("old_is_whole")), WindowChange.RETRACTED.value)
         )
-        whole = [F.coalesce(f"`{c}`", f"old_{c}").alias(c) for c in identity]
+        whole = [F.coalesce(f"`{c}`", f"`{_OLD}{c}`").alias(c) for c in identity]
         start = F.coalesce("window_start", "old_window_start")
         cause = (
             F.when(~there, F.lit(Cause.RETRACTION.value))
@@ -433,7 +437,7 @@ class PublishedTable:
         revisions say the same as readers see.
         """
         rows = [
-            *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity),
+            *others(identity, _OLD),
             _packed(values, "rw_old"),
             F.col("revision").alias("old_revision"),
             F.col("cause").alias("old_cause"),
@@ -453,7 +457,7 @@ class PublishedTable:
             seen = revisions.unionByName(main)
         last = F.coalesce("old_revision", F.lit(0))
         value_in = "filter (where {0})"
-        grouped = seen.groupBy(*(f"old_{c}" for c in identity)).agg(
+        grouped = seen.groupBy(*(f"`{_OLD}{c}`" for c in identity)).agg(
             F.count_if("in_main").alias("old_rows"),
             F.count_if("in_history").alias("in_history"),
             F.expr(f"any_value(rw_old) {value_in.format('in_main')}").alias("rw_old"),
@@ -462,8 +466,8 @@ class PublishedTable:
             F.max_by("old_cause", last).alias("old_cause"),
             F.max_by("old_run_id", last).alias("old_run_id"),
         )
-        same = (F.col("in_history") == F.col("old_rows")) & F.col("rw_history").eqNullSafe(F.col("rw_old"))
-        return grouped.withColumn("old_is_whole", same).drop("in_history", "rw_history")
+        is_whole = (F.col("in_history") == F.col("old_rows")) & F.col("rw_history").eqNullSafe(F.col("rw_old"))
+        return grouped.withColumn("old_is_whole", is_whole).drop("in_history", "rw_history")
 
     def difference(self, publication: Publication, at: datetime) -> Difference:
         """`changes`, kept to be read more than once; release it."""
@@ -646,10 +650,10 @@ class PublishedTable:
         ours, history, _ = _branches(publication.branch)
         superseded, low, high = self._superseded(publication, changes)
         superseded.createOrReplaceTempView("rw_superseded")
-        same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.row_identity)
+        is_same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in publication.row_identity)
         within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
         within = "TRUE" if publication.repairs else within  # somebody else may have written a row without a start
-        merge = f"USING rw_superseded s ON {within} AND {same}"
+        merge = f"USING rw_superseded s ON {within} AND {is_same}"
         ended = f"{merge} AND t.valid_to IS NULL WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
         try:
             run_parallel(
@@ -718,43 +722,18 @@ class PublishedTable:
         ours, history, added = _branches(publication.branch)
         ours_at = self._refs()[ours]
 
-        def move() -> None:
-            change = self._java().newTransaction()
-            (
-                change.manageSnapshots()
-                .fastForwardBranch("main", ours)
-                .fastForwardBranch(REVISIONS, history)
-                .removeBranch(ours)
-                .removeBranch(history)
-                .removeBranch(added)
-                .commit()
-            )
-            properties = change.updateProperties().set(PROPERTY, self._state_at(publication, ours_at))
-            for name, value in _named(sides or {}).items():
-                properties = properties.set(name, value)
-            properties.commit()
-            change.commitTransaction()
+        def properties() -> dict[str, str]:
+            return {PROPERTY: self._state_at(publication, ours_at), **_named(sides or {})}
 
-        if not self._have_moved(heads):
-            try:
-                retried(move)
-                return True
-            except JAVA_ERRORS:
-                # The commit may have come through although its answer was lost.
-                if any(snapshot == ours_at for snapshot, _ in self._snapshots_from(self.head())):
-                    return True
-                if not self._have_moved(heads):
-                    raise
+        branches = {"main": ours, REVISIONS: history}
+        if fast_forward(self._spark, self.table, branches, heads, properties, drop=(added,)):
+            return True
         self.drop_branches(publication.branch)
         return False
 
     def alter(self, change: str) -> None:
         """Carry out `ALTER TABLE ... <change>`, again if another process has changed the table meanwhile."""
         retried(lambda: self._spark.sql(f"ALTER TABLE {self.table} {change}"))
-
-    def _have_moved(self, heads: dict[str, int]) -> bool:
-        now = self._refs()
-        return any(now[name] != heads[name] for name in ("main", REVISIONS))
 
     def drop_branches(self, branch: str) -> None:
         """Drop what a process that was killed while it published has left; `branch`: see `Publication`."""
@@ -764,7 +743,7 @@ class PublishedTable:
             SideTable(self._spark, self.table, side).follow(None, branch)
 
     def _refs(self) -> dict[str, int]:
-        return {name: ref.snapshotId() for name, ref in self._java().refs().items()}
+        return heads_of(self._java())
 
     def _java(self) -> JavaObject:
         """Iceberg's own handle of the table, as it is now."""
@@ -815,10 +794,3 @@ def _part(struct: str, fields: Sequence[str]) -> Column:
 
 def _quoted(columns: Sequence[str]) -> list[Column]:
     return [F.col(f"`{c}`") for c in columns]
-
-
-def _all(conditions: Sequence[Column]) -> Column:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = result & condition
-    return result

@@ -31,10 +31,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.ledger import Ledger, again_on_conflict
+from spark_jobs.lakehouse.commits import retried
+from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.gateway import loaded_iceberg_table
+from spark_jobs.spark.joins import OTHER, others, same
 
 VERDICT_FACTS = t.StructType(
     [
@@ -153,7 +155,7 @@ class VerdictTable:
         return guarded(
             "cannot write",
             self.table,
-            lambda: again_on_conflict(lambda: self._record(found, in_scope, span, run)),
+            lambda: retried(lambda: self._record(found, in_scope, span, run)),
         )
 
     def _prepare(self, found: t.StructType) -> None:
@@ -205,20 +207,16 @@ class VerdictTable:
             *(F.col(f"`{c}`").cast(kinds[c]).alias(c) for c in self._identity), packed(found).alias("rw_new")
         )
         old = in_scope(table.where("valid_to IS NULL")).select(
-            *(F.col(f"`{c}`").alias(f"rw_old_{i}") for i, c in enumerate(self._identity)),
+            *others(self._identity),
             packed(table).alias("rw_old"),
             F.col("first_seen").alias(_SEEN_BEFORE),
         )
-        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_old_{i}")) for i, c in enumerate(self._identity)]
-        condition = same[0]
-        for one in same[1:]:
-            condition = condition & one
         compared = [v for v in values if v in given and v not in _FLEETING]
 
         def text(side: str) -> Column:
             return F.to_json(F.struct(*(F.col(f"{side}.`{v}`").alias(v) for v in compared)))
 
-        joined = new.join(old, condition, "full")
+        joined = new.join(old, same(self._identity), "full")
         change = (
             F.when(F.col("rw_old").isNull(), VerdictChange.OPENED)
             .when(F.col("rw_new").isNull(), VerdictChange.CLOSED)
@@ -229,7 +227,7 @@ class VerdictTable:
         stays = F.col("rw_new.verdict").eqNullSafe(F.col("rw_old.verdict"))
         return joined.select(
             change.alias(_CHANGE),
-            *(F.coalesce(F.col(f"`{c}`"), F.col(f"rw_old_{i}")).alias(c) for i, c in enumerate(self._identity)),
+            *(F.coalesce(f"`{c}`", f"`{OTHER}{c}`").alias(c) for c in self._identity),
             *(F.col(f"rw_new.`{v}`").alias(v) for v in values),
             F.lit(run.run_id).alias("run_id"),
             F.lit(run.as_of).alias("as_of"),

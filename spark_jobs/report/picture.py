@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame
 
+from spark_jobs.eventtime.durations import DAY, MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AnyWindows, SessionWindows
 from spark_jobs.replay.grid import RegularGrid
@@ -19,7 +20,6 @@ MAX_STEPS = 500
 MAX_CLOSES = 200
 LAG_CELLS = 180
 MAX_STANDSTILLS = 5
-_MINUTE, _DAY = 60_000, 86_400_000
 
 
 def find_zoom(evidence: StagedRun, probe: LatenessProbe, late: DataFrame) -> TimeRange | None:
@@ -27,7 +27,7 @@ def find_zoom(evidence: StagedRun, probe: LatenessProbe, late: DataFrame) -> Tim
     times = probe.event_times
     reach = times.end - times.start
     step = _typical_step(evidence.spec.windows)
-    length = min(max(24 * step, 10 * _MINUTE, reach // 2000), 7 * _DAY if step < _DAY else 24 * step)
+    length = min(max(24 * step, 10 * MINUTE, reach // 2000), 7 * DAY if step < DAY else 24 * step)
     if reach <= 2 * length:
         return None
     return densest(late, length, times.end)
@@ -37,8 +37,8 @@ def _typical_step(windows: AnyWindows) -> int:
     """About how far apart (ms) two window ends lie: for sessions the gap, for calendar days 24 hours."""
     grid = end_grid_or_none(windows)
     if grid is None:
-        return max(windows.gap if isinstance(windows, SessionWindows) else 0, _MINUTE)
-    return grid.step if isinstance(grid, RegularGrid) else _DAY
+        return max(windows.gap if isinstance(windows, SessionWindows) else 0, MINUTE)
+    return grid.step if isinstance(grid, RegularGrid) else DAY
 
 
 def watermark_facts(

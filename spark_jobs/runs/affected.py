@@ -28,6 +28,7 @@ from spark_jobs.runs.past import Past
 from spark_jobs.runs.table_check import ANOTHER_PROGRAM, check_owner, foreign_change
 from spark_jobs.sources import Inspection, PartitionRange
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.joins import matching
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,8 @@ class AffectedWindows:
         if self.older is None or self.pairs is None:
             return recent
         older = windows.where(starts_within(TimeRange(self.older.start, self.recent.start)))
-        wanted = self.pairs.select(
-            *(F.col(f"`{c}`").alias(f"rw_only_{c}") for c in keys),
-            F.timestamp_millis(START).alias("rw_only_start"),
-            F.timestamp_millis(END).alias("rw_only_end"),
-        )
-        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_only_{c}")) for c in keys]
-        same += [F.col("window_start") == F.col("rw_only_start"), F.col("window_end") == F.col("rw_only_end")]
-        return recent.unionByName(older.join(wanted, same, "left_semi"))
+        wanted = self.pairs.withColumns({c: F.timestamp_millis(c) for c in (START, END)})
+        return recent.unionByName(matching(older, wanted, (*keys, START, END)))
 
 
 def affected_windows(

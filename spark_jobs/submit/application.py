@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +23,7 @@ from spark_jobs.corrections.stage import announce, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.definition.mode import Mode
+from spark_jobs.definition.policy import Policy
 from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.operations.maintain import maintain
@@ -228,15 +229,23 @@ def verify_stage(job: Job, staged: StagedRange, requested: Requested) -> Decisio
 
 def end_policy_of(pipeline: Pipeline, requested: Requested) -> EndPolicy:
     """How a run in stages ends: as requested, or as the definition says."""
-    checks = gate_of(pipeline)
+    found = ending(pipeline, requested.publish, is_dry=requested.dry_run is DryRun.DIFF)
+    return replace(found, in_stages=True)
+
+
+def ending(
+    pipeline: Pipeline, policy: Policy | None, *, is_dry: bool, checks: bool = True, thorough: bool = False
+) -> EndPolicy:
+    """How a run ends, with what its definition says: the live job's windows, and the gate unless `checks` is false."""
+    has_live = pipeline.live is not None
+    gate = gate_of(pipeline, thorough=thorough) if checks else None
     return EndPolicy(
-        policy=requested.publish,
-        ends_as=RunStatus.DRY_RUN if requested.dry_run is DryRun.DIFF else None,
-        in_stages=True,
-        compare=compare_run if pipeline.live is not None else None,
-        live_news=has_live_news if pipeline.live is not None else None,
-        gate=checks,
-        unchecked="" if checks else NO_FOLDER,
+        policy=policy,
+        ends_as=RunStatus.DRY_RUN if is_dry else None,
+        compare=compare_run if has_live else None,
+        live_news=has_live_news if has_live else None,
+        gate=gate,
+        unchecked="" if gate else NO_FOLDER,
         collector=collect,
     )
 

@@ -21,7 +21,8 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
 from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
-from tests.runs.small_nights import MINUTE, T0, log_of, write
+from tests.runs.small_nights import log_of
+from tests.runs.small_runs import MINUTE, T0, write
 
 SWITCH = T0 + 5 * MINUTE // 2
 OLD, NEW = "until the upgrade", "since then"

@@ -26,7 +26,8 @@ from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
 from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
 from tests.kafka import Sent, produce
-from tests.runs.small_nights import log_of, write
+from tests.runs.small_nights import log_of
+from tests.runs.small_runs import write
 from tests.sampling import first_of
 
 COMPARING = EndPolicy(compare=stage.compare_run)

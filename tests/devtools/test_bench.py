@@ -13,8 +13,9 @@ from rich.console import Console
 from spark_jobs.devtools.bench import run_bench, sections
 from spark_jobs.devtools.bench.data import Dataset, dataset
 from spark_jobs.devtools.bench.measure import alternate, input_read, to_nowhere
-from spark_jobs.devtools.bench.workload import MINUTE, plain, replayed
+from spark_jobs.devtools.bench.workload import plain, replayed
 from spark_jobs.errors import DefinitionError
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.windows import TumblingWindows
 
 pytestmark = pytest.mark.long

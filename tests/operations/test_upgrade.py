@@ -18,7 +18,8 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from tests.operations.layouts import KEY, RUNS, downgrade, without
-from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline
+from tests.runs.small_runs import write
 from tests.sampling import sample
 
 

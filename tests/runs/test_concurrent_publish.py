@@ -19,7 +19,8 @@ from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from tests.processes import start_python
 from tests.runs.meeting import PATIENCE, meet
-from tests.runs.small_nights import MINUTE, T0, assert_history_is_whole, log_of, pipeline, rows, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, rows
+from tests.runs.small_runs import MINUTE, T0, write
 
 CASE = "tumbling, per event"
 STAMP = 1_000_000

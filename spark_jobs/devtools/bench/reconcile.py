@@ -17,9 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.bench.data import BOUND, DAY_MS, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
+from spark_jobs.devtools.bench.data import BOUND, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
 from spark_jobs.devtools.bench.measure import NAMESPACE, Row, alternate, input_read, to_nowhere
-from spark_jobs.devtools.bench.workload import AGGREGATES, MINUTE, Bench
+from spark_jobs.devtools.bench.workload import AGGREGATES, Bench
+from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.published_table import Cause, Publication, PublishedTable
 from spark_jobs.lakehouse.staging import Staging
@@ -33,10 +34,9 @@ DAYS = 30
 """Over so many days the records are spread; the last of them is the night's."""
 LATE_SHARES = (0.001, 0.01, 0.1)
 """Of the night's records those that belong to windows of the days before."""
-OLDEST_MS = 7 * DAY_MS
+OLDEST_MS = 7 * DAY
 NIGHT_TARGET = {0.01: "<= 0.2"}
 KEYS = 10_000
-HOUR = 3_600_000
 
 _CHANGED = 100
 """One window in so many is another than the published one."""
@@ -250,7 +250,7 @@ def _windows(bench: Bench, count: int) -> DataFrame:
 
 def _publication(staged: DataFrame, run_id: str) -> Publication:
     identity = ("key", "window_start", "window_end")
-    span = TimeRange(MIDNIGHT, MIDNIGHT + 1000 * DAY_MS)
+    span = TimeRange(MIDNIGHT, MIDNIGHT + 1000 * DAY)
     return Publication(
         run_id, span, staged, identity, lambda windows: windows, _late_arrivals, {0: 1}, f"publishing_{run_id}", list
     )
