@@ -233,7 +233,7 @@ def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(
         offsets[line["p"]] += 1
     write(tmp_path / "data", lines)
     window = f"window: {{{window}}}\nallowed_lateness: {lateness}"
-    defined = small_pipeline(tmp_path, "small", watermark=watermark, window=window, end="freeze")
+    defined = small_pipeline(tmp_path, "small", watermark=watermark, window=window)
     held = CachedFrames()
     with staged_run(spark, defined) as evidence:
         probe = find_probe(evidence, held)
