@@ -71,12 +71,13 @@ def fast_forward(
 
     def move() -> None:
         change = loaded_iceberg_table(spark, name).newTransaction()
-        snapshots, update = change.manageSnapshots(), change.updateProperties()
+        snapshots = change.manageSnapshots()
         for branch, source in branches.items():
             snapshots = snapshots.fastForwardBranch(branch, source)
         for gone in (*branches.values(), *drop):
             snapshots = snapshots.removeBranch(gone)
         snapshots.commit()
+        update = change.updateProperties()
         for key, value in properties().items():
             update = update.set(key, value)
         update.commit()
