@@ -146,7 +146,7 @@ def compare(
 ) -> None:
     """Compare what the live job emitted with its replay, window by window. Writes nothing.
 
-    Exit code 3 if some window differs and the log gives no reason: drift, missing or unexpected.
+    Exit code 3 if some window differs and the log gives no reason: mismatch, missing or extra.
     """
     from spark_jobs.cli.comparison import print_report
     from spark_jobs.comparison.compare import run_compare

@@ -32,7 +32,7 @@ from spark_jobs.replay.windows import HISTORY_GONE, PANE, STATE
 
 _OF_RECORDS = ("session", "between_events")
 """Kinds of windows that lie where the records are."""
-_BY_RULE = (Verdict.DRIFT, Verdict.MISSING, Verdict.UNEXPECTED)
+_BY_RULE = (Verdict.MISMATCH, Verdict.MISSING, Verdict.EXTRA)
 """The live job broke its own rules: only then is the faithful value another one than it should have emitted."""
 _BY_TRUTH = (*_BY_RULE, Verdict.LATE_ARRIVALS, Verdict.ALL_LATE, Verdict.TIMING, Verdict.UNDECIDED)
 
@@ -258,7 +258,7 @@ def _emitted(scope: Scope) -> DataFrame:
     )
     kinds = {f.name: f.dataType for f in scope.spark.table(scope.tables.windows).schema}
     has = F.coalesce(F.col(ROWS) > 0, F.lit(False))
-    ruled = ~F.col(VERDICT).isin(Verdict.UNEXPECTED.value, Verdict.ALL_LATE.value)
+    ruled = ~F.col(VERDICT).isin(Verdict.EXTRA.value, Verdict.ALL_LATE.value)
     return found.select(
         *(F.col(f"`{k}`").cast(kinds[k]).alias(k) for k in scope.identity),
         has.alias("rw_have"),

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,6 +35,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.commits import retried
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
+from spark_jobs.lakehouse.verdict import EARLIER_NAMES, Verdict
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from spark_jobs.spark.joins import OTHER, others, same
@@ -66,20 +68,6 @@ COMPARISON_COLUMNS = t.StructType(
 _FLEETING = frozenset({"basis", "records_undecided"})
 """Columns that say how sure a verdict is: it is the same verdict where only they change."""
 _CHANGE, _SEEN_BEFORE = "rw_change", "rw_first_seen"
-
-
-class Verdict(StrEnum):
-    """The result of a comparison for one key and window; `spark_jobs.comparison.verdicts` has the table."""
-
-    MATCH = "match"
-    LATE_ARRIVALS = "late_arrivals"
-    TIMING = "timing"
-    DRIFT = "drift"
-    MISSING = "missing"
-    UNEXPECTED = "unexpected"
-    ALL_LATE = "all_late"
-    UNDECIDED = "undecided"
-    NOT_CLOSED = "not_closed"
 
 
 class VerdictChange(StrEnum):
@@ -127,7 +115,7 @@ class VerdictTable:
         """The rows that are true now; None where there is no table."""
         if not self._spark.catalog.tableExists(self.table):
             return None
-        return self._spark.table(self.table).where("valid_to IS NULL")
+        return verdict_rows(self._spark, self.table).where("valid_to IS NULL")
 
     def emitted_otherwise(self, span: TimeRange) -> DataFrame | None:
         """The windows of a range for which the live job has not emitted the faithful value: keys, start and end.
@@ -194,7 +182,7 @@ class VerdictTable:
 
     def _changes(self, found: DataFrame, in_scope: Callable[[DataFrame], DataFrame], run: ComparingRun) -> DataFrame:
         """One row for each row to write or to change, in the table's columns, with what becomes of it."""
-        table = self._spark.table(self.table)
+        table = verdict_rows(self._spark, self.table)
         values = [f.name for f in table.schema if f.name not in (*VERDICT_FACTS.names, *self._identity)]
         given = set(found.columns)
         kinds = {f.name: f.dataType for f in table.schema}
@@ -263,6 +251,38 @@ class VerdictTable:
             )
         finally:
             self._spark.catalog.dropTempView(view)
+
+
+def verdict_rows(spark: SparkSession, table: str) -> DataFrame:
+    """The rows of a table of verdicts, with the verdicts' names of today."""
+    rows, verdict = spark.table(table), F.col("verdict")
+    for earlier, name in EARLIER_NAMES.items():
+        verdict = F.when(F.col("verdict") == earlier, name).otherwise(verdict)
+    return rows.withColumn("verdict", verdict)
+
+
+def rename_verdicts(spark: SparkSession, verdicts: str, comparisons: str) -> dict[str, int]:
+    """Write today's names into both tables that an earlier version has written; how many rows of each changed."""
+    earlier = ", ".join(f"'{name}'" for name in EARLIER_NAMES)
+    names = ", ".join(f"'{before}', '{now}'" for before, now in EARLIER_NAMES.items())
+    renamed = "coalesce(map({names})[{old}], {old})"
+    changes = {
+        verdicts: (f"verdict IN ({earlier})", f"verdict = {renamed.format(names=names, old='verdict')}"),
+        comparisons: (
+            f"arrays_overlap(map_keys(verdicts), array({earlier}))",
+            f"verdicts = transform_keys(verdicts, (k, v) -> {renamed.format(names=names, old='k')})",
+        ),
+    }
+    counts = {}
+    for table, (where, change) in changes.items():
+        if spark.catalog.tableExists(table) and (rows := spark.table(table).where(where).count()):
+            guarded(
+                "cannot upgrade",
+                table,
+                partial(retried, partial(spark.sql, f"UPDATE {table} SET {change} WHERE {where}")),
+            )
+            counts[table] = rows
+    return counts
 
 
 def record_counts(

@@ -318,8 +318,8 @@ class Compare(SparkStage):
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 outlet_events[outlet].extra = facts
-        if any(verdicts.counts.get(name) for name in ("drift", "missing", "unexpected")):
-            notify("live_drift", context)
+        if any(verdicts.counts.get(name) for name in ("mismatch", "missing", "extra")):
+            notify("live_mismatch", context)
         return facts
 
 

@@ -183,7 +183,7 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
 def _known_distinct(one: Fitted, identity: Sequence[str]) -> Fitted:
     """The expectation, with the answer of the aggregation that made the staged windows where it is about these."""
     is_known = (
-        one.written.type == "expect_rows_to_be_told_apart_by_columns"
+        one.written.type == "expect_rows_to_be_unique_by_columns"
         and one.written.data is Data.WINDOWS
         and set(identity) <= set(one.kwargs.get("column_list", ()))
     )

@@ -173,8 +173,8 @@ LIVE = {
     "live.whole_range": "whether the comparison was about the run's whole range",
     "live.fidelity": "`recorded`: the job recorded its records; else how exact the replay is",
     "live.windows": "closed windows that were compared",
-    "live.different": "drift, missing and unexpected windows",
-    "live.drift_share": "their share",
+    "live.different": "mismatch, missing and extra windows",
+    "live.different_share": "their share",
     "live.late_records": "late records of these windows",
     "live.verdicts[].verdict": "a [verdict](three-truths.md#verdicts)",
     "live.verdicts[].windows": "windows with it",
@@ -206,7 +206,7 @@ LIVE = {
     "live.deployments[].emitted": "where its rows were read",
     "live.deployments[].own_rules": "whether it was judged by other rules than those of the definition",
     "live.deployments[].windows": "closed windows of it that were compared",
-    "live.deployments[].different": "drift, missing and unexpected windows of it",
+    "live.deployments[].different": "mismatch, missing and extra windows of it",
     "live.deployments[].verdicts.{verdict}": "windows by verdict",
 }
 CORRECTIONS = {

@@ -20,7 +20,6 @@ WORDS: dict[str, str] = {
     "decision": "why the run was published, or waits: by the policy of its definition, by the gate, or by a person",
     "definition": "the pipeline's YAML file; the hash stands for its content",
     "deployment": "a time in which the live job ran with the same rules and the same output",
-    "drift": "the live job emitted another value than its own rules give, and the log has no reason for it",
     "emitted value": "the value of a window that the live job wrote to its output",
     "event time, processing time": "when something happened, according to the record; the clock of the machine that "
     "processes it, here the time at which the record was appended to the log (its arrival)",
@@ -38,6 +37,7 @@ WORDS: dict[str, str] = {
     "dropped, of all pairs of the windows that the run computed",
     "live job": "the streaming job whose event-time rules the run replays over the history",
     "log_order": "the fidelity at which lateness follows from partition, offset and append time of each record",
+    "mismatch": "the live job emitted another value than its own rules give, and the log has no reason for it",
     "mode": "which values the run computed: faithful, complete, or both",
     "night": "a run of the reconciliation: it reads what arrived since the run before, and recomputes what it touches",
     "pair": "one record in one window: a record of overlapping windows is in several pairs",

@@ -162,8 +162,8 @@ def test_a_comparison_finds_each_row_of_the_application_and_one_that_was_changed
     verdicts = report.verdicts
     # A complete session that came out in other pieces counts as late arrivals, too.
     assert verdicts.get("match", 0) + verdicts.get("late_arrivals", 0) >= windows - changed
-    assert verdicts.get("drift", 0) == changed
-    assert not {"missing", "unexpected", "timing", "undecided"} & {name for name, count in verdicts.items() if count}
+    assert verdicts.get("mismatch", 0) == changed
+    assert not {"missing", "extra", "timing", "undecided"} & {name for name, count in verdicts.items() if count}
 
 
 def emitted_rows(pipeline: Pipeline, records: list[Read]) -> list[dict[str, Any]]:
