@@ -20,7 +20,7 @@ _MEANING = {
     Verdict.EXTRA: "an emitted row, but there should be none",
     Verdict.ALL_LATE: "no emitted row, as expected: every record was late",
     Verdict.UNDECIDED: "differs, and the log does not show whether by timing",
-    Verdict.NOT_CLOSED: "still open at the as-of vector; not counted",
+    Verdict.NOT_CLOSED: "still open at the end offsets; not counted",
 }
 
 

@@ -98,7 +98,7 @@ def plan(
     ] = False,
     beyond_limits: BeyondLimitsOption = False,
 ) -> None:
-    """Show what a run would do: its source, as-of vector, chunks and fidelity. Writes nothing."""
+    """Show what a run would do: its source, end offsets, chunks and fidelity. Writes nothing."""
     from spark_jobs.runs.definition_change import with_change
     from spark_jobs.runs.plan import make_plan, read_planned
     from spark_jobs.runs.requirements import check_order, check_range

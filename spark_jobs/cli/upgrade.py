@@ -13,7 +13,7 @@ def upgrade(pipeline: PipelineArgument) -> None:
     """Bring a pipeline's tables to this version's layout: missing columns and revisions.
 
     Runs add the columns that they need by themselves; this does it for all tables at once, while no run is at work. A
-    table of windows without revisions gets them: each window becomes revision 1. As-of vectors that are maps become
+    table of windows without revisions gets them: each window becomes revision 1. End offsets that are maps become
     text, verdicts get their names of today. It can be repeated.
     """
     from spark_jobs.operations.upgrade import upgrade as upgrade_tables

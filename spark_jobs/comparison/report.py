@@ -277,5 +277,5 @@ def _notes(comparison: Comparison, verdicts: dict[str, int], emitted: Emitted) -
         total = sum(lag.end - lag.start for lag in comparison.band.lags)
         notes.append(f"the live job lagged {len(comparison.band.lags)} times, {format_duration(total)} in all")
     if verdicts.get(Verdict.NOT_CLOSED):
-        notes.append(f"{verdicts[Verdict.NOT_CLOSED]} windows were still open at the as-of vector and were not counted")
+        notes.append(f"{verdicts[Verdict.NOT_CLOSED]} windows were still open at the end offsets and were not counted")
     return notes

@@ -8,7 +8,7 @@
 | no row | row | `missing` |
 | row | no row | `extra` |
 | no row | no row, complete has one | `all_late` |
-| any | still open at the as-of vector | `not_closed`: not counted |
+| any | still open at the end offsets | `not_closed`: not counted |
 
 This is the first pass, from the log alone. `spark_jobs.comparison.comparer` classifies the windows again that the log
 leaves open.

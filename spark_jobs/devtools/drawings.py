@@ -220,7 +220,7 @@ def windows() -> Drawing:
 
 
 def as_of() -> Drawing:
-    drawing = Drawing("An as-of vector: one end offset for each partition", 150)
+    drawing = Drawing("End offsets: one for each partition", 150)
     for row, (last, end) in enumerate(((9, 8), (7, 5))):
         y = 20 + 46 * row
         drawing.text(8, y + 20, f"partition {row}")

@@ -7,7 +7,7 @@ stay the same. Columns: the keys; `window_start`, `window_end`; for each compare
 
 | column | meaning |
 | --- | --- |
-| `run_id`, `as_of` | the run that found it, and its as-of vector (JSON) |
+| `run_id`, `as_of` | the run that found it, and its end offsets (JSON) |
 | `first_seen` | since when the window has had this verdict, whatever its values |
 | `last_seen` | when a run last found it so |
 | `valid_from`, `valid_to` | from when to when the row was true; `valid_to` null: it is true now |
@@ -81,7 +81,7 @@ class VerdictChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComparingRun:
-    """The run that compares: its id, its as-of vector as JSON, and the time of the comparison."""
+    """The run that compares: its id, its end offsets as JSON, and the time of the comparison."""
 
     run_id: str
     as_of: str

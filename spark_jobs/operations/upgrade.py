@@ -105,7 +105,7 @@ def _windows(spark: SparkSession, table: str, pipeline: Pipeline) -> Upgraded:
 
 
 def _maps_to_text(spark: SparkSession, published: PublishedTable) -> None:
-    """As-of vectors as JSON text, as this version writes them, on `main` and on the branch of revisions."""
+    """End offsets as JSON text, as this version writes them, on `main` and on the branch of revisions."""
     text = F.to_json(F.map_from_entries(F.array_sort(F.map_entries(_MAP))))
     published.alter("WRITE LOCALLY ORDERED BY window_start")
     branches = {row["name"] for row in spark.table(f"{published.table}.refs").collect()} & {"main", REVISIONS}

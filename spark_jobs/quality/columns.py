@@ -9,7 +9,7 @@ RUN_WIDE = "run_"
 
 INPUT_COLUMNS = {
     "partition": "of the log; one row each",
-    "records": "records up to the as-of vector",
+    "records": "records up to the end offsets",
     "first_offset": "the first offset",
     "end_offset": "the end offset, exclusive",
     "offset_gaps": "offsets in between without a record",

@@ -26,7 +26,7 @@ from spark_jobs.quality.suites import Data, Expectation, Suite, Suites
 PARAMETERS = {
     "range_start_ms": "the first window start of the run's range (epoch ms)",
     "range_end_ms": "the end of the run's range (epoch ms): windows start before it",
-    "last_arrival_ms": "the as-of vector's processing time (epoch ms)",
+    "last_arrival_ms": "the processing time up to which timers ran (epoch ms)",
     "allowed_lateness_ms": "the definition's allowed lateness",
 }
 """The suite parameters that the gate gives to Great Expectations."""

@@ -17,7 +17,7 @@ _SENTENCES = {
     "extra": "The live job emitted a window that its rules do not give for this log.",
     "all_late": "Every record of the window was late: as its rules say, the live job emitted none.",
     "undecided": "The value differs, and the log does not show whether by timing.",
-    "not_closed": "The window is still open at the as-of vector, and is not counted.",
+    "not_closed": "The window is still open at the end offsets, and is not counted.",
 }
 """In the order in which the report has them: what is right, what differs, what is open."""
 UNEXPLAINED = ("mismatch", "missing", "extra")

@@ -5,8 +5,6 @@ from __future__ import annotations
 WORDS: dict[str, str] = {
     "advisor": "how many records another bound or allowed lateness would have had on time in this history",
     "allowed lateness": "how long after its end, in event time, a window still accepts records; each fires it again",
-    "as-of vector": "one end offset for each partition, and the processing time up to which timers have run. Every "
-    "result is a function of the definition and of this vector",
     "behind the watermark": "the record came when the watermark had passed its event time. It is late only if its "
     "window had closed, too",
     "bookkeeping": "only the window's closed_at differs from what was published: values, counts and state stay",
@@ -21,6 +19,8 @@ WORDS: dict[str, str] = {
     "definition": "the pipeline's YAML file; the hash stands for its content",
     "deployment": "a time in which the live job ran with the same rules and the same output",
     "emitted value": "the value of a window that the live job wrote to its output",
+    "end offsets": "the offset of each partition at which the run stopped reading, and the processing time up to which "
+    "timers have run. Every result is a function of the definition and of these",
     "event time, processing time": "when something happened, according to the record; the clock of the machine that "
     "processes it, here the time at which the record was appended to the log (its arrival)",
     "expectation": "a rule about the input, the windows or the changes, from the files in the folder expectations",

@@ -280,7 +280,7 @@ def save_state(job: Job) -> None:
 
 
 def _drop_older_states(job: Job) -> None:
-    """Once a run is published, its state stands for those of earlier runs at the same as-of vector."""
+    """Once a run is published, its state stands for those of earlier runs at the same end offsets."""
     plan, table = job.plan, job.result.tables.timeline_state
     same = (
         job.spark.table(table)

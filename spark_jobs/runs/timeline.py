@@ -87,7 +87,7 @@ def topic_id_of(plan: Plan) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The timeline state of an earlier run, and the records after its as-of vector."""
+    """The timeline state of an earlier run, and the records after its end offsets."""
 
     run_id: str
     state: dict[str, Any]
@@ -99,7 +99,7 @@ def carried_state(
 ) -> Carried | None:
     """The nearest earlier state from which the timeline of this range can go on; None: read from the start.
 
-    It must be of the same definition and of an earlier as-of vector, and its watermark must not have reached the range:
+    It must be of the same definition and of earlier end offsets, and its watermark must not have reached the range:
     closes before it are not known any more. A replay that needs them always reads from the start.
     """
     if needs_old_closes(spec) or spec.restarts:

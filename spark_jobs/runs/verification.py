@@ -81,7 +81,7 @@ def verified(
 ) -> Iterator[Verified]:
     """Count what is staged, compare it with what is published, and call the gate; the documents record the results.
 
-    `records` are the good ones up to the as-of vector. `unchecked`: why there are no `checks`. Raises RunStateError
+    `records` are the good ones up to the end offsets. `unchecked`: why there are no `checks`. Raises RunStateError
     where a chunk is missing.
     """
     check_staged(job, staged)

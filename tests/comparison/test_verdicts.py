@@ -144,7 +144,7 @@ def test_each_window_has_its_verdict_and_what_is_not_compared_is_told_apart(spar
     assert by_window[("f", minutes[0])][0] == "extra"
     assert by_window[("a", minutes[1])][0] == "mismatch"
     assert (report.windows, report.rows_outside_range, report.rows_unreadable) == (8, 3, 1)
-    assert "2 windows were still open at the as-of vector and were not counted" in report.notes
+    assert "2 windows were still open at the end offsets and were not counted" in report.notes
     assert "3 emitted rows lie outside of the compared range and were left out" in report.notes
     assert (report.exit_code, report.late_records) == (3, 1)
     assert [(c["k"], c["offset"], c["late_by"]) for c in report.late_record_samples] == [("b", 7, 1000)]

@@ -118,7 +118,7 @@ def split_log(bench: Bench, data: Dataset, share: float) -> Log:
 
 
 def _one_night(bench: Bench, log: Log) -> tuple[Cost, Cost]:
-    """The night, and a full run at the same as-of vector.
+    """The night, and a full run at the same end offsets.
 
     Each brings a table of its own, in which the days before are published, to the same new state. Both are dropped in
     the end.
