@@ -77,7 +77,7 @@ def looked_at(report: Mapping[str, Any]) -> str:
     if advisor["event_times"]["from"] <= max(times.get("start", 0), (plan.get("span") or {}).get("start", 0)):
         return f"{those}, all of the run's range"
     if report["run"]["kind"] == RunKind.RECONCILE and advisor["records"] < COUNTED_AT_MOST:
-        return f"{those}, the last week, so that a night costs the same however long the history is"
+        return f"{those}, the last week, so that a reconciliation costs the same however long the history is"
     return f"{those}, the latest, because to count all would cost more than the replay"
 
 

@@ -39,11 +39,11 @@ WORDS: dict[str, str] = {
     "log_order": "the fidelity at which lateness follows from partition, offset and append time of each record",
     "mismatch": "the live job emitted another value than its own rules give, and the log has no reason for it",
     "mode": "which values the run computed: faithful, complete, or both",
-    "night": "a run of the reconciliation: it reads what arrived since the run before, and recomputes what it touches",
     "pair": "one record in one window: a record of overlapping windows is in several pairs",
     "pane": "the value of one firing of a window: 0 is the first, later ones come with late records",
     "partition, offset": "a part of the log; the number of a record in it",
     "quarantine": "the table of records that cannot be used, with the reason, their bytes and their position",
+    "reconciliation": "a run that reads what arrived since the run before, and recomputes what it touches",
     "revision": "one version of one window in the published table; earlier ones stay on its branch revisions",
     "severity": "of an expectation: a critical one that fails closes the gate; warning and info are only shown",
     "size of a change": "the average, over the numeric columns, of a window's change relative to the largest change of "

@@ -1,4 +1,4 @@
-"""The nightly reconciliation: read what arrived since the last run, recompute the windows that it touches."""
+"""The reconciliation: read what arrived since the last run, recompute the windows that it touches."""
 
 from __future__ import annotations
 
