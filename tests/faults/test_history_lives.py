@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from pyspark.sql import SparkSession
 
+from spark_jobs.conformance.formats import TINY
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.devtools.conformance.formats import TINY
 from spark_jobs.errors import HistoryError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.windows import HISTORY_GONE

@@ -34,8 +34,8 @@ from hypothesis.stateful import (
 )
 from pyspark.sql import SparkSession
 
+from spark_jobs.conformance.formats import TINY
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools.conformance.formats import TINY
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.documents import Answer, Approval, status_of
 from spark_jobs.runs.plan import make_plan

@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.eventtime.kafka_streams.task import Row, Task
 from spark_jobs.replay.from_pipeline import application_of
 from spark_jobs.runs.backfill import execute

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from spark_jobs.devtools.services.site import served_site
+from spark_jobs.demo.site import served_site
 
 
 def test_a_site_that_is_built_is_served_and_one_that_is_not_has_no_address(tmp_path: Path) -> None:

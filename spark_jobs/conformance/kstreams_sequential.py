@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from spark_jobs.devtools.conformance.kstreams_case import StreamsCase, StreamsOutcome
+from spark_jobs.conformance.kstreams_case import StreamsCase, StreamsOutcome
 from spark_jobs.eventtime.kafka_streams.task import Row, Task, utf8
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise, zip_longest
 from typing import Any
 
-from spark_jobs.devtools.conformance.case import Case
+from spark_jobs.conformance.case import Case
 
 COLUMNS = (
     "key",

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from spark_jobs.devtools.services.airflow import Airflow
+from spark_jobs.demo.airflow import Airflow
 from spark_jobs.errors import SourceError
 
 LOCKED = {"detail": "Database is locked."}
@@ -59,7 +59,7 @@ def test_a_refusal_is_not_asked_again(airflow: Airflow, answers: list[tuple[int,
 def test_a_database_that_stays_locked_is_told(
     airflow: Airflow, answers: list[tuple[int, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.devtools.services.airflow.LOCKED_SECONDS", 1)
+    monkeypatch.setattr("spark_jobs.demo.airflow.LOCKED_SECONDS", 1)
     answers += [(503, LOCKED)] * 3
     with pytest.raises(SourceError, match=r"503.*Database is locked"):
         airflow.post("/backfills", {})

@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.devtools.conformance.compare import CHECKSUM_MODULUS
-from spark_jobs.devtools.conformance.kstreams_case import StreamsCase, StreamsOutcome
+from spark_jobs.conformance.compare import CHECKSUM_MODULUS
+from spark_jobs.conformance.kstreams_case import StreamsCase, StreamsOutcome
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.kafka_streams.tasks import KEY, Kind, Restarts, TaskRestart, run_tasks

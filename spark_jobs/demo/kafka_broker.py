@@ -23,7 +23,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
-from spark_jobs.devtools.services.ports import free_port
+from spark_jobs.demo.ports import free_port
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.ivy import fetch_jars, package_folder

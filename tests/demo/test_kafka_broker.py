@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.devtools.services.kafka_broker import KafkaBroker
-from spark_jobs.devtools.services.kafka_log import crc32c
+from spark_jobs.demo.kafka_broker import KafkaBroker
+from spark_jobs.demo.kafka_log import crc32c
 from spark_jobs.errors import EnvironmentSetupError
 from tests.kafka import Producer, Sent
 from tests.processes import start_python
@@ -56,7 +56,7 @@ def test_a_broker_never_outlives_its_owner(tmp_path: Path) -> None:
         """
         import sys, time
         from pathlib import Path
-        from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+        from spark_jobs.demo.kafka_broker import KafkaBroker
         broker = KafkaBroker(Path(sys.argv[1]), heap="256m").start()
         print(broker.pid, flush=True)
         time.sleep(600)

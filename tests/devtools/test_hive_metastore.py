@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.devtools.services.hive_metastore import HiveMetastore
+from spark_jobs.devtools.hive_metastore import HiveMetastore
 from spark_jobs.errors import EnvironmentSetupError
 from tests.processes import run_python, start_python
 
@@ -73,7 +73,7 @@ def test_what_it_holds_is_served_again_after_a_stop(tmp_path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
-        from spark_jobs.devtools.services.hive_metastore import HiveMetastore
+        from spark_jobs.devtools.hive_metastore import HiveMetastore
         from spark_jobs.spark.session import spark_session
         folder = Path(sys.argv[1])
         with HiveMetastore(folder) as first:
@@ -106,7 +106,7 @@ def test_a_jvm_that_cannot_start_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_its_owner_however_that_ends(tmp_path: Path, how: signal.Signals) -> None:
     owner = start_python(
-        "import sys; from spark_jobs.devtools.services.hive_metastore import main; main(sys.argv[1:])",
+        "import sys; from spark_jobs.devtools.hive_metastore import main; main(sys.argv[1:])",
         *("--directory", str(tmp_path), "--port", "0"),
     )
     line = owner.stdout.readline()

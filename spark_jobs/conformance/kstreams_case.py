@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spark_jobs.devtools.conformance.compare import CHECKSUM_MODULUS
+from spark_jobs.conformance.compare import CHECKSUM_MODULUS
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.kafka_streams.task import Emission, StoreState, Topology
 from spark_jobs.eventtime.kafka_streams.windows import BetweenEvents, HoppingWindows, Sessions, StreamsWindows

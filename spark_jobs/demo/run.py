@@ -26,9 +26,9 @@ from spark_jobs.comparison.compare import run_compare
 from spark_jobs.comparison.report import Report
 from spark_jobs.comparison.verdicts import Label, Verdict
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools.services.airflow import Airflow, DagRun, waits_for_approval
-from spark_jobs.devtools.services.kafka_broker import KafkaBroker
-from spark_jobs.devtools.services.kafka_sample import END_OF_INPUT, LIVE_TOPIC, TOPIC, load_sample
+from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
+from spark_jobs.demo.kafka_broker import KafkaBroker
+from spark_jobs.demo.kafka_sample import END_OF_INPUT, LIVE_TOPIC, TOPIC, load_sample
 from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.orchestration.run_ids import run_id_of

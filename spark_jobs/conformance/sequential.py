@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_jobs.devtools.conformance.case import Case
-from spark_jobs.devtools.conformance.compare import Outcome, firing_row
+from spark_jobs.conformance.case import Case
+from spark_jobs.conformance.compare import Outcome, firing_row
 from spark_jobs.eventtime.job import LiveJob
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP

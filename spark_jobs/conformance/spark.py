@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.devtools.conformance.case import Case
-from spark_jobs.devtools.conformance.compare import CHECKSUM_MODULUS, Outcome
+from spark_jobs.conformance.case import Case
+from spark_jobs.conformance.compare import CHECKSUM_MODULUS, Outcome
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP

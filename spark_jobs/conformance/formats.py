@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_jobs.devtools.conformance import case as flink
-from spark_jobs.devtools.conformance import kstreams_case as kafka_streams
-from spark_jobs.devtools.conformance import microbatch_case
+from spark_jobs.conformance import case as flink
+from spark_jobs.conformance import kstreams_case as kafka_streams
+from spark_jobs.conformance import microbatch_case
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -53,16 +53,16 @@ class Tried(NamedTuple):
 
 
 def _try_flink(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
-    from spark_jobs.devtools.conformance.compare import first_difference
+    from spark_jobs.conformance.compare import first_difference
 
     case, note = flink.Case(path, document), ""
     for version, strategy, expected in case.expectations:
         if engine.set_based:
-            from spark_jobs.devtools.conformance.spark import run_spark
+            from spark_jobs.conformance.spark import run_spark
 
             outcome = run_spark(engine.spark, case, strategy)
         else:
-            from spark_jobs.devtools.conformance.sequential import run_sequential
+            from spark_jobs.conformance.sequential import run_sequential
 
             outcome = run_sequential(case, strategy)
         note = outcome.note
@@ -73,15 +73,15 @@ def _try_flink(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
 
 
 def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
-    from spark_jobs.devtools.conformance.microbatch_compare import first_difference
+    from spark_jobs.conformance.microbatch_compare import first_difference
 
     case = microbatch_case.MicroBatchCase(path, document)
     if engine.set_based:
-        from spark_jobs.devtools.conformance.microbatch_spark import run_spark
+        from spark_jobs.conformance.microbatch_spark import run_spark
 
         outcome = run_spark(engine.spark, case)
     else:
-        from spark_jobs.devtools.conformance.microbatch_sequential import run_sequential
+        from spark_jobs.conformance.microbatch_sequential import run_sequential
 
         outcome = run_sequential(case)
     return Tried(first_difference(case, outcome), outcome.note)
@@ -90,11 +90,11 @@ def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engi
 def _try_kafka_streams(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
     case = kafka_streams.StreamsCase(path, document)
     if engine.set_based:
-        from spark_jobs.devtools.conformance.kstreams_spark import run_spark
+        from spark_jobs.conformance.kstreams_spark import run_spark
 
         outcome = run_spark(engine.spark, case)
     else:
-        from spark_jobs.devtools.conformance.kstreams_sequential import run_sequential
+        from spark_jobs.conformance.kstreams_sequential import run_sequential
 
         outcome = run_sequential(case)
     return Tried(kafka_streams.first_difference(case, outcome), outcome.note)

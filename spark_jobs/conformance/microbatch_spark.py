@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.devtools.conformance.microbatch_case import MicroBatchCase
-from spark_jobs.devtools.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
+from spark_jobs.conformance.microbatch_case import MicroBatchCase
+from spark_jobs.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind
 from spark_jobs.eventtime.microbatch.query import BatchSettings

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.devtools.services.kafka_log import LogRecord, write_partition
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.demo.kafka_log import LogRecord, write_partition
 from spark_jobs.errors import SourceError
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 

@@ -14,7 +14,7 @@ def test_what_a_service_has_started_ends_with_its_owner(tmp_path: Path) -> None:
     code = '''
 import os, sys, time
 from pathlib import Path
-from spark_jobs.devtools.services.supervised import Supervised
+from spark_jobs.demo.supervised import Supervised
 child = """
 import subprocess, time
 for _ in range(40):

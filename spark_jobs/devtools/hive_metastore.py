@@ -3,7 +3,7 @@
     with HiveMetastore(Path("metastore")) as service:
         spark = spark_session("trial", metastore=service.uri)
 
-or, until Ctrl-C: `python -m spark_jobs.devtools.services.hive_metastore --directory metastore --port 9083`.
+or, until Ctrl-C: `python -m spark_jobs.devtools.hive_metastore --directory metastore --port 9083`.
 
 It serves what Hive's own launcher serves (the same handler, processor and transports over Derby), but on the loopback
 interface only: the launcher listens on every interface and knows no setting against it.
@@ -24,7 +24,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from spark_jobs.devtools.services.waiting import becomes_true
+from spark_jobs.demo.waiting import becomes_true
 from spark_jobs.errors import EnvironmentSetupError, RewindowError
 from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.java import find_java, java_reason

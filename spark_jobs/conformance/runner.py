@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_jobs.devtools.conformance.case import load_cases
-from spark_jobs.devtools.conformance.formats import Engine, Tried, try_case
+from spark_jobs.conformance.case import load_cases
+from spark_jobs.conformance.formats import Engine, Tried, try_case
 from spark_jobs.errors import DefinitionError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.devtools.conformance.microbatch_case import SHOWN, MicroBatchCase
+from spark_jobs.conformance.microbatch_case import SHOWN, MicroBatchCase
 
 CHECKSUM_MODULUS = 2_147_483_647
 Run = tuple[int, int]
