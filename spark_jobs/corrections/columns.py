@@ -47,7 +47,7 @@ def columns_of(scope: Scope) -> Columns:
     path = ("corrections", "window")
     start = None if window.start is None else _plain(scope, window.start, (*path, "start"))
     end = None if window.end is None else _plain(scope, window.end, (*path, "end"))
-    if start is None and pipeline.window.type in ("session", "between_events"):
+    if start is None and pipeline.window.follows_records:
         raise DefinitionError(
             "the destination has no column of the window's start, and sessions need both bounds",
             pipeline.source_of(path) or pipeline.name,

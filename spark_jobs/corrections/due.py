@@ -30,7 +30,6 @@ from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.replay.windows import HISTORY_GONE, PANE, STATE
 
-_OF_RECORDS = ("session", "between_events")
 """Kinds of windows that lie where the records are."""
 _BY_RULE = (Verdict.MISMATCH, Verdict.MISSING, Verdict.EXTRA)
 """The live job broke its own rules: only then is the faithful value another one than it should have emitted."""
@@ -193,10 +192,8 @@ def _wanted(scope: Scope, published: DataFrame) -> DataFrame:
     else:
         want = F.coalesce(F.col(STATE).isin("closed", "all_late", "not_emitted"), F.lit(False)) & has_value
         # A run of mode `faithful` knows no complete value; the pieces of a session have none.
-        unknown = F.lit(scope.pipeline.window.type not in _OF_RECORDS) & F.coalesce(
-            F.col(STATE) == "closed", F.lit(False)
-        )
-        unknown = unknown & ~has_value
+        may_lack = F.lit(not scope.pipeline.window.follows_records)
+        unknown = may_lack & F.coalesce(F.col(STATE) == "closed", F.lit(False)) & ~has_value
     # What is kept without its records has no state of a window: readers keep what they have.
     unknown = unknown | F.col(STATE).eqNullSafe(HISTORY_GONE)
     kinds = {f.name: f.dataType for f in published.schema}

@@ -61,7 +61,7 @@ class Scope:
 
     @property
     def is_session(self) -> bool:
-        return self.pipeline.window.type in ("session", "between_events")
+        return self.pipeline.window.follows_records
 
     def holds(self, condition: str) -> bool:
         """Whether a condition of `meta.when` holds."""

@@ -219,7 +219,7 @@ class _Reader:
         before = len(self.problems)
         self._refuse_unknown(item, _FIELDS, place)
         kwargs = self._object(item, "kwargs", place)
-        kind = EARLIER_TYPES.get(item["type"], item["type"])
+        kind = EARLIER_TYPES.get(item["type"]) or item["type"]
         for name in sorted(_RUNTIME & kwargs.keys()):
             self._report((*place, "kwargs", name), "is decided by the gate", "leave it out")
         severity = self._one_of(item.get("severity", "critical"), Severity, (*place, "severity"))

@@ -26,7 +26,7 @@ from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, RegularWindows
+from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
 from spark_jobs.replay.making import TimelineMaker
@@ -124,7 +124,7 @@ def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
     if estimated_records(evidence.plan, evidence.kind, times) > _MAX_GROUPS:  # limits the memory of the aggregation
         most = min(most, _MAX_GROUPS // max(1, len(strategy.partitions)))
     resolution = _resolution(reach, max(most, 1), step)
-    offset = windows.end_phase if isinstance(windows, RegularWindows) else 0
+    offset = windows.end_phase
     tried = {int(t) for t in _TOLERANCES if t % resolution == 0 and t <= reach + resolution}
     tried |= {configured}
     dropped_at = None if lateness == MAX_TIMESTAMP else configured + lateness

@@ -413,7 +413,7 @@ def _covering(pipeline: Pipeline, times: TimeRange) -> TimeRange:
     windows = windows_of(pipeline)
     if isinstance(pipeline.window, BetweenEventsWindow):  # it begins up to its length before its first record
         return TimeRange(max(0, times.start - pipeline.window.time_difference), times.end)
-    return windows.covering(times) if isinstance(windows, AlignedWindows) else times
+    return windows.covering(times)
 
 
 def _closes_looked_up(pipeline: Pipeline, strategy: WatermarkStrategy) -> int:
