@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from spark_jobs.conformance.case_file import CaseFile
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.job import Record
 from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
@@ -26,19 +27,12 @@ _KINDS = {kind.value: kind for kind in GeneratorKind} | {"monotonous": Generator
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(CaseFile):
     """One case file. `records` are in position order; `values` holds each record's value column."""
-
-    path: Path
-    document: dict[str, Any]
 
     @property
     def name(self) -> str:
         return self.document.get("name", self.path.stem)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return self.document["config"]
 
     @property
     def rows(self) -> list[list[Any]]:
@@ -95,21 +89,13 @@ class Case:
             case "session":
                 return SessionWindows(window["gap_ms"])
             case other:
-                raise DefinitionError(
-                    f"unknown window kind {other!r}",
-                    where=str(self.path),
-                    hint="use tumbling, sliding, cumulative or session",
-                )
+                raise self.unknown("window kind", other, "tumbling", "sliding", "cumulative", "session")
 
     def strategy(self, *, all_idle_emits_maximum: bool = True) -> WatermarkStrategy:
         """The job's watermark strategy, under the rules of Flink >= 2.2 or of an older version (rule 13)."""
         config, watermark = self.config, self.config["watermark"]
         if watermark["kind"] not in _KINDS:
-            raise DefinitionError(
-                f"unknown watermark kind {watermark['kind']!r}",
-                where=str(self.path),
-                hint=f"use one of {', '.join(_KINDS)}",
-            )
+            raise self.unknown("watermark kind", watermark["kind"], *_KINDS)
         partitions = tuple(range(config["partitions"]))
         rows = self.rows
         return WatermarkStrategy(

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from spark_jobs.conformance.case_file import CaseFile
 from spark_jobs.conformance.compare import CHECKSUM_MODULUS
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.kafka_streams.task import Emission, StoreState, Topology
@@ -38,15 +38,8 @@ class Restart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StreamsCase:
+class StreamsCase(CaseFile):
     """One case file."""
-
-    path: Path
-    document: dict[str, Any]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return self.document["config"]
 
     @property
     def partitions(self) -> range:
@@ -94,15 +87,11 @@ class StreamsCase:
             case "session":
                 return Sessions(window["gap"])
             case other:
-                raise DefinitionError(
-                    f"unknown window kind {other!r}",
-                    where=str(self.path),
-                    hint="use tumbling, hopping, sliding or session",
-                )
+                raise self.unknown("window kind", other, "tumbling", "hopping", "sliding", "session")
 
     def _known(self, kind: Any, value: str, what: str) -> Any:
         if value not in set(kind):
-            raise DefinitionError(f"unknown {what} {value!r}", where=str(self.path), hint=f"use {', '.join(kind)}")
+            raise self.unknown(what, value, *kind)
         return kind(value)
 
     def row(self, record: int, partition: int, key: str, times: Sequence[int], held: Sequence[int] | None) -> list[Any]:

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from spark_jobs.errors import DefinitionError
+from spark_jobs.conformance.case_file import CaseFile
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.microbatch.batches import Batches, batches_of
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, read_checkpoint
@@ -58,15 +57,8 @@ class CaseRecord:
 
 
 @dataclass(frozen=True)
-class MicroBatchCase:
+class MicroBatchCase(CaseFile):
     """One case file."""
-
-    path: Path
-    document: dict[str, Any]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return self.document["config"]
 
     @property
     def expected(self) -> dict[str, Any]:
@@ -110,9 +102,7 @@ class MicroBatchCase:
             case "session":
                 return None
             case other:
-                raise DefinitionError(
-                    f"unknown window kind {other!r}", where=str(self.path), hint="use tumbling, sliding or session"
-                )
+                raise self.unknown("window kind", other, "tumbling", "sliding", "session")
 
     @property
     def deduplication(self) -> DeduplicationKind | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt, ValidationInfo, WithJsonSchema, field_validator
 
@@ -280,3 +280,19 @@ class Watermark(Section):
         """Golden rule 13: when all partitions are idle, Flink >= 2.2 emits the largest watermark; older ones do not."""
         major, minor, *_ = self.flink.split(".")
         return (int(major), int(minor)) >= (2, 2)
+
+
+class OneRuleWatermark(Section):
+    """What Flink's watermark has, and that of an engine with one rule of its own has not."""
+
+    emission: ClassVar[str] = "per_event"
+    interval: ClassVar[int] = 0
+    scope: ClassVar[Scope] = Scope.PARTITION
+    idleness: ClassVar[int | None] = None
+    timer_start: ClassVar[int | None] = None
+    subtasks: ClassVar[tuple[tuple[int, ...], ...] | None] = None
+    custom_class: ClassVar[str | None] = None
+    parameters: ClassVar[dict[str, Any]] = {}
+    marker: ClassVar[str | None] = None
+    stream: ClassVar[str | None] = None
+    all_idle_emits_maximum: ClassVar[bool] = False

@@ -79,7 +79,8 @@ class ThinnedHistory:
         state: Mapping[str, Any] | None = None,
     ) -> None:
         self.records = records
-        self.strategy = strategy
+        self._job = strategy
+        self.strategy = strategy = self._followed(strategy)
         self._until = processing_time_end
         self._cache = cache
         self._state = state
@@ -88,6 +89,10 @@ class ThinnedHistory:
         self._next_tick = next_tick if self._source_state is None else self._source_state["next_tick"]
         self._generator_of = {p: index for index, group in enumerate(strategy.generators) for p in group}
         self._begins = begins
+
+    def _followed(self, strategy: WatermarkStrategy) -> WatermarkStrategy:
+        """The strategy that makes the same timeline of what `_firsts` and `_raises` look at."""
+        return strategy
 
     @cached_property
     def _fine(self) -> ArrivalCells:
