@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.corrections.delivery import Delivered
     from spark_jobs.definition import Pipeline
-    from spark_jobs.runs.corrected import Corrections
+    from spark_jobs.runs.corrected import DeliveredCorrections
     from spark_jobs.runs.status import RunStatus
     from spark_jobs.runs.store import RunFolder
 
@@ -102,7 +102,7 @@ def _print_delivered(done: Delivered, as_json: bool) -> None:
 
 def corrections_of(
     spark: SparkSession, pipeline: Pipeline, folder: RunFolder, status: RunStatus | None
-) -> Corrections | None:
+) -> DeliveredCorrections | None:
     """Deliver what is due after a run that is published; of one that waits, say what would be. None: neither."""
     if pipeline.corrections is None or status is None:
         return None
@@ -113,14 +113,14 @@ def corrections_of(
     return announce(spark, pipeline, folder) if status.waits else None
 
 
-def end_of_corrections(corrections: Corrections | None) -> None:
+def end_of_corrections(corrections: DeliveredCorrections | None) -> None:
     """End with the error's exit code where corrections could not be delivered."""
     if corrections is not None and corrections.exit_code:
         errors.print(f"[bold red]error[/]: {escape(corrections.sentence())}", highlight=False, soft_wrap=True)
         raise typer.Exit(corrections.exit_code)
 
 
-def print_corrections(corrections: Corrections | None) -> None:
+def print_corrections(corrections: DeliveredCorrections | None) -> None:
     """What the run brings to the readers of the live job's output, in a line."""
     if corrections is not None and not corrections.problem:
         for note in corrections.notes:

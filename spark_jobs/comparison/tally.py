@@ -44,7 +44,7 @@ class Delays:
 
 
 @dataclass(slots=True)
-class Stretch:
+class TimeBucket:
     """The windows that start in one stretch of time: counts by verdict, and delays."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -66,8 +66,8 @@ class Tally:
     late_records: int = 0
     emitted_until: int | None = None
     delays: Delays = field(default_factory=Delays)
-    stretches: dict[int, Stretch] = field(default_factory=lambda: defaultdict(Stretch))
-    days: dict[int, Stretch] = field(default_factory=lambda: defaultdict(Stretch))
+    stretches: dict[int, TimeBucket] = field(default_factory=lambda: defaultdict(TimeBucket))
+    days: dict[int, TimeBucket] = field(default_factory=lambda: defaultdict(TimeBucket))
 
     def add(self, other: Tally) -> None:
         """Count what another comparison has counted too, in stretches of the same width."""

@@ -11,7 +11,7 @@ from typing import Any
 from spark_jobs.conformance.case_file import CaseFile
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.job import Record
-from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import (
@@ -111,7 +111,7 @@ class Case(CaseFile):
             ),
             partitions=partitions,
             subtasks=tuple(tuple(s) for s in config.get("subtasks") or [partitions]),
-            scope=Scope(config.get("watermark_scope", "partition")),
+            scope=WatermarkScope(config.get("watermark_scope", "partition")),
             per_event=config.get("emission", {}).get("mode", "per_event") == "per_event",
             interval=self.interval,
             timer_start=config.get("clock", {}).get("start_ms", rows[0][2] if rows else 0),

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.corrections.columns import Columns, bound_in_sql
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.lakehouse.corrections import Delivery, new_name
@@ -47,7 +47,12 @@ def is_iceberg(described: Mapping[str, str]) -> bool:
 
 
 def open_partitions(
-    scope: Scope, table: str, columns: Columns, kinds: Mapping[str, str], described: Mapping[str, str], where: str
+    scope: CorrectionScope,
+    table: str,
+    columns: Columns,
+    kinds: Mapping[str, str],
+    described: Mapping[str, str],
+    where: str,
 ) -> PartitionedTable:
     """The table, as a destination; `described`: what Spark says of it. Raises DefinitionError for one of no use."""
     text = " ".join(described.get(name, "") for name in ("Provider", "InputFormat", "Serde Library")).lower()
@@ -73,7 +78,7 @@ def open_partitions(
 class PartitionedTable:
     """A Hive table that readers read."""
 
-    scope: Scope
+    scope: CorrectionScope
     table: str
     columns: Columns
     kinds: Mapping[str, str]

@@ -13,7 +13,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.failures import short
@@ -21,9 +21,9 @@ from spark_jobs.spark.java import java_reason
 from spark_jobs.spark.joins import matching
 
 
-def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections:
+def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> DeliveredCorrections:
     """Deliver what is due, and write `corrections.json`. What goes wrong is its `problem`: the run stays published."""
-    before = Corrections.read(folder)
+    before = DeliveredCorrections.read(folder)
     scope = scope_of(spark, pipeline)
     known = {
         "destination": scope.destination,
@@ -35,18 +35,18 @@ def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> C
         done = deliver(spark, pipeline)
         earlier = before.delivered if before and before.is_delivered else {}
         counts = {name: earlier.get(name, 0) + done.rows.get(name, 0) for name in {*earlier, *done.rows}}
-        found = Corrections(
+        found = DeliveredCorrections(
             **known, delivered=counts, is_delivered=True, deliveries=(*done.resumed, *done.deliveries), notes=done.notes
         )
     except RewindowError as problem:
-        found = Corrections(**known, problem=str(problem), exit_code=problem.exit_code)
+        found = DeliveredCorrections(**known, problem=str(problem), exit_code=problem.exit_code)
     except (PySparkException, Py4JError) as problem:
-        found = Corrections(**known, problem=short(java_reason(problem)), exit_code=1)
+        found = DeliveredCorrections(**known, problem=short(java_reason(problem)), exit_code=1)
     found.write(folder)
     return found
 
 
-def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections | None:
+def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> DeliveredCorrections | None:
     """Say in `corrections.json` what would be delivered if the run, which waits, were published."""
     staged = StagedRange.read(folder)
     if staged is None:
@@ -54,7 +54,7 @@ def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corr
     tables = Tables.of(pipeline)
     scope = scope_of(spark, pipeline)
     counted = pending_counts(spark, pipeline, _as_if_published(spark, pipeline, folder.run_id, staged))
-    found = Corrections(
+    found = DeliveredCorrections(
         destination=scope.destination,
         value=scope.corrections.value.value,
         planned=dict(counted.rows),

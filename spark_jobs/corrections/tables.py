@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.corrections.columns import Columns, bound_in_sql, columns_of
 from spark_jobs.corrections.destination import Destination
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.corrections.partitions import description_of, is_iceberg, open_partitions
 from spark_jobs.definition.live import TableEmitted
 from spark_jobs.errors import DefinitionError, SourceError
@@ -27,7 +27,7 @@ from spark_jobs.spark.gateway import JAVA_ERRORS
 from spark_jobs.spark.joins import same_pairs
 
 
-def open_table(scope: Scope, destination: TableEmitted) -> Destination:
+def open_table(scope: CorrectionScope, destination: TableEmitted) -> Destination:
     """The table as a destination. Raises SourceError where it is not there, DefinitionError for one of no use."""
     spark, table = scope.spark, destination.table
     where = scope.pipeline.source_of(("corrections",)) or scope.pipeline.name
@@ -72,7 +72,7 @@ def _checked(columns: Columns, kinds: Mapping[str, str], table: str, where: str)
 class IcebergTable:
     """An Iceberg table. `pane`: of several rows of a window that with the largest one is corrected."""
 
-    scope: Scope
+    scope: CorrectionScope
     table: str
     columns: Columns
     kinds: Mapping[str, str]

@@ -26,7 +26,7 @@ from spark_jobs.definition.fields import (
     shown,
 )
 from spark_jobs.definition.generators import EXAMPLES, PARAMETERS
-from spark_jobs.eventtime.strategy import Scope
+from spark_jobs.eventtime.strategy import WatermarkScope
 from spark_jobs.eventtime.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
 
 DEFAULT_INTERVAL = 200
@@ -135,8 +135,9 @@ class Watermark(Section):
         description="Interval of the timer. Default 200 ms for periodic, 0 (no timer) for per_event.",
         examples=["200 ms"],
     )
-    scope: Scope = Field(
-        Scope.PARTITION, description="One generator per partition, or one per source subtask, behind the source."
+    scope: WatermarkScope = Field(
+        WatermarkScope.PARTITION,
+        description="One generator per partition, or one per source subtask, behind the source.",
     )
     subtasks: Annotated[Subtasks, Field(min_length=1)] | None = Field(
         None,
@@ -287,7 +288,7 @@ class OneRuleWatermark(Section):
 
     emission: ClassVar[str] = "per_event"
     interval: ClassVar[int] = 0
-    scope: ClassVar[Scope] = Scope.PARTITION
+    scope: ClassVar[WatermarkScope] = WatermarkScope.PARTITION
     idleness: ClassVar[int | None] = None
     timer_start: ClassVar[int | None] = None
     subtasks: ClassVar[tuple[tuple[int, ...], ...] | None] = None

@@ -32,7 +32,7 @@ from spark_jobs.demo.kafka_sample import END_OF_INPUT, LIVE_TOPIC, TOPIC, load_s
 from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.documents import Changes, Gate, Outcome, RunCounts
 from spark_jobs.runs.progress import NoProgress, Progress, progress_for
 from spark_jobs.runs.store import PAGE, RunStore
@@ -209,7 +209,7 @@ def _print_outcome(console: Console, store: RunStore, run: DagRun) -> None:
     counts = outcome.counts if outcome else RunCounts()
     changed = ", ".join(f"{count:,} {what}" for what, count in sorted(changes.counts.items())) or "nothing"
     results = gate.results if gate else ()
-    verdicts, corrections = Verdicts.read(folder), Corrections.read(folder)
+    verdicts, corrections = Verdicts.read(folder), DeliveredCorrections.read(folder)
     compared = _counted(verdicts.counts) if verdicts else "not compared"
     console.print(
         f"\n[bold]{run.dag_id}[/]: {outcome and outcome.status.value}\n"

@@ -123,7 +123,7 @@ class CorrectionTable:
         return self._spark.read.option("snapshot-id", head).table(self.table)
 
     def latest(self, destination: str, head: int | None = None) -> DataFrame:
-        """Of each window the row of the last finished delivery to `destination`."""
+        """The row of each window's last finished delivery to `destination`."""
         done = self.rows(head).where((F.col(DESTINATION) == destination) & (F.col(STATUS) == DeliveryStatus.DELIVERED))
         last = Window.partitionBy(*(f"`{c}`" for c in self.identity)).orderBy(F.desc(NUMBER))
         return done.withColumn("rw_place", F.row_number().over(last)).where("rw_place = 1").drop("rw_place")

@@ -38,7 +38,7 @@ _SLACK_MS = DAY // 4
 
 _STATES = ("closed", "open", "all_late", "not_emitted", HISTORY_GONE)
 _STATES_WITHOUT_FIRING = ("open", "not_emitted")
-"""Of sessions: the complete session is not one that has fired."""
+"""States of complete sessions that are not ones that have fired."""
 
 
 def input_frame(plan: Plan) -> pd.DataFrame:

@@ -38,7 +38,7 @@ _ALL = ("$keys", "$identity")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SuiteScope:
     """The pipeline and run that expectations are fitted to.
 
     `kind`: backfill or reconcile; None: no run in particular, so that conditions on the kind hold. `columns`: those of
@@ -99,7 +99,7 @@ class LeftOut:
     reason: str
 
 
-def fit(suites: Suites, scope: Scope) -> tuple[list[Fitted], list[LeftOut]]:
+def fit(suites: Suites, scope: SuiteScope) -> tuple[list[Fitted], list[LeftOut]]:
     """The expectations that are checked, and those that are not.
 
     Raises:
@@ -132,7 +132,7 @@ def fit(suites: Suites, scope: Scope) -> tuple[list[Fitted], list[LeftOut]]:
     return fitted, left_out
 
 
-def _reason_to_leave_out(suites: Suites, written: Expectation, scope: Scope) -> str:
+def _reason_to_leave_out(suites: Suites, written: Expectation, scope: SuiteScope) -> str:
     if written.name and f"{written.data}/{written.name}" in suites.left_out:
         return "the pipeline's suite leaves it out"
     if written.data is Data.LIVE and not scope.compares:
@@ -141,7 +141,7 @@ def _reason_to_leave_out(suites: Suites, written: Expectation, scope: Scope) -> 
 
 
 def _expanded(
-    suite: Suite, written: Expectation, scope: Scope, report: Callable[[Problem], None]
+    suite: Suite, written: Expectation, scope: SuiteScope, report: Callable[[Problem], None]
 ) -> list[dict[str, Any]]:
     kwargs = dict(written.kwargs)
     everything = {"$keys": tuple(scope.pipeline.keys), "$identity": scope.identity_columns()}

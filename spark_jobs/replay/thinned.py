@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, long_arrays, record_position
@@ -319,7 +319,7 @@ class ThinnedHistory:
         return found
 
     def _generator(self) -> Column:
-        if self.strategy.scope is Scope.PARTITION:
+        if self.strategy.scope is WatermarkScope.PARTITION:
             return F.col("partition")
         pairs = [F.lit(v) for item in self._generator_of.items() for v in item]
         return F.create_map(*pairs)[F.col("partition")]
@@ -379,7 +379,7 @@ class ThinnedHistory:
         )
 
     def _carried(self) -> list[list[tuple[int, int, int, int]]]:
-        """Of each generator what it had reached before these records: `reached` and position."""
+        """What each generator had reached before these records: `reached` and position."""
         generators = len(self.strategy.generators)
         if self._source_state is None:
             return [[] for _ in range(generators)]

@@ -84,7 +84,7 @@ def latest_rows(late: DataFrame) -> list[dict[str, Any]]:
 
 
 def late_facts(late: DataFrame, probe: LatenessProbe, classified: ClassifiedRecords) -> dict[str, Any]:
-    """Of the late records (dropped by at least one window): how many, how late, where.
+    """The late records (dropped by at least one window): how many, how late, where.
 
     `missed_by`: processing time from their window's close to their arrival; `delay`: arrival - event time. Quantiles
     are exact, null where nothing is known. `records` beside a partition or an hour counts all its records in the probe;

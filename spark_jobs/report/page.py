@@ -93,7 +93,7 @@ def is_too_wide(changes: Mapping[str, Any]) -> bool:
         return True
 
     def longest(name: str) -> int:
-        """Of a column's words that are not broken: its name, and numbers."""
+        """The words of a column that are not broken: its name, and numbers."""
         cells = [window[side].get(name) for window in changes["top"] for side in ("before", "after") if window[side]]
         return max(len(formatting.plain(word)) for word in (name, *cells) if word is name or not isinstance(word, str))
 

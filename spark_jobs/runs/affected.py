@@ -107,7 +107,7 @@ class AffectedWindows:
     pairs: DataFrame | None
 
     def in_scope(self, windows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-        """Of published windows those that are recomputed."""
+        """The published windows that are recomputed."""
         recent = windows.where(starts_within(self.recent))
         if self.older is None or self.pairs is None:
             return recent

@@ -13,7 +13,7 @@ from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.published_table import LIVE, Publication, TableAt
 from spark_jobs.lakehouse.side_tables import Side, SideChange
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import branch_of, starts_within
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.spec import Panes, ReplaySpec
@@ -26,7 +26,7 @@ from spark_jobs.runs.job import Job
 from spark_jobs.spark.joins import others, same
 
 COVERS = "rw_covers"
-"""Of a kept window: it is no window of this run, so no window of this run that it overlaps may stand beside it."""
+"""Whether a kept window is no window of this run: then no window of this run that it overlaps may stand beside it."""
 
 
 def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
@@ -38,9 +38,9 @@ def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
 def staged_windows(job: Job) -> DataFrame:
     """The windows that are staged: what was computed, and in the place of some of it what is kept."""
     rows = job.staging.rows()
-    if not job.staging.has(Part.KEPT):
+    if not job.staging.has(StagedPart.KEPT):
         return rows
-    kept = job.staging.rows(Part.KEPT)
+    kept = job.staging.rows(StagedPart.KEPT)
     names = (*job.spec.keys, "window_start", "window_end")
     instead = kept.select(*others(names, "rw_kept_"), COVERS)
     is_same = (F.col("window_start") == F.col("rw_kept_window_start")) & (
@@ -64,7 +64,7 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
             return windows
         if staged.recent is None:
             return windows.where(starts_within(staged.reach))
-        pairs = job.staging.rows(Part.TOUCHED) if staged.older else None
+        pairs = job.staging.rows(StagedPart.TOUCHED) if staged.older else None
         return AffectedWindows(staged.recent, staged.older, pairs).in_scope(windows, spec.keys)
 
     return Publication(
@@ -146,8 +146,8 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
     """
     run_id = job.result.run_id
 
-    def rows(part: Part) -> DataFrame | None:
-        if part is Part.LATE and not job.result.records_late:
+    def rows(part: StagedPart) -> DataFrame | None:
+        if part is StagedPart.LATE and not job.result.records_late:
             return None
         return job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*") if job.staging.has(part) else None
 
@@ -163,8 +163,8 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
     elif staged.since is not None:
         late = quarantined = f"`offset` >= coalesce({_offset_of(staged.since)}, 0) AND `offset` < {read}"
     return (
-        SideChange(Side.LATE, rows(Part.LATE), late),
-        SideChange(Side.QUARANTINE, rows(Part.QUARANTINE), quarantined),
+        SideChange(Side.LATE, rows(StagedPart.LATE), late),
+        SideChange(Side.QUARANTINE, rows(StagedPart.QUARANTINE), quarantined),
     )
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError, RewindowError
 from spark_jobs.lakehouse.published_table import FACTS
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import starts_within
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION
@@ -41,7 +41,7 @@ _AS_OF, _TOTAL, _FOUND, _LATER = "rw_as_of", "rw_total", "rw_found", "rw_later"
 
 def has_lost(job: Job) -> bool:
     """Whether published windows lack records, or may, so that later runs look at each one too."""
-    if not job.staging.has(Part.KEPT):
+    if not job.staging.has(StagedPart.KEPT):
         return False
     staged, changes = StagedRange.read(job.folder), Changes.read(job.folder)
     # A run over a range has looked at all its windows, a night at some.
@@ -175,7 +175,7 @@ def _kept(published: DataFrame, lacking: DataFrame, keys: Sequence[str], *, cove
 
 def _stage(job: Job, kept: DataFrame) -> None:
     with job.stage("kept windows", "records that they were made of are gone"):
-        job.staging.write(0, kept, Part.KEPT)
+        job.staging.write(0, kept, StagedPart.KEPT)
 
 
 def _keep_late(job: Job, staged: StagedRange, records: DataFrame) -> None:
@@ -188,11 +188,11 @@ def _keep_late(job: Job, staged: StagedRange, records: DataFrame) -> None:
     there = records.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
     is_there = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
     gone = late.join(there, is_there, "left_anti")
-    fields = job.staging.rows(Part.LATE).schema
+    fields = job.staging.rows(StagedPart.LATE).schema
     columns = [
         F.col(f"`{f.name}`") if f.name in late.columns else F.lit(None).cast(f.dataType).alias(f.name) for f in fields
     ]
-    job.staging.write(0, gone.select(*columns), Part.LATE)
+    job.staging.write(0, gone.select(*columns), StagedPart.LATE)
 
 
 def _may_lack(job: Job) -> bool:

@@ -22,7 +22,7 @@ from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable, TableAt
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, record_position
 from spark_jobs.replay.defined_windows import windows_of
@@ -227,9 +227,9 @@ def _incremental(
             make_timeline(job, replay, lambda: begin(job, reason, started, request), lambda: job.published)
             parts = _parts(spec, touched, recent)
             with job.stage("windows", f"in {len(parts)} parts, and late records"):
-                windows = [(Part.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in parts]
-                late = [(Part.LATE, partial(replay.late, chunk, plan.span, good(new))) for chunk in plan.chunks]
-                pairs = [(Part.TOUCHED, lambda: touched.pairs)] if touched.older else []
+                windows = [(StagedPart.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in parts]
+                late = [(StagedPart.LATE, partial(replay.late, chunk, plan.span, good(new))) for chunk in plan.chunks]
+                pairs = [(StagedPart.TOUCHED, lambda: touched.pairs)] if touched.older else []
                 numbered = [*pairs, *windows, *late]
                 staged = StagedRange(
                     **from_table(news.base),
@@ -253,10 +253,10 @@ def _incremental(
 
 
 def _expected(
-    numbered: Sequence[tuple[Part, Callable[[], DataFrame]]], *, has_quarantine: bool
+    numbered: Sequence[tuple[StagedPart, Callable[[], DataFrame]]], *, has_quarantine: bool
 ) -> dict[str, tuple[int, ...]]:
     """The chunks that `stage_parallel` stages, by part, and that of the quarantine."""
-    expected: dict[str, tuple[int, ...]] = {Part.QUARANTINE.value: (0,)} if has_quarantine else {}
+    expected: dict[str, tuple[int, ...]] = {StagedPart.QUARANTINE.value: (0,)} if has_quarantine else {}
     for number, (part, _) in enumerate(numbered, 1):
         expected[part.value] = (*expected.get(part.value, ()), number)
     return expected

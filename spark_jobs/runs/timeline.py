@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import record_position
 from spark_jobs.replay.engine import History, Replay, SavedTimeline, needs_old_closes
@@ -67,7 +67,7 @@ def _save(job: Job, timeline: Timeline) -> None:
     if steps is not None:
         job.folder.write_bytes(STEPS, steps.to_bytes())
     elif job.in_stages:
-        job.staging.write(0, timeline.rows(job.spark), Part.TIMELINE)
+        job.staging.write(0, timeline.rows(job.spark), StagedPart.TIMELINE)
 
 
 def saved_timeline(job: Job) -> SavedTimeline | None:
@@ -77,7 +77,7 @@ def saved_timeline(job: Job) -> SavedTimeline | None:
         return None
     if document.steps:
         return SavedTimeline(document.timeline(), InMemoryTimeline.from_bytes(job.folder.read_bytes(STEPS) or b""))
-    return SavedTimeline(document.timeline(), job.staging.rows(Part.TIMELINE))
+    return SavedTimeline(document.timeline(), job.staging.rows(StagedPart.TIMELINE))
 
 
 def topic_id_of(plan: Plan) -> str | None:

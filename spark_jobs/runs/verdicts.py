@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from spark_jobs.lakehouse.verdict import EARLIER_NAMES
-from spark_jobs.runs.documents import Document, Part
+from spark_jobs.runs.documents import Document, DocumentPart
 
 
-class Lag(Part):
+class Lag(DocumentPart):
     """How long after its close a window was emitted, in ms: the mean and the largest of `windows` windows."""
 
     windows: int = 0
@@ -19,7 +19,7 @@ class Lag(Part):
     largest: int | None = None
 
 
-class Stretch(Part):
+class Stretch(DocumentPart):
     """The windows with a start from `start` on (epoch ms): counts by verdict, and the lag."""
 
     start: int

@@ -33,7 +33,7 @@ from spark_jobs.runs.progress import NoProgress
 DAYS = 30
 """Over so many days the records are spread; the last of them is the night's."""
 LATE_SHARES = (0.001, 0.01, 0.1)
-"""Of the night's records those that belong to windows of the days before."""
+"""The share of a reconciliation's records that belong to windows of the days before."""
 OLDEST_MS = 7 * DAY
 NIGHT_TARGET = {0.01: "<= 0.2"}
 KEYS = 10_000
