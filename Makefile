@@ -57,7 +57,7 @@ matrix: $(STAMP) ## try the built wheel with several versions of Airflow, Spark 
 	$(BIN)/python -m spark_jobs.devtools.matrix
 
 bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)
-	$(BIN)/rewindow bench
+	$(BIN)/python -m spark_jobs.devtools.bench
 
 # MkDocs has an environment of its own: no other command needs it.
 DOCS := .venv-docs

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from spark_jobs.devtools.conformance.formats import FEW_ROWS
+from spark_jobs.conformance.formats import FEW_ROWS
 from spark_jobs.settings import Variable
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS
 from tests.tiers import Stopwatch, Tests, changed_paths, in_order, long_files_to_run
@@ -21,8 +21,8 @@ from tests.tiers import Stopwatch, Tests, changed_paths, in_order, long_files_to
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.devtools.services.hive_metastore import HiveMetastore
-    from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+    from spark_jobs.demo.kafka_broker import KafkaBroker
+    from spark_jobs.devtools.hive_metastore import HiveMetastore
 
 KAFKA_PASSWORD = "correct-horse-battery"
 """Of the broker's user `alice`, on the listener that requires one."""
@@ -136,7 +136,7 @@ def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastore]:
     """A running Hive metastore; tests give their databases names of their own."""
-    from spark_jobs.devtools.services.hive_metastore import HiveMetastore
+    from spark_jobs.devtools.hive_metastore import HiveMetastore
 
     with HiveMetastore(tmp_path_factory.mktemp("metastore")) as service:
         yield service
@@ -145,8 +145,8 @@ def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMet
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A running Kafka broker with the flights sample in topic `flights`; tests give their topics names of their own."""
-    from spark_jobs.devtools.services.kafka_broker import KafkaBroker
-    from spark_jobs.devtools.services.kafka_sample import load_flights
+    from spark_jobs.demo.kafka_broker import KafkaBroker
+    from spark_jobs.demo.kafka_sample import load_flights
 
     sample = Path(__file__).parent / "data" / "flights" / "events.parquet"
     quick = {"log.cleaner.backoff.ms": "500"}  # of topics that are compacted

@@ -31,7 +31,7 @@ MEASURED = ROOT / "build" / "durations.json"
 UNKNOWN = 20.0
 """Seconds of a file that has not been measured."""
 PACKAGE = "spark_jobs"
-STARTED = {"orchestration": ("submit", "report", "web"), "web": ("orchestration",), "devtools": ("cli",)}
+STARTED = {"orchestration": ("submit", "report", "web"), "web": ("orchestration",), "demo": ("cli",)}
 """Rooms whose code the tests of a room start in another process: no import says so."""
 PARALLEL = 2
 """Processes that share the tests."""

@@ -1,6 +1,6 @@
 """The command line, one command for each verb; `rewindow COMMAND --help` explains each.
 
-It may import everything, `devtools` only for the commands that start it. Begin with `app.py`.
+It may import everything but the tools for developers. Begin with `app.py`.
 """
 
 from __future__ import annotations

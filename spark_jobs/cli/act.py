@@ -399,8 +399,8 @@ def kafka_up(
     """Start a real broker (KRaft) on this machine, with the flights sample in a topic, until Ctrl-C."""
     import signal
 
-    from spark_jobs.devtools.services.kafka_broker import KafkaBroker
-    from spark_jobs.devtools.services.kafka_sample import LIVE_TOPIC, TOPIC, load_sample
+    from spark_jobs.demo.kafka_broker import KafkaBroker
+    from spark_jobs.demo.kafka_sample import LIVE_TOPIC, TOPIC, load_sample
     from spark_jobs.spark.session import rewindow_home
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -415,14 +415,3 @@ def kafka_up(
             signal.pause()
         except KeyboardInterrupt:
             print("stopping", flush=True)
-
-
-@app.command()
-def bench(
-    quick: Annotated[bool, typer.Option(help="A tenth of the records, to see that it works.")] = False,
-    section: Annotated[str | None, typer.Option(help="Only this section.")] = None,
-) -> None:
-    """Measure the engine against plain Spark on the same data in the same run, and print ratios."""
-    from spark_jobs.devtools.bench import run_bench
-
-    run_bench(console, quick=quick, section=section)

@@ -15,12 +15,12 @@ _MEANING = {
     Verdict.MATCH: "emitted = faithful = complete",
     Verdict.LATE_ARRIVALS: "emitted = faithful; late records would change it",
     Verdict.TIMING: "the live job's own clock decided; one cut of the log explains all keys",
-    Verdict.DRIFT: "emitted differs: the definition or the source changed, or the live job failed",
+    Verdict.MISMATCH: "emitted differs: the definition or the source changed, or the live job failed",
     Verdict.MISSING: "no emitted row, but there should be one",
-    Verdict.UNEXPECTED: "an emitted row, but there should be none",
+    Verdict.EXTRA: "an emitted row, but there should be none",
     Verdict.ALL_LATE: "no emitted row, as expected: every record was late",
     Verdict.UNDECIDED: "differs, and the log does not show whether by timing",
-    Verdict.NOT_CLOSED: "still open at the as-of vector; not counted",
+    Verdict.NOT_CLOSED: "still open at the end offsets; not counted",
 }
 
 

@@ -16,7 +16,7 @@ from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
     from spark_jobs.corrections.delivery import Delivered
-    from spark_jobs.runs.corrected import Corrections
+    from spark_jobs.runs.corrected import DeliveredCorrections
 
 
 class Verb(StrEnum):
@@ -95,14 +95,14 @@ def _print_delivered(done: Delivered, as_json: bool) -> None:
     console.print(said, highlight=False, soft_wrap=True)
 
 
-def end_of_corrections(corrections: Corrections | None) -> None:
+def end_of_corrections(corrections: DeliveredCorrections | None) -> None:
     """End with the error's exit code where corrections could not be delivered."""
     if corrections is not None and corrections.exit_code:
         errors.print(f"[bold red]error[/]: {escape(corrections.sentence())}", highlight=False, soft_wrap=True)
         raise typer.Exit(corrections.exit_code)
 
 
-def print_corrections(corrections: Corrections | None) -> None:
+def print_corrections(corrections: DeliveredCorrections | None) -> None:
     """What the run brings to the readers of the live job's output, in a line."""
     if corrections is not None and not corrections.problem:
         for note in corrections.notes:

@@ -33,11 +33,11 @@ def check_files(pipeline: PipelineArgument) -> None:
 @expectations_app.command("list")
 def list_expectations(pipeline: PipelineArgument, as_json: JsonOption = False) -> None:
     """List what a run of a pipeline is checked against: on which data, at which severity, from which file."""
-    from spark_jobs.quality.resolve import Scope, fit
+    from spark_jobs.quality.resolve import SuiteScope, fit
     from spark_jobs.quality.suites import Data, load_suites
 
     loaded = load(pipeline)
-    fitted, left_out = fit(load_suites(loaded), Scope(loaded))
+    fitted, left_out = fit(load_suites(loaded), SuiteScope(loaded))
     if as_json:
         rows = [
             {

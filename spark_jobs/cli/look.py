@@ -99,7 +99,7 @@ def plan(
     ] = False,
     beyond_limits: BeyondLimitsOption = False,
 ) -> None:
-    """Show what a run would do: its source, as-of vector, chunks and fidelity. Writes nothing."""
+    """Show what a run would do: its source, end offsets, chunks and fidelity. Writes nothing."""
     from spark_jobs.runs.definition_change import with_change
     from spark_jobs.runs.plan import make_plan, read_planned
     from spark_jobs.runs.requirements import check_order, check_range
@@ -142,7 +142,7 @@ def compare(
 ) -> None:
     """Compare what the live job emitted with its replay, window by window. Writes nothing.
 
-    Exit code 3 if some window differs and the log gives no reason: drift, missing or unexpected.
+    Exit code 3 if some window differs and the log gives no reason: mismatch, missing or extra.
     """
     from spark_jobs.cli.comparison import print_report
     from spark_jobs.comparison.compare import run_compare
@@ -239,7 +239,7 @@ def conformance(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for passing cases, too.")] = False,
 ) -> None:
     """Run an engine on recorded cases of live engines. Prints one line for each failing case; exit code 1 if any."""
-    from spark_jobs.devtools.conformance.runner import run_cases
+    from spark_jobs.conformance.runner import run_cases
 
     if engine not in ("sequential", "spark"):
         raise DefinitionError(f"--engine: {engine!r}", hint="Use sequential or spark.")

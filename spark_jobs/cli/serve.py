@@ -16,8 +16,8 @@ from spark_jobs.cli.options import console, errors
 from spark_jobs.parts import Part, require
 
 if TYPE_CHECKING:
-    from spark_jobs.devtools.services.airflow import Airflow
-    from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+    from spark_jobs.demo.airflow import Airflow
+    from spark_jobs.demo.kafka_broker import KafkaBroker
 
 spark_app = typer.Typer(help="The local Spark that waits for the next command.", no_args_is_help=True)
 app.add_typer(spark_app, name="spark")
@@ -42,7 +42,7 @@ def demo() -> None:
     the topic gets the corrections, and the comparison at the end finds that all windows match.
     """
     require(Part.AIRFLOW, "`rewindow demo`")
-    from spark_jobs.devtools.demo import run_demo
+    from spark_jobs.demo.run import run_demo
 
     run_demo(console, errors)
 
@@ -59,9 +59,9 @@ def up(
 ) -> None:
     """Start Airflow with the pipelines of this checkout, and a Kafka broker with the flights. Ctrl-C stops both."""
     require(Part.AIRFLOW, "`rewindow up`")
-    from spark_jobs.devtools.demo import FIRST_NIGHT, sample_services
-    from spark_jobs.devtools.services.ports import kept_port
-    from spark_jobs.devtools.services.site import served_site
+    from spark_jobs.demo.ports import kept_port
+    from spark_jobs.demo.run import FIRST_NIGHT, sample_services
+    from spark_jobs.demo.site import served_site
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.spark.session import rewindow_home
 
@@ -100,8 +100,8 @@ def stop_on_signals() -> threading.Event:
 
 
 def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | None) -> None:
-    from spark_jobs.devtools.demo import BROKERS_VARIABLE
-    from spark_jobs.devtools.services.kafka_sample import LIVE_TOPIC, TOPIC
+    from spark_jobs.demo.kafka_sample import LIVE_TOPIC, TOPIC
+    from spark_jobs.demo.run import BROKERS_VARIABLE
     from spark_jobs.settings import Variable
 
     console.print(
@@ -122,8 +122,8 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | No
 
 def _load_samples(broker: KafkaBroker, airflow: Airflow) -> None:
     """A backfill, a night with late arrivals, both judged and put right, and a backfill that its gate stops."""
-    from spark_jobs.devtools.demo import FIRST_NIGHT, PIPELINE, night, trigger
-    from spark_jobs.devtools.services.kafka_sample import load_sample
+    from spark_jobs.demo.kafka_sample import load_sample
+    from spark_jobs.demo.run import FIRST_NIGHT, PIPELINE, night, trigger
 
     console.print("Three runs follow as samples. The last one is meant to fail: its gate closes.")
     trigger(console, airflow, f"backfill__{PIPELINE.stem}", {"reason": "all that had arrived by 25 March"})

@@ -144,7 +144,7 @@ def _touched_before(
 
 
 def _not_final_from(deployed: Deployed, last: LastComparison) -> int:
-    """Of windows that start before this instant (epoch ms) nothing comes out by the watermark alone any more."""
+    """The instant (epoch ms) before whose windows nothing comes out by the watermark alone any more."""
     windows = windows_of(deployed.pipeline)
     if last.final_before is None or not isinstance(windows, AlignedWindows):
         return 0

@@ -70,7 +70,7 @@ from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.cached import CachedFrames
 
-_DIFFERENT = (Verdict.DRIFT.value, Verdict.MISSING.value, Verdict.UNEXPECTED.value)
+_DIFFERENT = (Verdict.MISMATCH.value, Verdict.MISSING.value, Verdict.EXTRA.value)
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,9 @@ class Comparer:
             .when(
                 ~has_row, F.when((F.col(CERTAIN) > 0) | (F.col(KEPT) > 0), Verdict.MISSING).otherwise(Verdict.ALL_LATE)
             )
-            .when(against > 0, Verdict.DRIFT)
-            .when(F.col(KEPT).isNull(), Verdict.UNEXPECTED)
-            .when(~agrees, Verdict.DRIFT)
+            .when(against > 0, Verdict.MISMATCH)
+            .when(F.col(KEPT).isNull(), Verdict.EXTRA)
+            .when(~agrees, Verdict.MISMATCH)
             .otherwise(F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS))
         )
         label = F.when(has_row & (against > 0) & ~not_closed, Label.EVIDENCE_CONTRADICTS_LOG)
@@ -309,7 +309,7 @@ class Comparer:
 
 
 def _after_restarts(rows: DataFrame) -> DataFrame:
-    """A window emitted before a restart and again after it may hold only the records since then: this is no drift."""
+    """A window emitted before a restart and again after it may hold only the records since then: no mismatch."""
     again = F.col(AGAIN) & F.col(VERDICT).isin(*_DIFFERENT)
     return rows.withColumns(
         {

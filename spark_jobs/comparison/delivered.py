@@ -26,7 +26,7 @@ from spark_jobs.replay.spec import complete_name
 
 
 def deliveries_to(spark: SparkSession, pipeline: Pipeline) -> DataFrame | None:
-    """Of each window the correction that the output under `live` got last; None: that output gets none.
+    """The last correction of each window that the output under `live` got; None: that output gets none.
 
     Columns as in the table of corrections. What was reverted is the live job's own again, and not among them.
     """
@@ -87,7 +87,7 @@ def as_delivered(rows: DataFrame, pipeline: Pipeline, scope: ComparisonScope, sp
 
 
 def delivered_since(current: DataFrame, pipeline: Pipeline, keys: tuple[str, ...]) -> DataFrame | None:
-    """Of the `current` rows of the table of verdicts those whose windows were corrected since they were last seen."""
+    """The `current` rows of the table of verdicts whose windows were corrected since they were last seen."""
     found = deliveries_to(current.sparkSession, pipeline)
     if found is None:
         return None

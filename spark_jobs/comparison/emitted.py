@@ -178,7 +178,7 @@ class EmittedRows:
         return self._records(self.opened.frame)
 
     def last_records(self, span: TimeRange) -> DataFrame:
-        """Of each window that starts in `span` its last record in the topic, in the columns of `records`."""
+        """The last record in the topic of each window that starts in `span`, in the columns of `records`."""
         rows = self._records(self.opened.frame.where(placed_in((span,))))
         window = (*(f"`{k}`" for k in self.pipeline.keys), START, END)
         rest = (AT_OFFSET, AT_PARTITION, KEY_BYTES, VALUE_BYTES)
@@ -320,7 +320,7 @@ def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 
 
 def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: bool = False) -> DataFrame:
-    """Of several rows for one window, keep the last: by pane, then by order, then by emission time.
+    """The last of several rows for one window: by pane, then by order, then by emission time.
 
     In a topic the offset decides, and those three only where the rows of a window lie in several partitions. The result
     is sorted by keys and window, so that a join by them needs no second sort.

@@ -44,7 +44,7 @@ def emitted_since(frame: DataFrame, live: Live, since: int) -> DataFrame:
 
 
 def of_windows(rows: DataFrame, keys: Sequence[str], spans: Sequence[TimeRange], pairs: DataFrame | None) -> DataFrame:
-    """Of rows with keys and bounds (epoch ms) those of windows that start in `spans`, or that are in `pairs`."""
+    """The rows, with keys and bounds (epoch ms), of windows that start in `spans`, or that are in `pairs`."""
     inside = reduce(or_, (_starts_within(span) for span in spans), F.lit(False))
     if pairs is None:
         return rows.where(inside)

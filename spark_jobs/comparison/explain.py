@@ -1,4 +1,4 @@
-"""The nearest explanation of a drift that the data supports, else `unexplained`.
+"""The nearest explanation of a mismatch that the data supports, else `unexplained`.
 
 Each explanation is a statement that the values prove:
 
@@ -40,7 +40,7 @@ from spark_jobs.comparison.verdicts import (
     all_same,
 )
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.durations import HOUR, format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import RegularWindows
 from spark_jobs.replay.assign import END, START
@@ -48,9 +48,8 @@ from spark_jobs.replay.columns import EVENT_TIME, PARTITION, record_position
 from spark_jobs.replay.spec import Mode, Panes, complete_name
 from spark_jobs.replay.windows import replay_windows
 
-HOUR = 3_600_000
 MAX_EXAMINED = 20_000
-"""The most drifting windows that are examined; the others are labelled `not_examined`."""
+"""The most windows that differ that are examined; the others are labelled `not_examined`."""
 
 _SHIFTED_ROWS = 3
 _EXPLAINED = "rw_explained"
@@ -63,9 +62,9 @@ def explained(
     context: RecountContext,
     spans: tuple[TimeRange, ...],
 ) -> DataFrame:
-    """`rows` with a label on every `drift` and `unexpected` row that had none; `everything` has all windows."""
+    """`rows` with a label on every `mismatch` and `extra` row that had none; `everything` has all windows."""
     open_labels = F.col(LABEL).isNull() | F.col(LABEL).isin(Label.NO_ADMISSIBLE_CUT.value, Label.NO_RECORDS.value)
-    differs = F.col(VERDICT).isin(Verdict.DRIFT.value, Verdict.UNEXPECTED.value) & open_labels & (F.col(ROWS) > 0)
+    differs = F.col(VERDICT).isin(Verdict.MISMATCH.value, Verdict.EXTRA.value) & open_labels & (F.col(ROWS) > 0)
     window = join_columns(scope.keys)
     chosen = checkpointed(rows.where(differs).orderBy(START, *window).limit(MAX_EXAMINED))
     if chosen.isEmpty():

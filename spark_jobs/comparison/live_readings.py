@@ -9,7 +9,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.grid import divided
 
@@ -50,7 +49,7 @@ def readings_of(pipeline: Pipeline) -> tuple[Reading, ...]:
     """What is tried, the definition's own reading first."""
     found = [Reading(Meaning.AS_DEFINED)]
     windows = windows_of(pipeline)
-    length = windows.fixed_length if isinstance(windows, AlignedWindows) else None
+    length = windows.fixed_length
     if length is not None:
         found += [Reading(Meaning.OTHER_BOUND, -length), Reading(Meaning.OTHER_BOUND, length)]
     found += [Reading(Meaning.LAST_INSTANT, shift) for shift in (1, 1000)]

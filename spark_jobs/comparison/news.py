@@ -1,4 +1,4 @@
-"""Whether the live job has emitted rows that no comparison has seen: a night without new records asks this first."""
+"""Whether the live job has emitted rows that no comparison has seen; asked where no record is new."""
 
 from __future__ import annotations
 

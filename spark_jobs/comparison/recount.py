@@ -15,7 +15,7 @@ from spark_jobs.comparison.emitted import OFFSETS
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.timing_band import closes_of
 from spark_jobs.eventtime.ranges import ranges_of
-from spark_jobs.eventtime.strategy import Scope
+from spark_jobs.eventtime.strategy import WatermarkScope
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.aggregates import conditional
 from spark_jobs.replay.assign import END, START, assign_windows, in_spans
@@ -97,7 +97,7 @@ def _schema(frame: DataFrame) -> StructType:
 
 def _floors(context: RecountContext, ends: np.ndarray, lateness: int) -> Mapping[int, dict[int, int]]:
     strategy = context.replay.spec.strategy
-    exact = strategy.is_invertible and strategy.scope is Scope.PARTITION
+    exact = strategy.is_invertible and strategy.scope is WatermarkScope.PARTITION
     if not len(ends) or not exact or lateness == MAX_TIMESTAMP:
         return {}
     thresholds = ends - 1 + lateness

@@ -37,8 +37,8 @@ from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.parallel import run_parallel
 
 GATE_CLOSED = 3
-"""The exit code where some window is drift, missing or unexpected."""
-UNEXPLAINED = (Verdict.DRIFT, Verdict.MISSING, Verdict.UNEXPECTED)
+"""The exit code where some window is mismatch, missing or extra."""
+UNEXPLAINED = (Verdict.MISMATCH, Verdict.MISSING, Verdict.EXTRA)
 _SHOWN_FIRST = (*UNEXPLAINED, Verdict.UNDECIDED, Verdict.TIMING, Verdict.LATE_ARRIVALS)
 
 
@@ -248,15 +248,15 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]], pipeline: str) -> str:
-    drift = labels.get(Verdict.DRIFT, {})
-    if verdicts.get(Verdict.DRIFT) or verdicts.get(Verdict.UNEXPECTED) or verdicts.get(Verdict.MISSING):
-        if drift.get(Label.EQUALS_COMPLETE):
+    mismatches = labels.get(Verdict.MISMATCH, {})
+    if verdicts.get(Verdict.MISMATCH) or verdicts.get(Verdict.EXTRA) or verdicts.get(Verdict.MISSING):
+        if mismatches.get(Label.EQUALS_COMPLETE):
             return (
                 "Some emitted values equal the complete ones: compare allowed_lateness and bound with the live job's."
             )
-        if any(label.startswith(SHIFTED_BY) for label in drift):
+        if any(label.startswith(SHIFTED_BY) for label in mismatches):
             return "Some rows hold the values of another window: check live.window.time_zone, unit and the offset."
-        if any(label.startswith(WITHOUT_PARTITION) for label in drift):
+        if any(label.startswith(WITHOUT_PARTITION) for label in mismatches):
             return "Some rows lack the records of a partition: check that the live job read all of them."
         return "Look at the windows above: the definition or the source has changed, or the live job has failed."
     if verdicts.get(Verdict.UNDECIDED):
@@ -277,5 +277,5 @@ def _notes(comparison: Comparison, verdicts: dict[str, int], emitted: Emitted) -
         total = sum(lag.end - lag.start for lag in comparison.band.lags)
         notes.append(f"the live job lagged {len(comparison.band.lags)} times, {format_duration(total)} in all")
     if verdicts.get(Verdict.NOT_CLOSED):
-        notes.append(f"{verdicts[Verdict.NOT_CLOSED]} windows were still open at the as-of vector and were not counted")
+        notes.append(f"{verdicts[Verdict.NOT_CLOSED]} windows were still open at the end offsets and were not counted")
     return notes

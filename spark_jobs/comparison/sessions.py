@@ -2,7 +2,7 @@
 
 With evidence, the contents of a row are the records of its key inside its bounds, up to the last offset of each
 partition. From the log alone, a session that differs is `undecided` if a record near it may have come before or after
-a close. If there is no such record, it is drift, missing or unexpected. The closes come from the timeline's coarse
+a close. If there is no such record, it is mismatch, missing or extra. The closes come from the timeline's coarse
 grid; where that is not exact, a record counts as undecided.
 """
 
@@ -148,9 +148,9 @@ def _by_evidence(joined: DataFrame, scope: ComparisonScope) -> DataFrame:
     lost = F.coalesce(F.col(_DOUBTFUL), F.lit(0)) > 0
     verdict = (
         F.when(recorded & not_closed, F.when(agrees, unchanged).otherwise(Verdict.NOT_CLOSED))
-        .when(recorded & (against > 0), Verdict.DRIFT)
-        .when(recorded & F.col(KEPT).isNull(), Verdict.UNEXPECTED)
-        .when(recorded, F.when(agrees, unchanged).otherwise(Verdict.DRIFT))
+        .when(recorded & (against > 0), Verdict.MISMATCH)
+        .when(recorded & F.col(KEPT).isNull(), Verdict.EXTRA)
+        .when(recorded, F.when(agrees, unchanged).otherwise(Verdict.MISMATCH))
         .when(has_row | not_closed | (F.col(VERDICT) != Verdict.MISSING) | lost, F.col(VERDICT))
         .when(F.col(_COVERED), Verdict.LATE_ARRIVALS)
         .otherwise(Verdict.ALL_LATE)
@@ -158,7 +158,7 @@ def _by_evidence(joined: DataFrame, scope: ComparisonScope) -> DataFrame:
     label = (
         F.when(against > 0, Label.EVIDENCE_CONTRADICTS_LOG)
         .when(~has_row & (verdict == Verdict.LATE_ARRIVALS), Label.IN_OTHER_PIECES)
-        .when(verdict.isin(Verdict.MATCH.value, Verdict.LATE_ARRIVALS.value, Verdict.DRIFT.value), F.lit(None))
+        .when(verdict.isin(Verdict.MATCH.value, Verdict.LATE_ARRIVALS.value, Verdict.MISMATCH.value), F.lit(None))
         .otherwise(F.col(LABEL))
     )
     names = differing(joined, scope, emitted_name, recounted_name)

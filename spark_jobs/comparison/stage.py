@@ -20,7 +20,7 @@ from spark_jobs.comparison.emitted import AT, ROWS, EmittedRows, emitted_name
 from spark_jobs.comparison.emitted_pruning import of_windows
 from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_keys
 from spark_jobs.comparison.report import Report, make_report, of_deployments
-from spark_jobs.comparison.tally import DAY, Stretch, Tally, tally, width_of
+from spark_jobs.comparison.tally import DAY, Tally, TimeBucket, tally, width_of
 from spark_jobs.comparison.timing_band import final_until
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
 from spark_jobs.definition.deployments import Deployed, deployments_of
@@ -157,7 +157,7 @@ def _compare_one(
 
 
 def _in_scope(earlier: DataFrame, keys: Sequence[str], chosen: Chosen) -> DataFrame:
-    """Of earlier rows of the table of verdicts those whose windows were compared."""
+    """The earlier rows of the table of verdicts whose windows were compared."""
     placed = earlier.withColumns({START: F.unix_millis(START), END: F.unix_millis(END)})
     inside = of_windows(placed, keys, chosen.spans, chosen.pairs)
     return inside.withColumns({START: F.timestamp_millis(START), END: F.timestamp_millis(END)})
@@ -246,7 +246,7 @@ def _date(milliseconds: int) -> date:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).date()
 
 
-def _lag_columns(day: Stretch) -> dict[str, Any]:
+def _lag_columns(day: TimeBucket) -> dict[str, Any]:
     lag = day.delays.to_dict()
     return {"lag_mean_ms": lag["mean"], "lag_largest_ms": lag["largest"]}
 
@@ -266,7 +266,7 @@ def _document(job: Job, found: Sequence[_Compared], windows: ToCompare) -> Verdi
     for each, _ in compared:
         kept.update(each.kept)
 
-    def over_time(stretches: dict[int, Stretch]) -> list[dict[str, Any]]:
+    def over_time(stretches: dict[int, TimeBucket]) -> list[dict[str, Any]]:
         return [
             {"start": start, "counts": dict(one.counts), "lag": one.delays.to_dict()}
             for start, one in sorted(stretches.items())

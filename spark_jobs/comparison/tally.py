@@ -12,15 +12,14 @@ from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import AT, FIRST_AT
 from spark_jobs.comparison.verdicts import BASIS, CLOSED_AT, LABEL, VERDICT, EvidenceKind, Verdict
+from spark_jobs.eventtime.durations import DAY, MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.windows import DROPPED
 
-DAY = 86_400_000
-_MINUTE = 60_000
-_WIDTHS = (1000, 10_000, _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 60 * _MINUTE, 180 * _MINUTE, 360 * _MINUTE, DAY)
+_WIDTHS = (1000, 10_000, MINUTE, 5 * MINUTE, 15 * MINUTE, 60 * MINUTE, 180 * MINUTE, 360 * MINUTE, DAY)
 _STRETCHES = 100
 """The most stretches of less than a day."""
 
@@ -45,7 +44,7 @@ class Delays:
 
 
 @dataclass(slots=True)
-class Stretch:
+class TimeBucket:
     """The windows that start in one stretch of time: counts by verdict, and delays."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -67,8 +66,8 @@ class Tally:
     late_records: int = 0
     emitted_until: int | None = None
     delays: Delays = field(default_factory=Delays)
-    stretches: dict[int, Stretch] = field(default_factory=lambda: defaultdict(Stretch))
-    days: dict[int, Stretch] = field(default_factory=lambda: defaultdict(Stretch))
+    stretches: dict[int, TimeBucket] = field(default_factory=lambda: defaultdict(TimeBucket))
+    days: dict[int, TimeBucket] = field(default_factory=lambda: defaultdict(TimeBucket))
 
     def add(self, other: Tally) -> None:
         """Count what another comparison has counted too, in stretches of the same width."""

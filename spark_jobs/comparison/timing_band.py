@@ -94,7 +94,7 @@ def closes_of(timeline: Timeline, spec: ReplaySpec, ends: np.ndarray, shift: int
 
 
 def open_from(timeline: Timeline, shift: int) -> int:
-    """The first window end (epoch ms) whose C(end - 1 + shift) lies after the as-of vector.
+    """The first window end (epoch ms) whose C(end - 1 + shift) lies after the end offsets.
 
     Window ends close in ascending order, so no later one has closed either.
     """

@@ -4,11 +4,11 @@
 | --- | --- | --- |
 | equal | equal | `match` |
 | equal | differs | `late_arrivals` |
-| differs | any | `drift`, or `timing` where one admissible cut explains it (`spark_jobs.comparison.cut_search`) |
+| differs | any | `mismatch`, or `timing` where one admissible cut explains it (`spark_jobs.comparison.cut_search`) |
 | no row | row | `missing` |
-| row | no row | `unexpected` |
+| row | no row | `extra` |
 | no row | no row, complete has one | `all_late` |
-| any | still open at the as-of vector | `not_closed`: not counted |
+| any | still open at the end offsets | `not_closed`: not counted |
 
 This is the first pass, from the log alone. `spark_jobs.comparison.comparer` classifies the windows again that the log
 leaves open.
@@ -59,7 +59,7 @@ class EvidenceKind(StrEnum):
 
 
 class Label(StrEnum):
-    """A detail of a verdict: why it is so, or the nearest explanation of a drift (docs/three-truths.md)."""
+    """A detail of a verdict: why it is so, or the nearest explanation of a mismatch (docs/three-truths.md)."""
 
     SEVERAL_ROWS = "several_rows"
     IN_OTHER_PIECES = "in_other_pieces"
@@ -191,11 +191,11 @@ def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Da
     )
     verdict = (
         F.when(is_open, Verdict.NOT_CLOSED)
-        .when(has_emitted & F.col(AMBIGUOUS), Verdict.DRIFT)
+        .when(has_emitted & F.col(AMBIGUOUS), Verdict.MISMATCH)
         .when(has_emitted & has_faithful & equal, F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS))
-        .when(has_emitted & has_faithful, F.when(not_final, Verdict.NOT_CLOSED).otherwise(Verdict.DRIFT))
+        .when(has_emitted & has_faithful, F.when(not_final, Verdict.NOT_CLOSED).otherwise(Verdict.MISMATCH))
         .when(has_faithful, Verdict.MISSING)
-        .when(has_emitted, F.when(not_final, Verdict.NOT_CLOSED).otherwise(Verdict.UNEXPECTED))
+        .when(has_emitted, F.when(not_final, Verdict.NOT_CLOSED).otherwise(Verdict.EXTRA))
         .when(F.col(replayed.STATE) == "all_late", Verdict.ALL_LATE)
         .otherwise(Verdict.LATE_ARRIVALS)
     )

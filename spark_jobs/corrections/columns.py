@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.definition.live import WindowColumns
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError
@@ -33,7 +33,7 @@ class Columns:
         return {name: column for name, column in pairs if column is not None}
 
 
-def columns_of(scope: Scope) -> Columns:
+def columns_of(scope: CorrectionScope) -> Columns:
     """The columns that the definition names. Raises DefinitionError where one is an expression, not a column."""
     live, given, pipeline = scope.live, scope.corrections, scope.pipeline
     keys, values = {}, {}
@@ -47,7 +47,7 @@ def columns_of(scope: Scope) -> Columns:
     path = ("corrections", "window")
     start = None if window.start is None else _plain(scope, window.start, (*path, "start"))
     end = None if window.end is None else _plain(scope, window.end, (*path, "end"))
-    if start is None and pipeline.window.type in ("session", "between_events"):
+    if start is None and pipeline.window.follows_records:
         raise DefinitionError(
             "the destination has no column of the window's start, and sessions need both bounds",
             pipeline.source_of(path) or pipeline.name,
@@ -68,7 +68,7 @@ def bound_in_sql(instant: str, bound: str, window: WindowColumns, kind: str) -> 
     return f"CAST({text} AS {kind})"
 
 
-def _plain(scope: Scope, text: str, path: FieldPath) -> str:
+def _plain(scope: CorrectionScope, text: str, path: FieldPath) -> str:
     if _NAME.fullmatch(text):
         return text.strip("`")
     what = f"`{text}` is an expression, and a correction is written into a column"

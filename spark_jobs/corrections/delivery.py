@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.corrections.destination import Destination, open_destination
-from spark_jobs.corrections.due import Scope, due, make_ledger, scope_of
+from spark_jobs.corrections.due import CorrectionScope, due, make_ledger, scope_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.lakehouse.corrections import DELIVERY, NUMBER, Delivery, new_name, old_name, pair_names
@@ -87,7 +87,7 @@ def pending_counts(spark: SparkSession, pipeline: Pipeline, published: DataFrame
 class _Deliverer:
     """One call of a command or a stage."""
 
-    def __init__(self, scope: Scope, now: Clock) -> None:
+    def __init__(self, scope: CorrectionScope, now: Clock) -> None:
         self.scope = scope
         self.now = now
 

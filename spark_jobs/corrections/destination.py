@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.definition.live import TableEmitted, TopicEmitted
 from spark_jobs.lakehouse.corrections import Delivery
 
@@ -21,7 +21,7 @@ class Destination(Protocol):
     """The most rows of one delivery; None: as many as there are."""
 
     def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-        """Of the rows of the table of corrections those that it can take, and notes about the others."""
+        """The rows of the table of corrections that it can take, and notes about the others."""
         ...
 
     def position(self) -> Mapping[int, int] | None:
@@ -33,7 +33,7 @@ class Destination(Protocol):
         ...
 
 
-def open_destination(scope: Scope) -> Destination:
+def open_destination(scope: CorrectionScope) -> Destination:
     """The destination that the definition names. Raises DefinitionError or SourceError where it cannot be used."""
     chosen = scope.corrections.destination(scope.live)
     if isinstance(chosen, TableEmitted):

@@ -30,9 +30,8 @@ from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.replay.windows import HISTORY_GONE, PANE, STATE
 
-_OF_RECORDS = ("session", "between_events")
 """Kinds of windows that lie where the records are."""
-_BY_RULE = (Verdict.DRIFT, Verdict.MISSING, Verdict.UNEXPECTED)
+_BY_RULE = (Verdict.MISMATCH, Verdict.MISSING, Verdict.EXTRA)
 """The live job broke its own rules: only then is the faithful value another one than it should have emitted."""
 _BY_TRUTH = (*_BY_RULE, Verdict.LATE_ARRIVALS, Verdict.ALL_LATE, Verdict.TIMING, Verdict.UNDECIDED)
 
@@ -41,7 +40,7 @@ Published = Callable[[], DataFrame]
 
 
 @dataclass(frozen=True)
-class Scope:
+class CorrectionScope:
     """What a pipeline's corrections are about: the definition's sections, its tables and the compared aggregates."""
 
     spark: SparkSession
@@ -84,7 +83,7 @@ def sections_of(pipeline: Pipeline) -> tuple[Live, Corrections]:
     return live_of(current_deployment(pipeline)), pipeline.corrections
 
 
-def scope_of(spark: SparkSession, pipeline: Pipeline) -> Scope:
+def scope_of(spark: SparkSession, pipeline: Pipeline) -> CorrectionScope:
     """The scope of a pipeline's corrections.
 
     Raises DefinitionError where the definition has no section `corrections:` or nothing was compared yet.
@@ -97,7 +96,7 @@ def scope_of(spark: SparkSession, pipeline: Pipeline) -> Scope:
         there = set(spark.table(tables.verdicts).columns)
     values = tuple(a for a in pipeline.aggregates if emitted_name(a) in there)
     ledger = CorrectionTable(spark, tables.corrections, tuple(pipeline.keys))
-    return Scope(spark, pipeline, live, corrections, tables, values, ledger)
+    return CorrectionScope(spark, pipeline, live, corrections, tables, values, ledger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class Due:
     head: int | None
 
 
-def due(scope: Scope, published: DataFrame | None = None, head: int | None = None) -> Due | None:
+def due(scope: CorrectionScope, published: DataFrame | None = None, head: int | None = None) -> Due | None:
     """What is due now. `published`: the windows that count as published (default: those that are).
 
     None: nothing is, because nothing was compared or published yet.
@@ -153,7 +152,7 @@ def due(scope: Scope, published: DataFrame | None = None, head: int | None = Non
     return Due(rows, head)
 
 
-def current_revisions(scope: Scope) -> DataFrame:
+def current_revisions(scope: CorrectionScope) -> DataFrame:
     """The current revision of each published window; retracted windows have one too."""
     return scope.spark.table(f"{scope.tables.windows}.branch_{REVISIONS}").where("valid_to IS NULL")
 
@@ -174,8 +173,8 @@ def _rule(value: str) -> str:
     return f"rw_rule_{value}"
 
 
-def _wanted(scope: Scope, published: DataFrame) -> DataFrame:
-    """Of each published window its revision, whether there is a value to deliver (`rw_want`), and that value."""
+def _wanted(scope: CorrectionScope, published: DataFrame) -> DataFrame:
+    """Each published window's revision, whether there is a value to deliver (`rw_want`), and that value."""
     if "pane" in published.columns:  # of several firings the last one counts
         latest = Window.partitionBy(*(f"`{c}`" for c in scope.identity)).orderBy(F.desc_nulls_last(PANE))
         if scope.pipeline.panes == "all":
@@ -193,10 +192,8 @@ def _wanted(scope: Scope, published: DataFrame) -> DataFrame:
     else:
         want = F.coalesce(F.col(STATE).isin("closed", "all_late", "not_emitted"), F.lit(False)) & has_value
         # A run of mode `faithful` knows no complete value; the pieces of a session have none.
-        unknown = F.lit(scope.pipeline.window.type not in _OF_RECORDS) & F.coalesce(
-            F.col(STATE) == "closed", F.lit(False)
-        )
-        unknown = unknown & ~has_value
+        may_lack = F.lit(not scope.pipeline.window.follows_records)
+        unknown = may_lack & F.coalesce(F.col(STATE) == "closed", F.lit(False)) & ~has_value
     # What is kept without its records has no state of a window: readers keep what they have.
     unknown = unknown | F.col(STATE).eqNullSafe(HISTORY_GONE)
     kinds = {f.name: f.dataType for f in published.schema}
@@ -209,7 +206,7 @@ def _wanted(scope: Scope, published: DataFrame) -> DataFrame:
     )
 
 
-def _known_to_readers(scope: Scope, head: int | None) -> DataFrame:
+def _known_to_readers(scope: CorrectionScope, head: int | None) -> DataFrame:
     """What readers have (`rw_have`), and the value that a correction has to differ from (`rw_seen`).
 
     The two differ where corrections were reverted: the corrected value does not come again. `rw_rule`: the faithful
@@ -247,7 +244,7 @@ def _known_to_readers(scope: Scope, head: int | None) -> DataFrame:
     return delivered.unionByName(others.select(*(f"`{c}`" for c in delivered.columns)))
 
 
-def _emitted(scope: Scope) -> DataFrame:
+def _emitted(scope: CorrectionScope) -> DataFrame:
     """What the live job emitted for the windows that it did not emit as it should have."""
     verdicts = VerdictTable(scope.spark, scope.tables.verdicts, scope.keys).current()
     assert verdicts is not None
@@ -258,7 +255,7 @@ def _emitted(scope: Scope) -> DataFrame:
     )
     kinds = {f.name: f.dataType for f in scope.spark.table(scope.tables.windows).schema}
     has = F.coalesce(F.col(ROWS) > 0, F.lit(False))
-    ruled = ~F.col(VERDICT).isin(Verdict.UNEXPECTED.value, Verdict.ALL_LATE.value)
+    ruled = ~F.col(VERDICT).isin(Verdict.EXTRA.value, Verdict.ALL_LATE.value)
     return found.select(
         *(F.col(f"`{k}`").cast(kinds[k]).alias(k) for k in scope.identity),
         has.alias("rw_have"),
@@ -271,6 +268,6 @@ def _emitted(scope: Scope) -> DataFrame:
     )
 
 
-def make_ledger(scope: Scope) -> None:
+def make_ledger(scope: CorrectionScope) -> None:
     """Make the table of corrections. Raises CatalogError where that is not possible."""
     scope.ledger.prepare_table(scope.spark.table(scope.tables.windows).schema, scope.values)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.definition.corrections import FilesDestination
 from spark_jobs.lakehouse.corrections import Delivery, new_name, old_name
 from spark_jobs.lakehouse.tables import guarded
@@ -24,7 +24,7 @@ from spark_jobs.spark.gateway import hadoop_conf, hadoop_path
 class Files:
     """A folder that readers look into."""
 
-    scope: Scope
+    scope: CorrectionScope
     destination: FilesDestination
     notes: tuple[str, ...] = ()
     most_rows: ClassVar[int | None] = None

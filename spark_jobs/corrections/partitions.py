@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.corrections.columns import Columns, bound_in_sql
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.lakehouse.corrections import Delivery, new_name
@@ -28,6 +28,7 @@ from spark_jobs.lakehouse.verdicts import final_before
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.sources.hive import table_partitions
 from spark_jobs.spark.gateway import hadoop_conf, hadoop_path, jvm, session_state
+from spark_jobs.spark.joins import same_pairs
 
 _FOLDER = ".rewindow"
 """In the table's folder: the folders that corrected partitions lie in."""
@@ -46,7 +47,12 @@ def is_iceberg(described: Mapping[str, str]) -> bool:
 
 
 def open_partitions(
-    scope: Scope, table: str, columns: Columns, kinds: Mapping[str, str], described: Mapping[str, str], where: str
+    scope: CorrectionScope,
+    table: str,
+    columns: Columns,
+    kinds: Mapping[str, str],
+    described: Mapping[str, str],
+    where: str,
 ) -> PartitionedTable:
     """The table, as a destination; `described`: what Spark says of it. Raises DefinitionError for one of no use."""
     text = " ".join(described.get(name, "") for name in ("Provider", "InputFormat", "Serde Library")).lower()
@@ -72,7 +78,7 @@ def open_partitions(
 class PartitionedTable:
     """A Hive table that readers read."""
 
-    scope: Scope
+    scope: CorrectionScope
     table: str
     columns: Columns
     kinds: Mapping[str, str]
@@ -116,9 +122,7 @@ class PartitionedTable:
         by_bounds = table.groupBy(*(F.col(f"`{c}`").alias(f"rw_b{i}") for i, c in enumerate(bounds))).agg(
             F.collect_set(partition).alias("rw_found")
         )
-        condition = F.lit(True)
-        for i, column in enumerate(bounds):
-            condition = condition & F.col(f"rw_b{i}").eqNullSafe(F.expr(self._bound(i, column)))
+        condition = [F.col(f"rw_b{i}").eqNullSafe(F.expr(self._bound(i, c))) for i, c in enumerate(bounds)]
         joined = rows.join(by_bounds, condition, "left")
         found = F.when(F.size("rw_found") == 1, F.col("rw_found")[0])
         placed = joined.select(*(f"`{c}`" for c in rows.columns), found.alias("rw_partition"))
@@ -184,12 +188,9 @@ class PartitionedTable:
         given = corrections.select(F.col("action").alias("rw_action"), *cells)
         pairs = [(c, f"rw_k{i}") for i, c in enumerate(keys.values())]
         pairs += [(c, f"rw_b{i}") for i, c in enumerate(bounds.values())]
-        condition: Column = F.lit(True)
-        for column, name in pairs:
-            condition = condition & F.col(f"`{column}`").eqNullSafe(F.col(name))
         known = dict(pairs)
         known |= {column: f"rw_v{i}" for i, column in enumerate(values.values())}
-        joined = rows.withColumn("rw_there", F.lit(True)).join(given, condition, "full")
+        joined = rows.withColumn("rw_there", F.lit(True)).join(given, same_pairs(pairs), "full")
         kept = joined.where(F.col("rw_action").isNull() | (F.col("rw_action") == CorrectionAction.UPSERT.value))
         columns = [c for c in rows.columns if c not in self.partitions]
         return kept.select(

@@ -13,16 +13,17 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.documents import StagedRange, status_of
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.java import java_reason
+from spark_jobs.spark.joins import matching
 
 
-def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections:
+def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> DeliveredCorrections:
     """Deliver what is due, and write `corrections.json`. What goes wrong is its `problem`: the run stays published."""
-    before = Corrections.read(folder)
+    before = DeliveredCorrections.read(folder)
     scope = scope_of(spark, pipeline)
     known = {
         "destination": scope.destination,
@@ -34,18 +35,18 @@ def correct_run(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> C
         done = deliver(spark, pipeline)
         earlier = before.delivered if before and before.is_delivered else {}
         counts = {name: earlier.get(name, 0) + done.rows.get(name, 0) for name in {*earlier, *done.rows}}
-        found = Corrections(
+        found = DeliveredCorrections(
             **known, delivered=counts, is_delivered=True, deliveries=(*done.resumed, *done.deliveries), notes=done.notes
         )
     except RewindowError as problem:
-        found = Corrections(**known, problem=str(problem), exit_code=problem.exit_code)
+        found = DeliveredCorrections(**known, problem=str(problem), exit_code=problem.exit_code)
     except (PySparkException, Py4JError) as problem:
-        found = Corrections(**known, problem=short(java_reason(problem)), exit_code=1)
+        found = DeliveredCorrections(**known, problem=short(java_reason(problem)), exit_code=1)
     found.write(folder)
     return found
 
 
-def bring_corrections(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections | None:
+def bring_corrections(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> DeliveredCorrections | None:
     """Deliver what is due after a run that is published; of one that waits, say what would be. None: neither."""
     status = status_of(folder)
     if status is None:
@@ -55,7 +56,7 @@ def bring_corrections(spark: SparkSession, pipeline: Pipeline, folder: RunFolder
     return announce(spark, pipeline, folder) if status.waits else None
 
 
-def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections | None:
+def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> DeliveredCorrections | None:
     """Say in `corrections.json` what would be delivered if the run, which waits, were published."""
     staged = StagedRange.read(folder)
     if staged is None:
@@ -63,7 +64,7 @@ def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corr
     tables = Tables.of(pipeline)
     scope = scope_of(spark, pipeline)
     counted = pending_counts(spark, pipeline, _as_if_published(spark, pipeline, folder.run_id, staged))
-    found = Corrections(
+    found = DeliveredCorrections(
         destination=scope.destination,
         value=scope.corrections.value.value,
         planned=dict(counted.rows),
@@ -83,10 +84,4 @@ def _as_if_published(spark: SparkSession, pipeline: Pipeline, run_id: str, stage
     if not spark.catalog.tableExists(tables.windows):
         return new
     old = current_revisions(scope)
-    keys = [f"`{c}`" for c in scope.identity]
-    condition = F.lit(True)
-    staged_keys = new.select(*(F.col(k).alias(f"rw_{i}") for i, k in enumerate(keys))).distinct()
-    for i, key in enumerate(keys):
-        condition = condition & F.col(key).eqNullSafe(F.col(f"rw_{i}"))
-    others = old.join(staged_keys, condition, "left_anti")
-    return others.unionByName(new, allowMissingColumns=True)
+    return matching(old, new, scope.identity, "left_anti").unionByName(new, allowMissingColumns=True)

@@ -15,18 +15,19 @@ from pyspark.sql import functions as F
 
 from spark_jobs.corrections.columns import Columns, bound_in_sql, columns_of
 from spark_jobs.corrections.destination import Destination
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.corrections.partitions import description_of, is_iceberg, open_partitions
 from spark_jobs.definition.live import TableEmitted
 from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.lakehouse.commits import retried
 from spark_jobs.lakehouse.corrections import Delivery, new_name
-from spark_jobs.lakehouse.ledger import again_on_conflict
 from spark_jobs.lakehouse.tables import guarded
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.gateway import JAVA_ERRORS
+from spark_jobs.spark.joins import same_pairs
 
 
-def open_table(scope: Scope, destination: TableEmitted) -> Destination:
+def open_table(scope: CorrectionScope, destination: TableEmitted) -> Destination:
     """The table as a destination. Raises SourceError where it is not there, DefinitionError for one of no use."""
     spark, table = scope.spark, destination.table
     where = scope.pipeline.source_of(("corrections",)) or scope.pipeline.name
@@ -71,7 +72,7 @@ def _checked(columns: Columns, kinds: Mapping[str, str], table: str, where: str)
 class IcebergTable:
     """An Iceberg table. `pane`: of several rows of a window that with the largest one is corrected."""
 
-    scope: Scope
+    scope: CorrectionScope
     table: str
     columns: Columns
     kinds: Mapping[str, str]
@@ -87,7 +88,7 @@ class IcebergTable:
 
     def take(self, delivery: Delivery, rows: DataFrame, *, is_resumed: bool) -> None:
         """One `MERGE`. Rows that are as they should be are left alone, so a second one changes nothing."""
-        guarded("cannot correct", self.table, lambda: again_on_conflict(lambda: self._merge(rows)))
+        guarded("cannot correct", self.table, lambda: retried(lambda: self._merge(rows)))
 
     def _merge(self, rows: DataFrame) -> None:
         spark, columns = self.scope.spark, self.columns
@@ -142,9 +143,6 @@ class IcebergTable:
         table = self.scope.spark.table(self.table)
         last = table.groupBy(*(f"`{c}`" for c, _ in places)).agg(F.max(f"`{pane}`").alias("rw_last"))
         last = last.select("rw_last", *(F.col(f"`{c}`").alias(f"rw_{name}") for c, name in places))
-        condition = F.lit(True)
-        for _, name in places:
-            condition = condition & F.col(name).eqNullSafe(F.col(f"rw_{name}"))
-        joined = source.join(last, condition, "left")
+        joined = source.join(last, same_pairs((name, f"rw_{name}") for _, name in places), "left")
         kind = self.kinds[pane]
         return joined.select(*source.columns, F.coalesce("rw_last", F.lit(0)).cast(kind).alias("rw_pane"))

@@ -20,7 +20,7 @@ from spark_jobs.comparison.emitted import EmittedRows
 from spark_jobs.comparison.emitted_topic import AT_PARTITION, KEY_BYTES, VALUE_BYTES
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.corrections.columns import Columns, columns_of
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.corrections.encoding import built, json_text, own_fields
 from spark_jobs.corrections.transaction import TopicRecord, transaction
 from spark_jobs.definition.corrections import TopicMode
@@ -43,7 +43,7 @@ _CHECKED_KEYS = 200
 _KEY, _VALUE, _AT = "rw_topic_key", "rw_topic_value", "rw_topic_partition"
 
 
-def open_topic(scope: Scope, topic: TopicEmitted) -> TopicDestination:
+def open_topic(scope: CorrectionScope, topic: TopicEmitted) -> TopicDestination:
     """The topic, as a destination. Raises DefinitionError where its records cannot be written."""
     where = scope.pipeline.source_of(("corrections",)) or scope.pipeline.name
     columns = columns_of(scope)
@@ -69,7 +69,7 @@ def open_topic(scope: Scope, topic: TopicEmitted) -> TopicDestination:
 class TopicDestination:
     """A topic that readers read. `operation`: the field with the row kind, in a changelog."""
 
-    scope: Scope
+    scope: CorrectionScope
     topic: TopicEmitted
     columns: Columns
     mode: TopicMode

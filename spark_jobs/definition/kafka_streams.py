@@ -11,13 +11,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, StrictInt, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import Duration, Instant, PositiveDuration, Refusal, Section, as_written
-from spark_jobs.definition.watermark import Partitions, Watermark
+from spark_jobs.definition.watermark import OneRuleWatermark, Partitions, Watermark
 from spark_jobs.definition.window import BetweenEventsWindow, HoppingWindow, SessionWindow, TumblingWindow, Window
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.kafka_streams.task import Emission as Emits
 from spark_jobs.eventtime.kafka_streams.task import StoreState
 from spark_jobs.eventtime.kafka_streams.windows import BetweenEvents, HoppingWindows, Sessions, StreamsWindows
-from spark_jobs.eventtime.strategy import Scope
 from spark_jobs.eventtime.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
 
 
@@ -49,7 +48,7 @@ class TaskRestarted(Section):
         return at
 
 
-class StreamsWatermark(Section):
+class StreamsWatermark(OneRuleWatermark):
     """When a record of a Kafka Streams application is late: by the stream time of its partition, less the grace."""
 
     grace: Duration = Field(description="Grace period of the windows.", examples=["10 min"])
@@ -79,19 +78,7 @@ class StreamsWatermark(Section):
         """Stream time less the grace."""
         return supplier_of(GeneratorKind.BOUNDED, bound=self.grace)
 
-    # What Flink's watermark has, and stream time has not.
     generator: ClassVar[GeneratorKind] = GeneratorKind.BOUNDED
-    emission: ClassVar[str] = "per_event"
-    interval: ClassVar[int] = 0
-    scope: ClassVar[Scope] = Scope.PARTITION
-    idleness: ClassVar[int | None] = None
-    timer_start: ClassVar[int | None] = None
-    subtasks: ClassVar[tuple[tuple[int, ...], ...] | None] = None
-    custom_class: ClassVar[str | None] = None
-    parameters: ClassVar[dict[str, Any]] = {}
-    marker: ClassVar[str | None] = None
-    stream: ClassVar[str | None] = None
-    all_idle_emits_maximum: ClassVar[bool] = False
 
 
 class StreamsEmission(Section):

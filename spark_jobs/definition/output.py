@@ -165,7 +165,7 @@ PublishField = Annotated[Publish, BeforeValidator(_read_publish)]
 
 
 class Schedule(Section):
-    """When the nightly reconciliation runs."""
+    """When the reconciliation runs."""
 
     cron: str = Field(
         default="@daily",

@@ -124,7 +124,7 @@ class Pipeline(Section):
     )
     mode: Mode = Field(
         default=Mode.BOTH,
-        description="Which values runs and nights compute: what the live rules give, what is true now, or both. "
+        description="Which values runs compute: what the live rules give, what is true now, or both. "
         "complete: needs no order of the log.",
         examples=["complete"],
     )
@@ -147,7 +147,7 @@ class Pipeline(Section):
         examples=["within_tolerance", "{policy: within_tolerance, tolerance: 2 %}"],
     )
     schedule: ScheduleField = Field(
-        default=Schedule(), description="When the nightly reconciliation runs in Airflow.", examples=["0 5 * * *"]
+        default=Schedule(), description="When the reconciliation runs in Airflow.", examples=["0 5 * * *"]
     )
     live: LiveField | None = Field(
         default=None,

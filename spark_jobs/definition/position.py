@@ -11,7 +11,7 @@ from spark_jobs.definition.instants import format_instant
 
 
 def end_offsets(text: str) -> dict[int, int]:
-    """Parse an as-of vector, `0=1200,1=950`: end offsets (exclusive) by partition.
+    """Parse end offsets (exclusive) by partition, `0=1200,1=950`.
 
     Raises ValueError for other text, and for numbers that no partition and no offset has: they have 32 and 64 bits.
     """

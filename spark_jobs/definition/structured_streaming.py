@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, WithJsonSchema
 
-from spark_jobs.definition.fields import Refusal, Section, Text, shown
+from spark_jobs.definition.fields import Refusal, Text, shown
+from spark_jobs.definition.watermark import OneRuleWatermark
 from spark_jobs.eventtime import durations
 from spark_jobs.eventtime.microbatch.intervals import IntervalError, parse_interval
-from spark_jobs.eventtime.strategy import Scope
 from spark_jobs.eventtime.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
 
 
@@ -42,7 +42,7 @@ Delay = Annotated[
 ]
 
 
-class StreamingWatermark(Section):
+class StreamingWatermark(OneRuleWatermark):
     """When a record of a Structured Streaming query is late: by the micro-batches that its checkpoint records."""
 
     delay: Delay = Field(
@@ -75,20 +75,8 @@ class StreamingWatermark(Section):
         """The largest event time less the delay."""
         return supplier_of(GeneratorKind.LAG, lag=self.delay)
 
-    # What Flink's watermark has, and a micro-batch's has not.
     generator: ClassVar[GeneratorKind] = GeneratorKind.LAG
-    emission: ClassVar[str] = "per_event"
-    interval: ClassVar[int] = 0
-    scope: ClassVar[Scope] = Scope.PARTITION
-    idleness: ClassVar[int | None] = None
-    timer_start: ClassVar[int | None] = None
     partitions: ClassVar[tuple[int, ...] | None] = None
-    subtasks: ClassVar[tuple[tuple[int, ...], ...] | None] = None
-    marker: ClassVar[str | None] = None
-    stream: ClassVar[str | None] = None
-    all_idle_emits_maximum: ClassVar[bool] = False
-    custom_class: ClassVar[str | None] = None
-    parameters: ClassVar[dict[str, Any]] = {}
 
 
 _DELAY = "Spark calls it `delay`: write `watermark: {delay: 10 minutes}`"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt, ValidationInfo, WithJsonSchema, field_validator
 
@@ -26,7 +26,7 @@ from spark_jobs.definition.fields import (
     shown,
 )
 from spark_jobs.definition.generators import EXAMPLES, PARAMETERS
-from spark_jobs.eventtime.strategy import Scope
+from spark_jobs.eventtime.strategy import WatermarkScope
 from spark_jobs.eventtime.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
 
 DEFAULT_INTERVAL = 200
@@ -135,8 +135,9 @@ class Watermark(Section):
         description="Interval of the timer. Default 200 ms for periodic, 0 (no timer) for per_event.",
         examples=["200 ms"],
     )
-    scope: Scope = Field(
-        Scope.PARTITION, description="One generator per partition, or one per source subtask, behind the source."
+    scope: WatermarkScope = Field(
+        WatermarkScope.PARTITION,
+        description="One generator per partition, or one per source subtask, behind the source.",
     )
     subtasks: Annotated[Subtasks, Field(min_length=1)] | None = Field(
         None,
@@ -280,3 +281,19 @@ class Watermark(Section):
         """Golden rule 13: when all partitions are idle, Flink >= 2.2 emits the largest watermark; older ones do not."""
         major, minor, *_ = self.flink.split(".")
         return (int(major), int(minor)) >= (2, 2)
+
+
+class OneRuleWatermark(Section):
+    """What Flink's watermark has, and that of an engine with one rule of its own has not."""
+
+    emission: ClassVar[str] = "per_event"
+    interval: ClassVar[int] = 0
+    scope: ClassVar[WatermarkScope] = WatermarkScope.PARTITION
+    idleness: ClassVar[int | None] = None
+    timer_start: ClassVar[int | None] = None
+    subtasks: ClassVar[tuple[tuple[int, ...], ...] | None] = None
+    custom_class: ClassVar[str | None] = None
+    parameters: ClassVar[dict[str, Any]] = {}
+    marker: ClassVar[str | None] = None
+    stream: ClassVar[str | None] = None
+    all_idle_emits_maximum: ClassVar[bool] = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -17,9 +17,8 @@ from spark_jobs.definition.fields import (
     nearest,
     shown,
 )
-from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.durations import DAY, format_duration
 
-_DAY = 86_400_000
 _NO_OFFSET: Any = "0 s"  # as text, so that the JSON schema shows a duration
 _OFFSET = "Shifts the windows' starts; smaller than the {}, may be negative."
 
@@ -36,7 +35,14 @@ def _refuse_offset_beyond(limit: str, offset: int, info: ValidationInfo) -> int:
     return offset
 
 
-class TumblingWindow(Section):
+class WindowSection(Section):
+    """What the sections `window` share."""
+
+    follows_records: ClassVar[bool] = False
+    """Whether windows lie where a key's records are, not at the same times for all keys."""
+
+
+class TumblingWindow(WindowSection):
     """Windows of one size, side by side; with a time zone, calendar days of that zone."""
 
     type: Literal["tumbling"] = Field(description="Kind of window: tumbling.")
@@ -63,8 +69,8 @@ class TumblingWindow(Section):
             ZoneInfo(zone)
         except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
             raise _unknown_zone(zone) from None
-        size = info.data.get("size", _DAY)
-        if size % _DAY:
+        size = info.data.get("size", DAY)
+        if size % DAY:
             raise Refusal(
                 f"a time zone is for windows of whole days, and size is {format_duration(size)}",
                 "write `size: 1 day`, or shift the windows with `offset`",
@@ -72,7 +78,7 @@ class TumblingWindow(Section):
         return zone
 
 
-class SlidingWindow(Section):
+class SlidingWindow(WindowSection):
     """Windows of one size, one starting every slide: a record is in several, or, with slide > size, in one or none."""
 
     type: Literal["sliding"] = Field(description="Kind of window: sliding.")
@@ -103,7 +109,7 @@ class SlidingWindow(Section):
         return _refuse_offset_beyond("slide", offset, info)
 
 
-class CumulativeWindow(Section):
+class CumulativeWindow(WindowSection):
     """Windows that share a start and grow by a step up to the size, then begin anew."""
 
     type: Literal["cumulative"] = Field(description="Kind of window: cumulative.")
@@ -128,8 +134,10 @@ class CumulativeWindow(Section):
         return _refuse_offset_beyond("size", offset, info)
 
 
-class SessionWindow(Section):
+class SessionWindow(WindowSection):
     """Windows [ts, ts + gap) of one key, merged when they overlap or touch (golden rule 24)."""
+
+    follows_records = True
 
     type: Literal["session"] = Field(description="Kind of window: session.")
     gap_expression: Expression | None = Field(
@@ -156,7 +164,7 @@ class SessionWindow(Section):
         return self.gap
 
 
-class HoppingWindow(Section):
+class HoppingWindow(WindowSection):
     """Kafka Streams' windows of one size that start at the multiples of the advance."""
 
     type: Literal["hopping"] = Field(description="Kind of window: hopping.")
@@ -172,8 +180,10 @@ class HoppingWindow(Section):
         return advance
 
 
-class BetweenEventsWindow(Section):
+class BetweenEventsWindow(WindowSection):
     """Kafka Streams' sliding windows: the records of a key that are at most the time difference apart."""
+
+    follows_records = True
 
     type: Literal["between_events"] = Field(
         description="Kind of window: between_events; with engine `kafka_streams`, `sliding` is read so."

@@ -1,4 +1,4 @@
-"""Tools for developers and demonstrations: demo, set-up, services, benchmarks, conformance. Not part of the product.
+"""Tools for developers, which the wheel leaves out: benchmarks, generated pages, drawings, the matrix of versions.
 
-It may import everything; nothing of the product imports it but the commands that start it. Begin with `demo.py`.
+It may import everything; nothing of the product imports it. Begin with `bench/__init__.py`.
 """

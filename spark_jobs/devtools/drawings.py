@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.job import JobResult, LiveJob, Record
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
@@ -16,7 +17,6 @@ from spark_jobs.eventtime.windows import TumblingWindows
 
 FOLDER = Path("docs/drawings")
 _WIDTH = 680
-_MINUTE = 60_000
 _STYLE = """
 .bg{fill:#fff} text{fill:#1c2b38} .q{fill:#51687c} .r{fill:#b3261e} .o{fill:#0b7285} .h{font-weight:600}
 .g{stroke:#9db4c6;fill:none} .f{fill:#e6eff5;stroke:#44617b} .w{stroke:#0b7285;stroke-width:2.5;fill:none}
@@ -83,10 +83,10 @@ def replayed(
     events: Sequence[tuple[float, float]], *, bound: float, lateness: float = 0, size: float = 60
 ) -> JobResult:
     """What a live job does with records `(arrival, event time)`, in minutes after 10:00; windows of `size` minutes."""
-    strategy = WatermarkStrategy(BoundedOutOfOrderness(int(bound * _MINUTE)), (0,), ((0,),))
-    job = LiveJob(strategy, TumblingWindows(int(size * _MINUTE)), int(lateness * _MINUTE))
+    strategy = WatermarkStrategy(BoundedOutOfOrderness(int(bound * MINUTE)), (0,), ((0,),))
+    job = LiveJob(strategy, TumblingWindows(int(size * MINUTE)), int(lateness * MINUTE))
     records = [
-        Record(0, number, int(arrival * _MINUTE), "k", int(time * _MINUTE))
+        Record(0, number, int(arrival * MINUTE), "k", int(time * MINUTE))
         for number, (arrival, time) in enumerate(events)
     ]
     return job.run(records, flush=False)
@@ -96,7 +96,7 @@ def watermark_steps(result: JobResult, events: Sequence[tuple[float, float]]) ->
     """The watermark over processing time, both in minutes after 10:00: the corners of its steps."""
     corners: list[tuple[float, float]] = []
     for at, signal in result.emissions:
-        arrival, level = at.clock / _MINUTE, (signal.watermark + 1) / _MINUTE
+        arrival, level = at.clock / MINUTE, (signal.watermark + 1) / MINUTE
         corners += [(arrival, corners[-1][1])] if corners else []
         corners.append((arrival, level))
     return [*corners, (events[-1][0] + 4, corners[-1][1])]
@@ -159,7 +159,7 @@ def lateness() -> Drawing:
     events = [(2, 35), (8, 42), (14, 55), (18, 51), (26, 72), (34, 53), (40, 80)]
     result = replayed(events, bound=10)
     late = {record.record for record in result.late}
-    (closed,) = (at.clock / _MINUTE for at, firing in result.firings)
+    (closed,) = (at.clock / MINUTE for at, firing in result.firings)
     at = _axes(drawing, 290, lambda x: 80 + 12.6 * x, lambda y: 275 - 4.6 * (y - 25), (30, 60))
     left, top = at(0, 60)
     drawing.box(left, top, at(closed, 0)[0] - left, 275 - top, "f")
@@ -220,7 +220,7 @@ def windows() -> Drawing:
 
 
 def as_of() -> Drawing:
-    drawing = Drawing("An as-of vector: one end offset for each partition", 150)
+    drawing = Drawing("End offsets: one for each partition", 150)
     for row, (last, end) in enumerate(((9, 8), (7, 5))):
         y = 20 + 46 * row
         drawing.text(8, y + 20, f"partition {row}")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from spark_jobs.devtools.drawings import FOLDER, Drawing
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.job import LiveJob, Record
 from spark_jobs.eventtime.kafka_streams.task import Task, Topology
 from spark_jobs.eventtime.kafka_streams.windows import HoppingWindows
@@ -20,9 +21,8 @@ from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
 
-_MINUTE = 60_000
-_SIZE = 10 * _MINUTE
-_WAIT = 2 * _MINUTE
+_SIZE = 10 * MINUTE
+_WAIT = 2 * MINUTE
 _BATCH = 3
 
 
@@ -38,7 +38,7 @@ class Event(NamedTuple):
 
     @property
     def timestamp(self) -> int:
-        return self.time * _MINUTE
+        return self.time * MINUTE
 
 
 EVENTS = [

@@ -21,6 +21,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.backfill import execute
@@ -28,7 +29,6 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 
-DAY = 86_400_000
 START = 1_700_006_400_000
 """Midnight, UTC."""
 MONTH = 30

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools.services.kafka_broker import fetch_kafka
+from spark_jobs.demo.kafka_broker import fetch_kafka
 from spark_jobs.errors import RewindowError
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan

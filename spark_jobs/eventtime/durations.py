@@ -17,14 +17,14 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 FOREVER = MAX_TIMESTAMP
 EXAMPLES = "`30 min`, `1 h 30 min`, `200 ms`, `2 days` or `PT30M`"
 
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _UNITS = {
     **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), _SECOND),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), _MINUTE),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), _HOUR),
-    **dict.fromkeys(("d", "day", "days"), _DAY),
-    **dict.fromkeys(("w", "week", "weeks"), 7 * _DAY),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), SECOND),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), MINUTE),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), HOUR),
+    **dict.fromkeys(("d", "day", "days"), DAY),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * DAY),
 }
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _WORDS = re.compile(rf"(?:{_NUMBER}\s*[^\W\d_]+\s*)+")
@@ -32,7 +32,7 @@ _PART = re.compile(rf"({_NUMBER})\s*([^\W\d_]+)")
 _ISO = re.compile(
     rf"P(?=[0-9T])(?:({_NUMBER})W)?(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?"
 )
-_ISO_UNITS = (7 * _DAY, _DAY, _HOUR, _MINUTE, _SECOND)
+_ISO_UNITS = (7 * DAY, DAY, HOUR, MINUTE, SECOND)
 
 _UNIT_PATTERN = "|".join(sorted(_UNITS, key=len, reverse=True))
 PATTERN = (
@@ -86,7 +86,7 @@ def format_duration(milliseconds: int) -> str:
         return "0"
     parts: list[str] = []
     rest = abs(milliseconds)
-    for unit, size in (("day", _DAY), ("h", _HOUR), ("min", _MINUTE), ("s", _SECOND), ("ms", 1)):
+    for unit, size in (("day", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND), ("ms", 1)):
         count, rest = divmod(rest, size)
         if count:
             parts.append(f"{count} {unit}s" if unit == "day" and count > 1 else f"{count} {unit}")

@@ -18,7 +18,7 @@ from spark_jobs.eventtime.signals import (
     StreamStatusChanged,
     WatermarkEmitted,
 )
-from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.valve import StatusWatermarkValve
 
@@ -224,7 +224,7 @@ class Source:
         self._by_partition: dict[int, tuple[int, _PartialWatermark]] = {}
         known = iter(idle_times or ())
         for index, partitions in enumerate(strategy.subtasks):
-            groups = [partitions] if strategy.scope is Scope.SUBTASK else [(p,) for p in partitions]
+            groups = [partitions] if strategy.scope is WatermarkScope.SUBTASK else [(p,) for p in partitions]
             partials = [
                 _PartialWatermark(
                     group[0] if group else -1,
@@ -244,7 +244,7 @@ class Source:
     def _first_idle_after(self) -> int | None:
         """The main output counts down from the first tick. A generator per subtask is in the main output itself."""
         strategy = self.strategy
-        if strategy.idleness is None or not strategy.interval or strategy.scope is Scope.SUBTASK:
+        if strategy.idleness is None or not strategy.interval or strategy.scope is WatermarkScope.SUBTASK:
             return None
         return strategy.timer_start + strategy.interval + strategy.idleness
 
@@ -266,7 +266,7 @@ class Source:
 
     @property
     def floors(self) -> list[int | None]:
-        """Of each generator, in the same order: the watermark above which it holds the output back; None: it does not.
+        """The watermark above which each generator holds the output back, in the same order; None: it does not.
 
         A generator counts while its partition is active and its subtask's channel of the valve is aligned.
         """
@@ -293,7 +293,7 @@ class Source:
         return any(self._waiting())
 
     def _waiting(self) -> list[bool]:
-        """Of each subtask: whether it is idle with an active partition, or active and not aligned."""
+        """Whether each subtask is idle with an active partition, or active and not aligned."""
         return [
             any(not partial.idle for partial in subtask.partials) if subtask.idle else not channel.aligned
             for subtask, channel in zip(self._subtasks, self._valve.channels, strict=True)
@@ -386,7 +386,7 @@ class Source:
 
     def _partition_status(self, partial: _PartialWatermark) -> list[Signal]:
         """A partition has a status of its own only where it has a generator of its own (rule 31)."""
-        if self.strategy.scope is Scope.SUBTASK:
+        if self.strategy.scope is WatermarkScope.SUBTASK:
             return []
         return [PartitionStatusChanged(partial.label, partial.idle)]
 

@@ -9,7 +9,7 @@ from spark_jobs.eventtime.generators import WatermarkGenerator
 from spark_jobs.eventtime.suppliers import GeneratorSupplier, RecordTime, RunningMaximum
 
 
-class Scope(StrEnum):
+class WatermarkScope(StrEnum):
     """What has a generator of its own: each partition (inside the source), or each source subtask (behind it)."""
 
     PARTITION = "partition"
@@ -35,7 +35,7 @@ class WatermarkStrategy:
     generator: GeneratorSupplier
     partitions: tuple[int, ...]
     subtasks: tuple[tuple[int, ...], ...]
-    scope: Scope = Scope.PARTITION
+    scope: WatermarkScope = WatermarkScope.PARTITION
     per_event: bool = True
     interval: int = 0
     timer_start: int = 0
@@ -45,14 +45,14 @@ class WatermarkStrategy:
     @property
     def generator_groups(self) -> tuple[tuple[int, ...], ...]:
         """The partitions that share one generator: singletons, or a subtask's partitions."""
-        if self.scope is Scope.SUBTASK:
+        if self.scope is WatermarkScope.SUBTASK:
             return self.subtasks
         return tuple((partition,) for partition in self.partitions)
 
     @property
     def generators(self) -> tuple[tuple[int, ...], ...]:
         """The partitions of each generator, subtask by subtask; a subtask may have none."""
-        if self.scope is Scope.SUBTASK:
+        if self.scope is WatermarkScope.SUBTASK:
             return self.subtasks
         return tuple((partition,) for subtask in self.subtasks for partition in subtask)
 

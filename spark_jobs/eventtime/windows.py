@@ -17,10 +17,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import ClassVar, Protocol
 from zoneinfo import ZoneInfo
 
+from spark_jobs.eventtime.durations import DAY, MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 
-DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
 
 
@@ -78,7 +78,34 @@ def _require_timestamp(timestamp: int) -> None:
         raise MissingTimestampError
 
 
-class AlignedWindows(ABC):
+class EventTimeWindows(ABC):
+    """What all windows of a definition can say; the answers here are those of sessions, which lie where records are."""
+
+    __slots__ = ()
+
+    is_merging: ClassVar[bool] = True
+
+    @property
+    def end_phase(self) -> int:
+        """Windows end at `end_phase + k * end_step` (ms), where they lie on such a grid."""
+        return 0
+
+    @property
+    def fixed_length(self) -> int | None:
+        """The length of every window (ms); None where they differ."""
+        return None
+
+    @property
+    @abstractmethod
+    def usual_step(self) -> int:
+        """About how far apart two window ends lie (ms)."""
+
+    def covering(self, times: TimeRange) -> TimeRange:
+        """A range that holds every window of these event times, on the windows' own grid where it can."""
+        return times
+
+
+class AlignedWindows(EventTimeWindows):
     """Windows that lie at the same times for every key and do not depend on the records."""
 
     __slots__ = ()
@@ -92,11 +119,6 @@ class AlignedWindows(ABC):
     def leaves_gaps(self) -> bool:
         """Whether some event times are in no window."""
         return False
-
-    @property
-    def fixed_length(self) -> int | None:
-        """The length of every window (ms); None where they differ."""
-        return None
 
     @property
     @abstractmethod
@@ -117,7 +139,6 @@ class AlignedWindows(ABC):
         """The first instant at or after `time` at which a window can start (epoch ms)."""
 
     def covering(self, times: TimeRange) -> TimeRange:
-        """A range that holds every window of these event times, on the windows' own grid where it can."""
         first, last = list(self.assign(times.start)), list(self.assign(times.end - 1))
         start = min((window.start for window in first), default=times.start - self.longest)
         end = max((window.end for window in last), default=times.end + self.longest)
@@ -141,8 +162,11 @@ class RegularWindows(AlignedWindows):
 
     @property
     def end_phase(self) -> int:
-        """Windows end at `end_phase + k * end_step` (ms)."""
         return (self.offset + self.size) % self.end_step
+
+    @property
+    def usual_step(self) -> int:
+        return self.end_step
 
     @property
     def longest(self) -> int:
@@ -250,8 +274,12 @@ class CalendarDayWindows(AlignedWindows):
     assigns_one = True
 
     @property
+    def usual_step(self) -> int:
+        return DAY
+
+    @property
     def longest(self) -> int:
-        return (self.days + 1) * DAY_MS
+        return (self.days + 1) * DAY
 
     @property
     def end_step(self) -> int:
@@ -286,18 +314,21 @@ class CalendarDayWindows(AlignedWindows):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionWindows:
+class SessionWindows(EventTimeWindows):
     """`[ts, ts + gap)`, merged with what it overlaps or touches. A missing timestamp is not refused (rule 29)."""
 
     gap: int
-    is_merging: ClassVar[bool] = True
+
+    @property
+    def usual_step(self) -> int:
+        return max(self.gap, MINUTE)
 
     def assign(self, timestamp: int) -> Iterator[Window]:
         yield Window(timestamp, timestamp + self.gap)
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicSessionWindows:
+class DynamicSessionWindows(EventTimeWindows):
     """Sessions whose gap differs by record: `[ts, ts + gap of the record)`, merged as `SessionWindows` are.
 
     A timestamp alone does not give the window, so this is no `WindowAssigner`. `gap_expression` is the SQL expression
@@ -305,7 +336,10 @@ class DynamicSessionWindows:
     """
 
     gap_expression: str
-    is_merging: ClassVar[bool] = True
+
+    @property
+    def usual_step(self) -> int:
+        return MINUTE
 
 
 AnySessionWindows = SessionWindows | DynamicSessionWindows

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.lakehouse.commits import fast_forward, heads_of, retried
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS, Publication
 from spark_jobs.lakehouse.published_state import PROPERTY, RUN_ID, state_at
-from spark_jobs.lakehouse.side_tables import Side, SideTable, retried
-from spark_jobs.lakehouse.tables import aligned, quoted, snapshots_back, start_bounds
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.lakehouse.side_tables import Side, SideTable
+from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
+from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
 
 _IN_ONE_FILE = 10_000
@@ -147,41 +148,16 @@ class PublicationBranches:
         False if one of the branches is no longer where the difference was made.
         """
         ours, history, added = self._names
-        ours_at = refs_of(self._java())[ours]
+        ours_at = heads_of(self._java())[ours]
 
-        def move() -> None:
-            change = self._java().newTransaction()
-            (
-                change.manageSnapshots()
-                .fastForwardBranch("main", ours)
-                .fastForwardBranch(REVISIONS, history)
-                .removeBranch(ours)
-                .removeBranch(history)
-                .removeBranch(added)
-                .commit()
-            )
-            properties = change.updateProperties().set(PROPERTY, self.state_at(ours_at))
-            for name, value in _named(sides).items():
-                properties = properties.set(name, value)
-            properties.commit()
-            change.commitTransaction()
+        def properties() -> dict[str, str]:
+            return {PROPERTY: self.state_at(ours_at), **_named(sides)}
 
-        if not self.have_moved(heads):
-            try:
-                retried(move)
-                return True
-            except JAVA_ERRORS:
-                # The commit may have come through although its answer was lost.
-                if any(snapshot.snapshotId() == ours_at for snapshot in snapshots_back(self._java())):
-                    return True
-                if not self.have_moved(heads):
-                    raise
+        branches = {"main": ours, REVISIONS: history}
+        if fast_forward(self.spark, self.table, branches, heads, properties, drop=(added,)):
+            return True
         drop_branches(self.spark, self.table, self.publication.branch)
         return False
-
-    def have_moved(self, heads: dict[str, int]) -> bool:
-        now = refs_of(self._java())
-        return any(now[name] != heads[name] for name in ("main", REVISIONS))
 
     def state_at(self, head: int) -> str:
         """What the property `PROPERTY` says once the run is published, with `main` at `head`."""
@@ -202,11 +178,6 @@ class PublicationBranches:
     def _java(self) -> JavaObject:
         """Iceberg's own handle of the table, as it is now."""
         return loaded_iceberg_table(self.spark, self.table)
-
-
-def refs_of(table: JavaObject) -> dict[str, int]:
-    """The snapshots of a table's branches and tags, by name."""
-    return {name: ref.snapshotId() for name, ref in table.refs().items()}
 
 
 def drop_branches(spark: SparkSession, table: str, branch: str) -> None:

@@ -19,7 +19,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.lakehouse.side_tables import retried
+from spark_jobs.lakehouse.commits import retried
 from spark_jobs.lakehouse.tables import ensure_table, guarded
 
 _SCHEMA = t.StructType([t.StructField(name, t.StringType()) for name in ("query", "file", "text")])

@@ -28,8 +28,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.errors import CatalogError, RunStateError
+from spark_jobs.lakehouse.commits import is_conflict
 from spark_jobs.lakehouse.delivery import DeliveryEvent, DeliveryKind, DeliveryStatus, next_delivery_status
-from spark_jobs.lakehouse.ledger import is_conflict
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded
 from spark_jobs.spark.gateway import loaded_iceberg_table
 
@@ -123,7 +123,7 @@ class CorrectionTable:
         return self._spark.read.option("snapshot-id", head).table(self.table)
 
     def latest(self, destination: str, head: int | None = None) -> DataFrame:
-        """Of each window the row of the last finished delivery to `destination`."""
+        """The row of each window's last finished delivery to `destination`."""
         done = self.rows(head).where((F.col(DESTINATION) == destination) & (F.col(STATUS) == DeliveryStatus.DELIVERED))
         last = Window.partitionBy(*(f"`{c}`" for c in self.identity)).orderBy(F.desc(NUMBER))
         return done.withColumn("rw_place", F.row_number().over(last)).where("rw_place = 1").drop("rw_place")

@@ -28,9 +28,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.errors import CatalogError
-from spark_jobs.lakehouse.side_tables import retried
+from spark_jobs.lakehouse.commits import fast_forward, retried
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 
 HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
 EMITTED_COLUMNS = t.StructType(
@@ -173,32 +173,17 @@ class EmittedTable:
                 self._spark.sql(f"DELETE FROM {target} WHERE placing = '{self.placing}'")
             rows = added.rows.withColumn("placing", F.lit(self.placing))
             aligned(self._spark, self.table, rows).writeTo(target).append()
-            head = self._java().refs().get(branch).snapshotId()
-            return self._move(branch, head, base, added.coverage)
+            if self._move(branch, base, added.coverage):
+                return True
+            self._drop(branch)
+            return False
         except BaseException:
             self._drop(branch)
             raise
 
-    def _move(self, branch: str, head: int, base: int, coverage: Coverage) -> bool:
-        def move() -> None:
-            change = self._java().newTransaction()
-            change.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
-            text = coverage.model_dump_json()
-            change.updateProperties().set(_PROPERTY + self.placing, text).commit()
-            change.commitTransaction()
-
-        try:
-            retried(move)
-        except JAVA_ERRORS:
-            now = self._java()
-            # The commit may have come through although its answer was lost.
-            if now.refs().get(branch) is None and now.snapshot(head) is not None:
-                return True
-            if now.currentSnapshot().snapshotId() == base:
-                raise
-            self._drop(branch)
-            return False
-        return True
+    def _move(self, branch: str, base: int, coverage: Coverage) -> bool:
+        properties = {_PROPERTY + self.placing: coverage.model_dump_json()}
+        return fast_forward(self._spark, self.table, {"main": branch}, {"main": base}, lambda: properties)
 
     def _drop(self, branch: str) -> None:
         retried(lambda: self._spark.sql(f"ALTER TABLE {self.table} DROP BRANCH IF EXISTS {branch}"))

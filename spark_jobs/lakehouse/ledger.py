@@ -21,8 +21,9 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.commits import is_conflict, retried
 from spark_jobs.lakehouse.few_rows import Rows, arrow_rows, found, replaced
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, T, Tables, guarded, snapshots_back
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded, snapshots_back
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 
 LedgerRow = Mapping[str, Any]
@@ -317,7 +318,7 @@ class Ledger:
 
     def _write(self, action: Callable[[], Any], table: str) -> None:
         """Runs write to the same tables at the same time: whoever comes second tries again."""
-        guarded("cannot write", table, lambda: again_on_conflict(action))
+        guarded("cannot write", table, lambda: retried(action))
 
 
 def _snapshot_of(table: JavaObject, write: str) -> int | None:
@@ -337,23 +338,6 @@ def _quoted(text: str) -> str:
 
 def _literal(value: str | None) -> str:
     return "NULL" if value is None else f"'{_quoted(value)}'"
-
-
-def again_on_conflict(action: Callable[[], T]) -> T:
-    """Call `action`; again, some times, where another process has written to the table meanwhile."""
-    retrying = Retrying(
-        stop=stop_after_attempt(6),
-        wait=wait_random_exponential(0.05, max=1),
-        retry=retry_if_exception(lambda problem: isinstance(problem, JAVA_ERRORS) and is_conflict(problem)),
-        reraise=True,
-    )
-    return retrying(action)
-
-
-def is_conflict(problem: Exception) -> bool:
-    """Whether a write failed because another process has written to the table meanwhile: it can be tried again."""
-    text = str(problem)
-    return "CommitFailedException" in text or "ValidationException" in text
 
 
 def _shares_a_file(problem: Exception) -> bool:

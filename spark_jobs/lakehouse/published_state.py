@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.lakehouse.commits import is_conflict
 from spark_jobs.lakehouse.tables import snapshots_back
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, jvm
 
@@ -73,7 +74,7 @@ def set_properties(spark: SparkSession, table: JavaObject, properties: Mapping[s
     try:
         operations.commit(loaded, changed)
     except JAVA_ERRORS as problem:
-        if "CommitFailedException" in str(problem):
+        if is_conflict(problem):
             return False
         raise
     return True

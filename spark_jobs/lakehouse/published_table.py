@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.errors import CatalogError
-from spark_jobs.lakehouse.branches import PublicationBranches, drop_branches, refs_of
+from spark_jobs.lakehouse.branches import PublicationBranches, drop_branches
+from spark_jobs.lakehouse.commits import heads_of, retried
 from spark_jobs.lakehouse.difference import Comparison, Difference
 from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS, Publication, TableAt
 from spark_jobs.lakehouse.published_state import (
@@ -31,11 +32,14 @@ from spark_jobs.lakehouse.published_state import (
     set_properties,
     since_last_run,
 )
-from spark_jobs.lakehouse.side_tables import Side, SideTable, published_sides, retried
+from spark_jobs.lakehouse.side_tables import Side, SideTable, published_sides
 from spark_jobs.lakehouse.tables import ensure_table, guarded, snapshots_back
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 
 _ATTEMPTS = 5
+
+
+_OLD = "old_"
 
 
 class PublishedTable:
@@ -303,7 +307,7 @@ class PublishedTable:
         drop_branches(self._spark, self.table, branch)
 
     def _refs(self) -> dict[str, int]:
-        return refs_of(self._java())
+        return heads_of(self._java())
 
     def _java(self) -> JavaObject:
         """Iceberg's own handle of the table, as it is now."""

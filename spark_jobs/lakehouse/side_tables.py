@@ -14,15 +14,14 @@ from enum import StrEnum
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from spark_jobs.lakehouse.commits import heads_of, is_in_past, retried
 from spark_jobs.lakehouse.published_state import foreign_commits
 from spark_jobs.lakehouse.tables import aligned, ensure_table
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 
 PUBLISHED_TAG = "published"
 """A tag on the published snapshot of a side table: it does not expire while the windows name it."""
-_ATTEMPTS = 8
 
 
 class Side(StrEnum):
@@ -89,7 +88,7 @@ class SideTable:
             retried(lambda: self._spark.sql(f"DELETE FROM {self.table}.branch_{branch} WHERE {change.replaced}"))
         if rows is not None:
             rows.writeTo(f"{self.table}.branch_{branch}").append()
-        return self._refs()[branch]
+        return heads_of(self._java())[branch]
 
     def follow(self, published: int | None, branch: str | None = None) -> None:
         """Bring `main` to the snapshot that the windows name, and drop `branch`. What is so already stays."""
@@ -98,10 +97,10 @@ class SideTable:
 
         def follow() -> None:
             table = self._java()
-            refs = {name: ref.snapshotId() for name, ref in table.refs().items()}
+            refs = heads_of(table)
             change, is_changed = table.manageSnapshots(), False
             if published is not None and table.snapshot(published) is not None:
-                if not _is_in_past(table, refs.get("main"), published):  # else `main` is there, compacted perhaps
+                if not is_in_past(table, refs.get("main"), published):  # else `main` is there, compacted perhaps
                     change, is_changed = change.replaceBranch("main", published), True
                 if refs.get(PUBLISHED_TAG) != published:
                     tag = change.replaceTag if PUBLISHED_TAG in refs else change.createTag
@@ -124,7 +123,7 @@ class SideTable:
         if table.snapshot(published) is None:
             return f"{self.table} was made anew, or its published snapshot {published} has expired"
         head = table.currentSnapshot()
-        if head is None or not _is_in_past(table, head.snapshotId(), published):
+        if head is None or not is_in_past(table, head.snapshotId(), published):
             return None
         changed = foreign_commits(table, published)
         return None if changed is None else f"{self.table}: {changed}"
@@ -137,9 +136,6 @@ class SideTable:
             return None
         return head.snapshotId() if foreign_commits(table, published) is None else None
 
-    def _refs(self) -> dict[str, int]:
-        return {name: ref.snapshotId() for name, ref in self._java().refs().items()}
-
     def _java(self) -> JavaObject:
         return loaded_iceberg_table(self._spark, self.table)
 
@@ -147,38 +143,6 @@ class SideTable:
 def published_sides(properties: Mapping[str, str]) -> dict[Side, int]:
     """The published snapshots of the side tables, from the properties of the windows' table or of its snapshot."""
     return {side: int(properties[side.property]) for side in Side if side.property in properties}
-
-
-def retried(change: object) -> None:
-    """Change a table's branches; again, if another process has committed in between.
-
-    Iceberg tries again too, but changes of branches it makes from the metadata that it had before, which fails each
-    time.
-    """
-    attempts = Retrying(
-        retry=retry_if_exception(_is_commit_conflict),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_exponential(multiplier=0.1, max=2),
-        reraise=True,
-    )
-    attempts(change)  # pyright: ignore[reportArgumentType]
-
-
-def _is_commit_conflict(error: BaseException) -> bool:
-    return isinstance(error, JAVA_ERRORS) and "CommitFailedException" in str(error)
-
-
-def _is_in_past(table: JavaObject, head: int | None, snapshot: int) -> bool:
-    """Whether `snapshot` is `head` or one of its ancestors; where ancestors have expired, whether it is older."""
-    first = head
-    while head is not None:
-        if head == snapshot:
-            return True
-        known = table.snapshot(head)
-        if known is None:
-            return table.snapshot(first).timestampMillis() >= table.snapshot(snapshot).timestampMillis()
-        head = known.parentId()
-    return False
 
 
 def _are_equal(one: DataFrame, other: DataFrame) -> bool:

@@ -24,7 +24,7 @@ _DISTINCT_PROPERTY = "rewindow.distinct-by"
 """A property of the same snapshot: the columns by which one aggregation made its rows, as a JSON list."""
 
 
-class Part(StrEnum):
+class StagedPart(StrEnum):
     """What is staged, each in a table of its own. The value is the suffix of the table's name."""
 
     WINDOWS = ""
@@ -47,11 +47,11 @@ class Staging:
     def __init__(self, spark: SparkSession, table: str, ensure: Callable[[], None] = lambda: None) -> None:
         self._spark = spark
         self._ensure = ensure
-        self._made: set[Part] = set()
+        self._made: set[StagedPart] = set()
         self.table = table
         self._making = threading.Lock()
 
-    def prepare(self, rows: StructType, part: Part = Part.WINDOWS) -> None:
+    def prepare(self, rows: StructType, part: StagedPart = StagedPart.WINDOWS) -> None:
         """Make the table, so that processes can stage chunks side by side."""
         schema = StructType([StructField(CHUNK, IntegerType()), *rows])
         table = self._of(part)
@@ -65,7 +65,9 @@ class Staging:
             guarded("cannot make", table, lambda: ensure_table(self._spark, table, schema))
             self._made.add(part)
 
-    def write(self, chunk: int, rows: DataFrame, part: Part = Part.WINDOWS, *, distinct_by: Sequence[str] = ()) -> None:
+    def write(
+        self, chunk: int, rows: DataFrame, part: StagedPart = StagedPart.WINDOWS, *, distinct_by: Sequence[str] = ()
+    ) -> None:
         """Stage the rows of chunk number `chunk`: one atomic commit.
 
         `distinct_by`: the columns by which one aggregation made the rows, so that no two of them have the same values.
@@ -78,14 +80,14 @@ class Staging:
         write = write.option(f"snapshot-property.{_DISTINCT_PROPERTY}", json.dumps(list(distinct_by)))
         guarded("cannot write", table, lambda: write.overwrite(F.col(CHUNK) == chunk), reads_history=True)
 
-    def rows(self, part: Part = Part.WINDOWS) -> DataFrame:
+    def rows(self, part: StagedPart = StagedPart.WINDOWS) -> DataFrame:
         """The staged rows."""
         return self._spark.table(self._of(part)).drop(CHUNK)
 
-    def has(self, part: Part = Part.WINDOWS) -> bool:
+    def has(self, part: StagedPart = StagedPart.WINDOWS) -> bool:
         return self._spark.catalog.tableExists(self._of(part))
 
-    def chunks(self, part: Part = Part.WINDOWS) -> set[int]:
+    def chunks(self, part: StagedPart = StagedPart.WINDOWS) -> set[int]:
         """The numbers of the chunks that are staged, the empty ones too; none where the table is not there."""
         if not self.has(part):
             return set()
@@ -98,7 +100,7 @@ class Staging:
         It is where one aggregation by these columns made each chunk, nobody else has written, and no two chunks have
         windows of the same starts.
         """
-        table = self._iceberg(Part.WINDOWS)
+        table = self._iceberg(StagedPart.WINDOWS)
         rows_of_chunks: dict[str, int] = {}
         for summary in _summaries(table):
             chunk = summary.get(_CHUNK_PROPERTY)
@@ -128,7 +130,7 @@ class Staging:
     def snapshots(self) -> dict[str, int]:
         """The current snapshot of each part that is there, by the part's value: what is staged, exactly."""
         found = {}
-        for part in Part:
+        for part in StagedPart:
             snapshot = self._iceberg(part).currentSnapshot() if self.has(part) else None
             if snapshot is not None:
                 found[part.value] = snapshot.snapshotId()
@@ -136,15 +138,15 @@ class Staging:
 
     def drop(self) -> None:
         """Remove the tables and their files; the windows last, so that `has` shows whether all is gone."""
-        for part in reversed(Part):
+        for part in reversed(StagedPart):
             if self.has(part):
                 drop_table(self._spark, self._of(part))
 
-    def _iceberg(self, part: Part) -> JavaObject:
+    def _iceberg(self, part: StagedPart) -> JavaObject:
         """Iceberg's own handle of a part's table."""
         return loaded_iceberg_table(self._spark, self._of(part))
 
-    def _of(self, part: Part) -> str:
+    def _of(self, part: StagedPart) -> str:
         return f"{self.table}{part.value}"
 
 

@@ -7,7 +7,7 @@ stay the same. Columns: the keys; `window_start`, `window_end`; for each compare
 
 | column | meaning |
 | --- | --- |
-| `run_id`, `as_of` | the run that found it, and its as-of vector (JSON) |
+| `run_id`, `as_of` | the run that found it, and its end offsets (JSON) |
 | `first_seen` | since when the window has had this verdict, whatever its values |
 | `last_seen` | when a run last found it so |
 | `valid_from`, `valid_to` | from when to when the row was true; `valid_to` null: it is true now |
@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,10 +32,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.ledger import Ledger, again_on_conflict
+from spark_jobs.lakehouse.commits import retried
+from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
+from spark_jobs.lakehouse.verdict import EARLIER_NAMES, Verdict
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.gateway import loaded_iceberg_table
+from spark_jobs.spark.joins import OTHER, others, same
 
 VERDICT_FACTS = t.StructType(
     [
@@ -66,20 +70,6 @@ _FLEETING = frozenset({"basis", "records_undecided"})
 _CHANGE, _SEEN_BEFORE = "rw_change", "rw_first_seen"
 
 
-class Verdict(StrEnum):
-    """The result of a comparison for one key and window; `spark_jobs.comparison.verdicts` has the table."""
-
-    MATCH = "match"
-    LATE_ARRIVALS = "late_arrivals"
-    TIMING = "timing"
-    DRIFT = "drift"
-    MISSING = "missing"
-    UNEXPECTED = "unexpected"
-    ALL_LATE = "all_late"
-    UNDECIDED = "undecided"
-    NOT_CLOSED = "not_closed"
-
-
 class VerdictChange(StrEnum):
     """What a comparison does to a window's row: a new one, the same again, another one, or none any more."""
 
@@ -91,7 +81,7 @@ class VerdictChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComparingRun:
-    """The run that compares: its id, its as-of vector as JSON, and the time of the comparison."""
+    """The run that compares: its id, its end offsets as JSON, and the time of the comparison."""
 
     run_id: str
     as_of: str
@@ -125,7 +115,7 @@ class VerdictTable:
         """The rows that are true now; None where there is no table."""
         if not self._spark.catalog.tableExists(self.table):
             return None
-        return self._spark.table(self.table).where("valid_to IS NULL")
+        return verdict_rows(self._spark, self.table).where("valid_to IS NULL")
 
     def emitted_otherwise(self, span: TimeRange) -> DataFrame | None:
         """The windows of a range for which the live job has not emitted the faithful value: keys, start and end.
@@ -153,7 +143,7 @@ class VerdictTable:
         return guarded(
             "cannot write",
             self.table,
-            lambda: again_on_conflict(lambda: self._record(found, in_scope, span, run)),
+            lambda: retried(lambda: self._record(found, in_scope, span, run)),
         )
 
     def _prepare(self, found: t.StructType) -> None:
@@ -192,7 +182,7 @@ class VerdictTable:
 
     def _changes(self, found: DataFrame, in_scope: Callable[[DataFrame], DataFrame], run: ComparingRun) -> DataFrame:
         """One row for each row to write or to change, in the table's columns, with what becomes of it."""
-        table = self._spark.table(self.table)
+        table = verdict_rows(self._spark, self.table)
         values = [f.name for f in table.schema if f.name not in (*VERDICT_FACTS.names, *self._identity)]
         given = set(found.columns)
         kinds = {f.name: f.dataType for f in table.schema}
@@ -205,20 +195,16 @@ class VerdictTable:
             *(F.col(f"`{c}`").cast(kinds[c]).alias(c) for c in self._identity), packed(found).alias("rw_new")
         )
         old = in_scope(table.where("valid_to IS NULL")).select(
-            *(F.col(f"`{c}`").alias(f"rw_old_{i}") for i, c in enumerate(self._identity)),
+            *others(self._identity),
             packed(table).alias("rw_old"),
             F.col("first_seen").alias(_SEEN_BEFORE),
         )
-        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_old_{i}")) for i, c in enumerate(self._identity)]
-        condition = same[0]
-        for one in same[1:]:
-            condition = condition & one
         compared = [v for v in values if v in given and v not in _FLEETING]
 
         def text(side: str) -> Column:
             return F.to_json(F.struct(*(F.col(f"{side}.`{v}`").alias(v) for v in compared)))
 
-        joined = new.join(old, condition, "full")
+        joined = new.join(old, same(self._identity), "full")
         change = (
             F.when(F.col("rw_old").isNull(), VerdictChange.OPENED)
             .when(F.col("rw_new").isNull(), VerdictChange.CLOSED)
@@ -229,7 +215,7 @@ class VerdictTable:
         stays = F.col("rw_new.verdict").eqNullSafe(F.col("rw_old.verdict"))
         return joined.select(
             change.alias(_CHANGE),
-            *(F.coalesce(F.col(f"`{c}`"), F.col(f"rw_old_{i}")).alias(c) for i, c in enumerate(self._identity)),
+            *(F.coalesce(f"`{c}`", f"`{OTHER}{c}`").alias(c) for c in self._identity),
             *(F.col(f"rw_new.`{v}`").alias(v) for v in values),
             F.lit(run.run_id).alias("run_id"),
             F.lit(run.as_of).alias("as_of"),
@@ -265,6 +251,38 @@ class VerdictTable:
             )
         finally:
             self._spark.catalog.dropTempView(view)
+
+
+def verdict_rows(spark: SparkSession, table: str) -> DataFrame:
+    """The rows of a table of verdicts, with the verdicts' names of today."""
+    rows, verdict = spark.table(table), F.col("verdict")
+    for earlier, name in EARLIER_NAMES.items():
+        verdict = F.when(F.col("verdict") == earlier, name).otherwise(verdict)
+    return rows.withColumn("verdict", verdict)
+
+
+def rename_verdicts(spark: SparkSession, verdicts: str, comparisons: str) -> dict[str, int]:
+    """Write today's names into both tables that an earlier version has written; how many rows of each changed."""
+    earlier = ", ".join(f"'{name}'" for name in EARLIER_NAMES)
+    names = ", ".join(f"'{before}', '{now}'" for before, now in EARLIER_NAMES.items())
+    renamed = "coalesce(map({names})[{old}], {old})"
+    changes = {
+        verdicts: (f"verdict IN ({earlier})", f"verdict = {renamed.format(names=names, old='verdict')}"),
+        comparisons: (
+            f"arrays_overlap(map_keys(verdicts), array({earlier}))",
+            f"verdicts = transform_keys(verdicts, (k, v) -> {renamed.format(names=names, old='k')})",
+        ),
+    }
+    counts = {}
+    for table, (where, change) in changes.items():
+        if spark.catalog.tableExists(table) and (rows := spark.table(table).where(where).count()):
+            guarded(
+                "cannot upgrade",
+                table,
+                partial(retried, partial(spark.sql, f"UPDATE {table} SET {change} WHERE {where}")),
+            )
+            counts[table] = rows
+    return counts
 
 
 def record_counts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.corrections.due import Scope, due, scope_of
+from spark_jobs.corrections.due import CorrectionScope, due, scope_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.corrections import pair_names
 from spark_jobs.operations.query import Rows, in_utc
@@ -36,7 +36,7 @@ def due_rows(spark: SparkSession, pipeline: Pipeline, limit: int) -> Rows:
     return _rows(found.rows.orderBy("window_start", *(f"`{k}`" for k in scope.keys)), names, limit)
 
 
-def _columns(scope: Scope) -> list[str]:
+def _columns(scope: CorrectionScope) -> list[str]:
     return [*scope.identity, "action", *pair_names(scope.values), "value", "revision", "cause", "run_id"]
 
 

@@ -18,6 +18,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.corrections import new_name, old_name
 from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.verdicts import verdict_rows
 from spark_jobs.operations.query import in_utc
 from spark_jobs.operations.window_history import INSTANT
 from spark_jobs.replay.spec import complete_name
@@ -84,7 +85,7 @@ def window_corrections(
     table = Tables.of(pipeline).corrections
     if not spark.catalog.tableExists(table):
         return []
-    rows = spark.table(table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
+    rows = verdict_rows(spark, table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
     rows = _of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "prepared_at", "number")
     names = [a for a in pipeline.aggregates if old_name(a) in rows.columns]
     return [
@@ -115,7 +116,7 @@ def window_verdicts(
     table = Tables.of(pipeline).verdicts
     if not spark.catalog.tableExists(table):
         return []
-    rows = spark.table(table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
+    rows = verdict_rows(spark, table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
     rows = _of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "valid_from")
     there = set(rows.columns)
     names = [a for a in pipeline.aggregates if emitted_name(a) in there]

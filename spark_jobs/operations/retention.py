@@ -16,7 +16,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.publication import REVISIONS
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables, drop_table, guarded
 from spark_jobs.runs.documents import Outcome, Request
 from spark_jobs.runs.recovery import OPEN
@@ -121,7 +121,7 @@ def drop_staging_of_nobody(spark: SparkSession, tables: Tables) -> int:
     listed = spark.sql(f"SHOW TABLES IN {namespace} LIKE '{name}__staging*'").select("tableName").collect()
     rows = Ledger(spark, tables).runs().where(OPEN).select("run_id", "attempt").collect()
     owned = {tables.staging(row["run_id"], row["attempt"]).rsplit(".", 1)[1].lower() for row in rows}
-    parts = sorted((part.value for part in Part), reverse=True)
+    parts = sorted((part.value for part in StagedPart), reverse=True)
     dropped = 0
     for table in (row[0] for row in listed):
         suffix = next(part for part in parts if table.endswith(part))

@@ -18,7 +18,7 @@ from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
 from spark_jobs.lakehouse.publication import FACTS, REVISIONS, Cause
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA, Tables, ensure_table, guarded
-from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS
+from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS, rename_verdicts
 from spark_jobs.sources import QUARANTINE_SCHEMA
 
 BEFORE = "before-upgrade"
@@ -30,11 +30,13 @@ _RUN_ID = StructField("run_id", StringType())
 
 @dataclass(frozen=True, slots=True)
 class Upgraded:
-    """What was done to a table: the columns that it got, and how many windows became revisions."""
+    """What was done to a table: the columns that it got, how many windows became revisions, how many rows got the
+    verdicts' names of today."""
 
     table: str
     columns: tuple[str, ...]
     windows: int = 0
+    verdicts: int = 0
 
 
 def upgrade(spark: SparkSession, pipeline: Pipeline) -> list[Upgraded]:
@@ -58,9 +60,11 @@ def upgrade(spark: SparkSession, pipeline: Pipeline) -> list[Upgraded]:
     done = [
         _with_columns(spark, table, schema) for table, schema in schemas.items() if spark.catalog.tableExists(table)
     ]
+    for table, rows in rename_verdicts(spark, tables.verdicts, tables.comparisons).items():
+        done.append(Upgraded(table, (), verdicts=rows))
     if spark.catalog.tableExists(tables.windows):
         done.append(guarded("cannot upgrade", tables.windows, lambda: _windows(spark, tables.windows, pipeline)))
-    return [one for one in done if one.columns or one.windows]
+    return [one for one in done if one.columns or one.windows or one.verdicts]
 
 
 def _with_columns(spark: SparkSession, table: str, schema: StructType) -> Upgraded:
@@ -102,7 +106,7 @@ def _windows(spark: SparkSession, table: str, pipeline: Pipeline) -> Upgraded:
 
 
 def _maps_to_text(spark: SparkSession, published: PublishedTable) -> None:
-    """As-of vectors as JSON text, as this version writes them, on `main` and on the branch of revisions."""
+    """End offsets as JSON text, as this version writes them, on `main` and on the branch of revisions."""
     text = F.to_json(F.map_from_entries(F.array_sort(F.map_entries(_MAP))))
     published.alter("WRITE LOCALLY ORDERED BY window_start")
     branches = {row["name"] for row in spark.table(f"{published.table}.refs").collect()} & {"main", REVISIONS}

@@ -31,7 +31,7 @@ class Revision:
         cause: Why the value changed, as `backfill` or `late_arrivals`.
         valid_to: When the next revision replaced it; None: it is valid now.
         values: The keys, the aggregates and the record counts, by column.
-        as_of: The run's as-of vector: end offset (exclusive) by partition.
+        as_of: The run's end offsets (exclusive) by partition.
         definition_hash: The hash of the run's definition; None where the run is no longer known.
         reason: Why the run was started, if a reason was given.
     """

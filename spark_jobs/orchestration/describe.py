@@ -72,7 +72,7 @@ def policy_in_words(policy: Policy, share: float | None) -> str:
 
 
 def as_of_text(last: LastRun) -> str:
-    """An as-of vector as the form takes it."""
+    """End offsets as the form takes them."""
     return ",".join(f"{partition}={end}" for partition, end in sorted(last.as_of.items()))
 
 

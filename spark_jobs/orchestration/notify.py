@@ -5,8 +5,8 @@
     [{"class": "airflow.providers.slack.notifications.slack.SlackNotifier",
       "arguments": {"slack_conn_id": "slack", "text": "{{ rewindow.message }}"}, "on": ["gate_failed", "approval"]}]
 
-`on` takes `gate_failed`, `refused` (input, form or definition), `failed` (anything else), `approval` and `live_drift`
-(windows of the live job differ for no reason that the log gives); left out, all.
+`on` takes `gate_failed`, `refused` (input, form or definition), `failed` (anything else), `approval` and
+`live_mismatch` (windows of the live job differ for no reason that the log gives); left out, all.
 The arguments' templates see `rewindow`: `event`, `run_id`, `pipeline`, `message`, `report` (a path on the server).
 """
 
@@ -30,7 +30,8 @@ from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.settings import Variable, settings
 
-EVENTS = ("gate_failed", "refused", "failed", "approval", "live_drift")
+EVENTS = ("gate_failed", "refused", "failed", "approval", "live_mismatch")
+_EARLIER_EVENTS = {"live_drift": "live_mismatch"}
 REFUSED = frozenset({2, 5, 6})
 """Exit codes of input, form and definition."""
 
@@ -45,7 +46,8 @@ def configured(event: str) -> Iterator[BaseNotifier]:
     try:
         items = json.loads(text)
         for item in items:
-            if event in item.get("on", EVENTS):
+            named = (_EARLIER_EVENTS.get(name, name) for name in item.get("on", EVENTS))
+            if event in named:
                 yield _imported(item["class"])(**item.get("arguments", {}))
     except (ValueError, KeyError, TypeError, ImportError, AttributeError) as problem:
         raise EnvironmentSetupError(
@@ -115,12 +117,10 @@ def notify(event: str, context: Context) -> None:
 
 
 def _message(event: str, outcome: Outcome | None, run_id: str) -> str:
-    if event == "live_drift":
+    if event == "live_mismatch":
         verdicts = Verdicts.read(RunStore.configured().folder(run_id))
         counts = verdicts.counts if verdicts else {}
-        different = ", ".join(
-            f"{counts[name]} {name}" for name in ("drift", "missing", "unexpected") if counts.get(name)
-        )
+        different = ", ".join(f"{counts[name]} {name}" for name in ("mismatch", "missing", "extra") if counts.get(name))
         return f"windows of the live job differ: {different}, of {verdicts.windows if verdicts else 0}"
     return outcome.message if outcome else ""
 

@@ -36,7 +36,7 @@ from spark_jobs.orchestration.notify import notify, say_before_traceback
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import end_of, quiet
 from spark_jobs.orchestration.spark_submit import spark_submit_settings
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import (
     Answer,
@@ -322,8 +322,8 @@ class Compare(SparkStage):
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 outlet_events[outlet].extra = facts
-        if any(verdicts.counts.get(name) for name in ("drift", "missing", "unexpected")):
-            notify("live_drift", context)
+        if any(verdicts.counts.get(name) for name in ("mismatch", "missing", "extra")):
+            notify("live_mismatch", context)
         return facts
 
 
@@ -379,20 +379,20 @@ class Correct(SparkStage):
             raise AirflowSkipException("the run is not published: nothing is delivered")
 
     def _is_own_application(self, folder: RunFolder) -> bool:
-        found = Corrections.read(folder)
+        found = DeliveredCorrections.read(folder)
         return found is None or not found.is_delivered
 
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         try:
             super()._submit(folder, context, stage, *more)
         except AirflowException:
-            found = Corrections.read(folder)
+            found = DeliveredCorrections.read(folder)
             if found is None or not found.problem:
                 raise
             raise _failure(found.sentence(), found.exit_code in NON_RETRYABLE_EXIT_CODES) from None
 
     def _result(self, folder: RunFolder, context: Context) -> dict[str, Any]:
-        found = Corrections.read(folder)
+        found = DeliveredCorrections.read(folder)
         if found is None:
             raise AirflowSkipException("nothing was delivered")
         self.log.info("%s", found.sentence())
@@ -431,7 +431,7 @@ class Decide(SparkStage):
         from spark_jobs.report.build import build_report
 
         build_report(folder)
-        status, corrections = status_of(folder), Corrections.read(folder)
+        status, corrections = status_of(folder), DeliveredCorrections.read(folder)
         self.log.info("run %s is %s", folder.run_id, status and status.value)
         if status is not None and status.is_published and corrections is not None and corrections.problem:
             raise AirflowFailException(f"the run is published, but {corrections.sentence()}")
@@ -514,5 +514,5 @@ def write_unread_request(folder: RunFolder, pipeline: str, context: Context, fil
 
 def _forget(folder: RunFolder) -> None:
     """A run that begins again has no outcome and no answer yet."""
-    for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE, Corrections.FILE):
+    for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE, DeliveredCorrections.FILE):
         folder.remove(document)

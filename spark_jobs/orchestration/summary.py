@@ -6,7 +6,7 @@ from typing import Any
 
 from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.orchestration.links import report_path
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.documents import Changes, Gate, Outcome, Request
 from spark_jobs.runs.figures import RunFigures, changes_in_words, failed_in_words
 from spark_jobs.runs.store import RunFolder
@@ -29,7 +29,7 @@ def approval_body(folder: RunFolder) -> str:
         f"Causes: {', '.join(f'{name} {count:,}' for name, count in sorted(causes.items())) or 'none'}.",
         *(f"{name}: {text}." for name, text in RunFigures.of(changes.to_dict()).in_words().items()),
     ]
-    corrections = Corrections.read(folder)
+    corrections = DeliveredCorrections.read(folder)
     if corrections is not None:
         lines.append(f"Readers of the live job's output: {escaped(corrections.sentence())}.")
     if gate is not None:

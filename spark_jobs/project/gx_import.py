@@ -15,7 +15,7 @@ from typing import Any
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError
 from spark_jobs.quality import gx
-from spark_jobs.quality.resolve import Scope, fit
+from spark_jobs.quality.resolve import SuiteScope, fit
 from spark_jobs.quality.suites import Data, Expectation, Severity, Suite, Suites
 
 _DECIDED_BY_THE_GATE = ("result_format", "catch_exceptions", "include_config", "batch_id")
@@ -158,7 +158,7 @@ def _problem(one: Mapping[str, Any], pipeline: Pipeline) -> str | None:
         place=(),
     )
     try:
-        fitted, _ = fit(Suites("", (Suite(pipeline.name, "", (written,)),)), Scope(pipeline))
+        fitted, _ = fit(Suites("", (Suite(pipeline.name, "", (written,)),)), SuiteScope(pipeline))
         gx.built(fitted)
     except DefinitionError as error:
         return "; ".join(f"{problem.what}: {problem.hint}" for problem in error.problems)

@@ -9,7 +9,7 @@ RUN_WIDE = "run_"
 
 INPUT_COLUMNS = {
     "partition": "of the log; one row each",
-    "records": "records up to the as-of vector",
+    "records": "records up to the end offsets",
     "first_offset": "the first offset",
     "end_offset": "the end offset, exclusive",
     "offset_gaps": "offsets in between without a record",
@@ -62,7 +62,7 @@ RECONCILIATION_COLUMNS = {
     "run_dropped_share": "pairs that were dropped, of all; null without records",
     "run_records_gone": "records that the run before had read, and that are gone; null where nobody counted them",
     "run_records_below": "records that came below the end offsets of the run before, after it; null likewise",
-    "run_records_lost": "records that windows of a night lose against their published values; null: no such night",
+    "run_records_lost": "records that windows of a reconciliation lose against what is published; null: another run",
     "run_windows_left": "published windows that a run over the whole history neither computes nor retracts; below 0: "
     "readers see fewer than the revisions say; null: another run",
     "run_foreign_commits": "commits of other programs that change published rows, since the last publication; null: "

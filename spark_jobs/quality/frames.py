@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AnyWindows, RegularWindows
 from spark_jobs.lakehouse.change import VISIBLE
@@ -31,14 +32,13 @@ DAYS_BEFORE = 14
 """The median is that of at most so many earlier days."""
 MIN_DAYS = 3
 """With fewer earlier days there is no median."""
-_DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
-_SLACK_MS = _DAY_MS // 4
+_SLACK_MS = DAY // 4
 """A day that lacks no more than this at one end counts as whole: the last event is rarely at 23:59."""
 
 _STATES = ("closed", "open", "all_late", "not_emitted", HISTORY_GONE)
 _STATES_WITHOUT_FIRING = ("open", "not_emitted")
-"""Of sessions: the complete session is not one that has fired."""
+"""States of complete sessions that are not ones that have fired."""
 
 
 def input_frame(plan: Plan) -> pd.DataFrame:
@@ -271,7 +271,7 @@ def _sums(
         first = F.col(PANE).isNull() | (F.col(PANE) == 0)
         by_window = {name: F.when(first, column) for name, column in by_window.items()}
     columns = {**by_window, **by_row}
-    day = F.floor(F.unix_millis("window_start") / _DAY_MS).cast("int").alias("day")
+    day = F.floor(F.unix_millis("window_start") / DAY).cast("int").alias("day")
     return frame.groupBy(day).agg(*(F.sum(columns.get(n, F.lit(0))).cast("long").alias(n) for n in _SUMS))
 
 
@@ -280,15 +280,15 @@ def _published_near(evidence: StagedRun) -> DataFrame | None:
     table, plan = Tables.of(evidence.pipeline).windows, evidence.plan
     if not evidence.spark.catalog.tableExists(table):
         return None
-    first = max(plan.span.start, plan.event_times.start) // _DAY_MS - DAYS_BEFORE
-    last = min(plan.span.end, plan.event_times.end) // _DAY_MS + 1
-    return evidence.spark.table(table).where(starts_within(TimeRange(first * _DAY_MS, last * _DAY_MS)))
+    first = max(plan.span.start, plan.event_times.start) // DAY - DAYS_BEFORE
+    last = min(plan.span.end, plan.event_times.end) // DAY + 1
+    return evidence.spark.table(table).where(starts_within(TimeRange(first * DAY, last * DAY)))
 
 
 def _is_whole(day: str, sums: Mapping[str, int], plan: Plan) -> bool:
     """Whether the records of the whole day are known, from this run and what is published."""
     start = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
-    end = start + _DAY_MS
+    end = start + DAY
 
     def reaches_over(low: int, high: int) -> bool:
         return start >= low - _SLACK_MS and end <= high + _SLACK_MS

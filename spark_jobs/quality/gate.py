@@ -21,7 +21,7 @@ from spark_jobs.quality import gx
 from spark_jobs.quality.columns import RUN_WIDE
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
 from spark_jobs.quality.live import live_frame
-from spark_jobs.quality.resolve import Fitted, LeftOut, Scope, fit
+from spark_jobs.quality.resolve import Fitted, LeftOut, SuiteScope, fit
 from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.gateway import java_context
@@ -35,7 +35,7 @@ LENGTH = 200
 """Longer values are cut."""
 
 
-class Verdict(StrEnum):
+class GateVerdict(StrEnum):
     """passed: every critical and warning expectation is met. warned: a warning is not. failed: a critical one is not.
 
     An expectation that could not be checked is not met.
@@ -89,7 +89,7 @@ class Unchecked:
 class GateResult:
     """The gate's answer. `blocks`: the run is published only with a reason. `seconds`, `spark_jobs`: its cost."""
 
-    verdict: Verdict
+    verdict: GateVerdict
     suites: tuple[dict[str, str], ...]
     results: tuple[Checked, ...]
     left_out: tuple[Unchecked, ...]
@@ -98,7 +98,7 @@ class GateResult:
 
     @property
     def blocks(self) -> bool:
-        return self.verdict is Verdict.FAILED
+        return self.verdict is GateVerdict.FAILED
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values: the document `gate.json`."""
@@ -122,7 +122,7 @@ def check_suites(suites: Suites, pipeline: Pipeline, columns: Sequence[str] | No
         DefinitionError: it lists each problem with its file, line and what to write: unknown types, kwargs, columns,
             placeholders, parameters.
     """
-    gx.built(fit(suites, Scope(pipeline, columns=None if columns is None else tuple(columns)))[0])
+    gx.built(fit(suites, SuiteScope(pipeline, columns=None if columns is None else tuple(columns)))[0])
 
 
 def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
@@ -137,7 +137,7 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
     suites = suites or load_suites(evidence.pipeline)
     with _counted_jobs(evidence.spark) as jobs:
         windows = windows_frame(evidence)
-        scope = Scope(
+        scope = SuiteScope(
             evidence.pipeline, evidence.kind, evidence.identity, tuple(windows.columns), evidence.verdicts is not None
         )
         fitted, left_out = fit(suites, scope)
@@ -183,7 +183,7 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
 def _known_distinct(one: Fitted, identity: Sequence[str]) -> Fitted:
     """The expectation, with the answer of the aggregation that made the staged windows where it is about these."""
     is_known = (
-        one.written.type == "expect_rows_to_be_told_apart_by_columns"
+        one.written.type == "expect_rows_to_be_unique_by_columns"
         and one.written.data is Data.WINDOWS
         and set(identity) <= set(one.kwargs.get("column_list", ()))
     )
@@ -201,12 +201,12 @@ def parameters_of(evidence: StagedRun) -> dict[str, int]:
     }
 
 
-def verdict_of(results: Sequence[Checked]) -> Verdict:
+def verdict_of(results: Sequence[Checked]) -> GateVerdict:
     """Severity decides; an expectation that could not be checked counts as failed."""
     failed = {result.severity for result in results if not result.success}
     if Severity.CRITICAL in failed:
-        return Verdict.FAILED
-    return Verdict.WARNED if Severity.WARNING in failed else Verdict.PASSED
+        return GateVerdict.FAILED
+    return GateVerdict.WARNED if Severity.WARNING in failed else GateVerdict.PASSED
 
 
 def _checked(one: Fitted, answer: gx.Answer) -> Checked:

@@ -12,19 +12,19 @@ from spark_jobs.runs.verdicts import Verdicts
 if TYPE_CHECKING:
     import pandas as pd
 
-_COUNTED = ("match", "late_arrivals", "timing", "drift", "missing", "unexpected", "all_late", "undecided")
+_COUNTED = ("match", "late_arrivals", "timing", "mismatch", "missing", "extra", "all_late", "undecided")
 
 LIVE_COLUMNS = {
     "day": "UTC day of the windows' start, as 2013-02-08; one row each",
     "windows": "windows compared that have closed",
     **{name: f"of them, those with the verdict `{name}`" for name in _COUNTED},
-    "different_share": "drift, missing and unexpected, of those; null where there are none",
+    "different_share": "mismatch, missing and extra, of those; null where there are none",
     "lag_largest_ms": "the longest time from a window's close to its first row; null where `emitted_at` is not known",
     "run_compared": "1, or 0 where what the live job emitted could not be compared",
     "run_windows": "windows compared, all days",
-    "run_drift_share": "`drift`, of those; null where there are none",
+    "run_mismatch_share": "`mismatch`, of those; null where there are none",
     "run_missing_share": "`missing`, of those; null where there are none",
-    "run_unexpected_share": "`unexpected`, of those; null where there are none",
+    "run_extra_share": "`extra`, of those; null where there are none",
     "run_undecided_share": "`undecided`, of those; null where there are none",
     "run_late_share": "`late_arrivals` and `all_late`, of those; null where there are none",
     "run_lag_mean_ms": "the mean time from a window's close to its first row; null where it is not known",
@@ -38,9 +38,9 @@ def live_frame(verdicts: Verdicts) -> pd.DataFrame:
     run: dict[str, Any] = {
         "run_compared": 0 if verdicts.problem else 1,
         "run_windows": verdicts.windows,
-        "run_drift_share": verdicts.share("drift"),
+        "run_mismatch_share": verdicts.share("mismatch"),
         "run_missing_share": verdicts.share("missing"),
-        "run_unexpected_share": verdicts.share("unexpected"),
+        "run_extra_share": verdicts.share("extra"),
         "run_undecided_share": verdicts.share("undecided"),
         "run_late_share": verdicts.share("late_arrivals", "all_late"),
         "run_lag_mean_ms": verdicts.lag.mean,
@@ -55,7 +55,7 @@ def live_frame(verdicts: Verdicts) -> pd.DataFrame:
 
 def _of_day(counts: Mapping[str, int]) -> dict[str, Any]:
     windows = sum(counts.get(name, 0) for name in _COUNTED)
-    different = sum(counts.get(name, 0) for name in ("drift", "missing", "unexpected"))
+    different = sum(counts.get(name, 0) for name in ("mismatch", "missing", "extra"))
     share = different / windows if windows else None
     return {"windows": windows, **{name: counts.get(name, 0) for name in _COUNTED}, "different_share": share}
 

@@ -26,7 +26,7 @@ from spark_jobs.quality.suites import Data, Expectation, Suite, Suites
 PARAMETERS = {
     "range_start_ms": "the first window start of the run's range (epoch ms)",
     "range_end_ms": "the end of the run's range (epoch ms): windows start before it",
-    "last_arrival_ms": "the as-of vector's processing time (epoch ms)",
+    "last_arrival_ms": "the processing time up to which timers ran (epoch ms)",
     "allowed_lateness_ms": "the definition's allowed lateness",
 }
 """The suite parameters that the gate gives to Great Expectations."""
@@ -38,7 +38,7 @@ _ALL = ("$keys", "$identity")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SuiteScope:
     """The pipeline and run that expectations are fitted to.
 
     `kind`: backfill or reconcile; None: no run in particular, so that conditions on the kind hold. `columns`: those of
@@ -61,7 +61,7 @@ class Scope:
 
     @property
     def is_session(self) -> bool:
-        return self.pipeline.window.type in ("session", "between_events")
+        return self.pipeline.window.follows_records
 
     def holds(self, condition: str) -> bool:
         """Whether a condition of `meta.when` holds."""
@@ -99,7 +99,7 @@ class LeftOut:
     reason: str
 
 
-def fit(suites: Suites, scope: Scope) -> tuple[list[Fitted], list[LeftOut]]:
+def fit(suites: Suites, scope: SuiteScope) -> tuple[list[Fitted], list[LeftOut]]:
     """The expectations that are checked, and those that are not.
 
     Raises:
@@ -132,7 +132,7 @@ def fit(suites: Suites, scope: Scope) -> tuple[list[Fitted], list[LeftOut]]:
     return fitted, left_out
 
 
-def _reason_to_leave_out(suites: Suites, written: Expectation, scope: Scope) -> str:
+def _reason_to_leave_out(suites: Suites, written: Expectation, scope: SuiteScope) -> str:
     if written.name and f"{written.data}/{written.name}" in suites.left_out:
         return "the pipeline's suite leaves it out"
     if written.data is Data.LIVE and not scope.compares:
@@ -141,7 +141,7 @@ def _reason_to_leave_out(suites: Suites, written: Expectation, scope: Scope) -> 
 
 
 def _expanded(
-    suite: Suite, written: Expectation, scope: Scope, report: Callable[[Problem], None]
+    suite: Suite, written: Expectation, scope: SuiteScope, report: Callable[[Problem], None]
 ) -> list[dict[str, Any]]:
     kwargs = dict(written.kwargs)
     everything = {"$keys": tuple(scope.pipeline.keys), "$identity": scope.identity_columns()}

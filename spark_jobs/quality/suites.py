@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.loading import project_folder
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, dotted, read_tree
 from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.quality.earlier_names import EARLIER_EXPECTATIONS, EARLIER_TYPES, in_todays_words
 from spark_jobs.settings import Variable, settings
 
 
@@ -135,6 +136,7 @@ def load_suites(pipeline: Pipeline, folder: Path | None = None) -> Suites:
         where = pipeline.source_of(("name",)) or pipeline.name
         raise DefinitionError(f"`{pipeline.name}` is the name of a common suite", where, "Name the pipeline otherwise.")
     suites += _loaded(folder / f"{pipeline.name}.json", None, problems, required=False)
+    suites = [replace(s, leave_out=frozenset(EARLIER_EXPECTATIONS.get(n, n) for n in s.leave_out)) for s in suites]
     known = {f"{e.data}/{e.name}" for suite in suites for e in suite.expectations if e.name}
     for suite in suites:
         for name in sorted(suite.leave_out - known):
@@ -217,6 +219,7 @@ class _Reader:
         before = len(self.problems)
         self._refuse_unknown(item, _FIELDS, place)
         kwargs = self._object(item, "kwargs", place)
+        kind = EARLIER_TYPES.get(item["type"]) or item["type"]
         for name in sorted(_RUNTIME & kwargs.keys()):
             self._report((*place, "kwargs", name), "is decided by the gate", "leave it out")
         severity = self._one_of(item.get("severity", "critical"), Severity, (*place, "severity"))
@@ -239,8 +242,8 @@ class _Reader:
             return None
         return Expectation(
             data=Data(data),
-            type=item["type"],
-            kwargs=kwargs,
+            type=kind,
+            kwargs=in_todays_words(kwargs) if data == Data.LIVE else kwargs,
             severity=Severity(severity),
             description=str(item.get("description") or ""),
             name=name,

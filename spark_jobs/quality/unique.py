@@ -27,10 +27,10 @@ _MAX_TASKS = 2_000
 _ROW_COUNT = "table.row_count"
 
 
-class RowsToldApart(TableMetricProvider):
+class RepeatedRows(TableMetricProvider):
     """Rows with the same values as another row: how many too many, and some of their values."""
 
-    metric_name = "table.rows_told_apart"
+    metric_name = "table.repeated_rows"
     value_keys = ("column_list", "known_distinct")
 
     @metric_value(engine=SparkDFExecutionEngine)
@@ -70,7 +70,7 @@ class RowsToldApart(TableMetricProvider):
         return {**needed, _ROW_COUNT: MetricConfiguration(_ROW_COUNT, metric.metric_domain_kwargs)}
 
 
-class ExpectRowsToBeToldApartByColumns(BatchExpectation):
+class ExpectRowsToBeUniqueByColumns(BatchExpectation):
     """Expect no two rows to have the same values in `column_list`; nulls count as equal. Spark only.
 
     The gate sets `known_distinct` where one aggregation by these columns has made the rows: they are not read then.
@@ -79,7 +79,7 @@ class ExpectRowsToBeToldApartByColumns(BatchExpectation):
     column_list: list[str] = pydantic.Field(min_items=1)  # pyright: ignore[reportCallIssue, reportArgumentType]
     known_distinct: bool = False
 
-    metric_dependencies: ClassVar[tuple[str, ...]] = ("table.rows_told_apart", _ROW_COUNT)
+    metric_dependencies: ClassVar[tuple[str, ...]] = ("table.repeated_rows", _ROW_COUNT)
     success_keys: ClassVar[tuple[str, ...]] = ("column_list", "known_distinct")
     args_keys: ClassVar[tuple[str, ...]] = ("column_list",)
 
@@ -89,7 +89,7 @@ class ExpectRowsToBeToldApartByColumns(BatchExpectation):
         runtime_configuration: dict[str, Any] | None = None,
         execution_engine: ExecutionEngine[Any] | None = None,
     ) -> dict[str, Any]:
-        found, rows = metrics["table.rows_told_apart"], metrics[_ROW_COUNT]
+        found, rows = metrics["table.repeated_rows"], metrics[_ROW_COUNT]
         surplus = found["surplus"]
         return {
             "success": surplus == 0,

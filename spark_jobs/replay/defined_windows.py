@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.windows import (
-    DAY_MS,
     AnyWindows,
     CalendarDayWindows,
     CumulativeWindows,
@@ -21,7 +21,7 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
     window = pipeline.window
     match window.type:
         case "tumbling" if window.time_zone:
-            return CalendarDayWindows(zone_named(window.time_zone), window.size // DAY_MS, window.offset)
+            return CalendarDayWindows(zone_named(window.time_zone), window.size // DAY, window.offset)
         case "tumbling":
             return TumblingWindows(window.size, window.offset)
         case "sliding":

@@ -36,10 +36,10 @@ from spark_jobs.spark.cached import CachedFrames
 
 @dataclass(frozen=True)
 class History:
-    """Canonical records up to the as-of vector, with facts from the plan (epoch ms).
+    """Canonical records up to the end offsets, with facts from the plan (epoch ms).
 
     `event_times` spans the event times that occur. `processing_time_end` is the time up to which the live job's timer
-    runs: the last arrival, or later where the as-of vector is later.
+    runs: the last arrival, or later where the end offsets are later.
     """
 
     records: DataFrame

@@ -114,6 +114,6 @@ def _ascending(times: np.ndarray) -> np.ndarray:
 
 
 def _distinct(x_from: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of several steps at one x the last one."""
+    """The last of several steps at one x."""
     last = np.append(x_from[1:] != x_from[:-1], True)
     return x_from[last], positions[last]

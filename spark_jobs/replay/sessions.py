@@ -40,6 +40,7 @@ from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.joins import OTHER, others, same
 
 SESSION_START = "rw_ts"
 SESSION_END = "rw_end"
@@ -313,17 +314,16 @@ def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec, span: int)
     """
     first, last = (divided(time, span) for time in (F.col(START), F.col(END) - F.lit(1)))
     sessions = marked.select(
-        *(F.col(key).alias(f"rw_key_{i}") for i, key in enumerate(spec.keys)),
+        *others(spec.keys),
         F.col(START).alias("rw_low"),
         F.col(END).alias("rw_high"),
         F.explode(F.sequence(first, last)).alias("rw_span"),
         GROUP,
     )
-    same = [F.col(key).eqNullSafe(F.col(f"rw_key_{i}")) for i, key in enumerate(spec.keys)]
     meets = divided(F.col(_TS), span) == F.col("rw_span")
     inside = (F.col(_TS) >= F.col("rw_low")) & (F.col(_TS) < F.col("rw_high"))
-    joined = base.join(sessions, [*same, meets, inside])
-    return joined.drop("rw_low", "rw_high", "rw_span", *(f"rw_key_{i}" for i in range(len(spec.keys))))
+    joined = base.join(sessions, [*same(spec.keys), meets, inside])
+    return joined.drop("rw_low", "rw_high", "rw_span", *(f"{OTHER}{key}" for key in spec.keys))
 
 
 @dataclass(frozen=True, slots=True)

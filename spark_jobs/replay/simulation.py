@@ -64,7 +64,7 @@ def simulate(
 def can_continue(state: dict[str, Any], strategy: WatermarkStrategy, first: tuple[int, int, int]) -> bool:
     """Whether a simulation may go on from `state` with records from position `first` on.
 
-    The state is that of a prefix of the history in position order. An as-of vector that cuts the partitions at
+    The state is that of a prefix of the history in position order. End offsets that cut the partitions at
     different times leaves no such prefix. Where records count at ticks only, no tick may have passed them.
     """
     if strategy.sees_only_maxima_at_ticks:

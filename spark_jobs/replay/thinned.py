@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, long_arrays, record_position
@@ -79,7 +79,8 @@ class ThinnedHistory:
         state: Mapping[str, Any] | None = None,
     ) -> None:
         self.records = records
-        self.strategy = strategy
+        self._job = strategy
+        self.strategy = strategy = self._followed(strategy)
         self._until = processing_time_end
         self._cache = cache
         self._state = state
@@ -88,6 +89,10 @@ class ThinnedHistory:
         self._next_tick = next_tick if self._source_state is None else self._source_state["next_tick"]
         self._generator_of = {p: index for index, group in enumerate(strategy.generators) for p in group}
         self._begins = begins
+
+    def _followed(self, strategy: WatermarkStrategy) -> WatermarkStrategy:
+        """The strategy that makes the same timeline of what `_firsts` and `_raises` look at."""
+        return strategy
 
     @cached_property
     def _fine(self) -> ArrivalCells:
@@ -314,7 +319,7 @@ class ThinnedHistory:
         return found
 
     def _generator(self) -> Column:
-        if self.strategy.scope is Scope.PARTITION:
+        if self.strategy.scope is WatermarkScope.PARTITION:
             return F.col("partition")
         pairs = [F.lit(v) for item in self._generator_of.items() for v in item]
         return F.create_map(*pairs)[F.col("partition")]
@@ -374,7 +379,7 @@ class ThinnedHistory:
         )
 
     def _carried(self) -> list[list[tuple[int, int, int, int]]]:
-        """Of each generator what it had reached before these records: `reached` and position."""
+        """What each generator had reached before these records: `reached` and position."""
         generators = len(self.strategy.generators)
         if self._source_state is None:
             return [[] for _ in range(generators)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -29,7 +29,6 @@ from spark_jobs.replay.thinned import MAX_CELLS, MAX_RAISES, ThinnedHistory, Too
 from spark_jobs.replay.thinning import Activity, ArrivalCells, Silences
 from spark_jobs.replay.timeline import Thresholds
 from spark_jobs.replay.traces import generator_number, traced_strategy, traces
-from spark_jobs.spark.cached import CachedFrames
 
 _NEAR = 2**40
 
@@ -42,28 +41,16 @@ def _seen_at() -> Column:
 class TracedHistory(ThinnedHistory):
     """One history, and what its generators emitted; a timeline for any thresholds."""
 
-    def __init__(
-        self,
-        records: DataFrame,
-        strategy: WatermarkStrategy,
-        *,
-        begins: int,
-        processing_time_end: int,
-        cache: CachedFrames,
-        state: Mapping[str, Any] | None = None,
-    ) -> None:
-        source = None if state is None else state["source"]
-        self._job = strategy
-        self._trace = cache.keep(traces(records, strategy, processing_time_end, source))
-        self._has_statuses = strategy.idleness is not None and strategy.interval > 0
-        super().__init__(
-            records,
-            traced_strategy(strategy),
-            begins=begins,
-            processing_time_end=processing_time_end,
-            cache=cache,
-            state=state,
-        )
+    def _followed(self, strategy: WatermarkStrategy) -> WatermarkStrategy:
+        return traced_strategy(strategy)
+
+    @cached_property
+    def _trace(self) -> DataFrame:
+        return self._cache.keep(traces(self.records, self._job, self._until, self._source_state))
+
+    @property
+    def _has_statuses(self) -> bool:
+        return self._job.idleness is not None and self._job.interval > 0
 
     @cached_property
     def _ended(self) -> list[dict[str, Any]]:

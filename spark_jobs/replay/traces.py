@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.generators import Event, WatermarkGenerator, WatermarkOutput
 from spark_jobs.eventtime.signals import PartitionStatusChanged, Signal, WatermarkEmitted
 from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.suppliers import Custom
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, record_position
@@ -72,7 +72,7 @@ class ReplayedTrace(Custom):
 def traced_strategy(strategy: WatermarkStrategy) -> WatermarkStrategy:
     """The job over traces: each generator with one partition, whose number is `generator_number`."""
     generator = ReplayedTrace("")
-    if strategy.scope is Scope.PARTITION:
+    if strategy.scope is WatermarkScope.PARTITION:
         return replace(strategy, generator=generator)
     numbers = tuple(generator_number(strategy, index) for index in range(len(strategy.generators)))
     return replace(strategy, generator=generator, partitions=numbers, subtasks=tuple((number,) for number in numbers))
@@ -155,7 +155,7 @@ class _Generator:
         self.index = index
         self._rows = rows
         self._last: tuple[int, int, int] | None = None
-        self._source = Source(replace(strategy, partitions=(0,), subtasks=((0,),), scope=Scope.PARTITION))
+        self._source = Source(replace(strategy, partitions=(0,), subtasks=((0,),), scope=WatermarkScope.PARTITION))
         if state is not None:
             own = [partial for subtask in state["subtasks"] for partial in subtask["partials"]][index]
             watermark, idle = own["watermark"], own["idle"]

@@ -38,6 +38,7 @@ from spark_jobs.replay.grid import EndGrid, divided, end_grid
 from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Timeline
+from spark_jobs.spark.joins import matching, others, same
 
 ON_TIME = "records_on_time"
 LATE = "records_late"
@@ -139,9 +140,7 @@ def _in_range(records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFram
 def _restricted(placed: DataFrame, spec: ReplaySpec, span: TimeRange, only: DataFrame) -> DataFrame:
     """The (record, window) pairs of these windows alone: a semi-join before anything is aggregated."""
     bounded = _with_bounds(placed, spec, span)
-    wanted = only.select(*(F.col(f"`{c}`").alias(f"rw_only_{c}") for c in (*spec.keys, START, END)))
-    same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_only_{c}")) for c in (*spec.keys, START, END)]
-    return bounded.join(wanted, same, "left_semi").select(*placed.columns)
+    return matching(bounded, only, (*spec.keys, START, END)).select(*placed.columns)
 
 
 def windows_of_records(records: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -357,12 +356,12 @@ def _with_a_pane_for_each_batch(classified: DataFrame, windows: DataFrame, spec:
 
 def _beside(windows: DataFrame, panes: DataFrame, spec: ReplaySpec) -> DataFrame:
     """The windows' other columns beside each of their panes, which have the values, `pane` and `rw_fired`."""
+    identity = (*spec.keys, START, END)
     rest = windows.drop(*spec.aggregates, PANE, *position_names(FIRED))
-    same = [F.col(f"w.{c}").eqNullSafe(F.col(f"p.{c}")) for c in (*spec.keys, START, END)]
-    joined = rest.alias("w").join(panes.alias("p"), same, "left")
-    rest_columns = [c for c in windows.columns if not c.startswith(f"{FIRED}_")]
-    picked = [F.col(f"p.{c}") if c in (*spec.aggregates, PANE) else F.col(f"w.{c}") for c in rest_columns]
-    return joined.select(*picked, *PositionColumns.of_struct(F.col("p.rw_fired")).aliased(FIRED))
+    beside = panes.select(*others(identity), *spec.aggregates, PANE, "rw_fired")
+    columns = [c for c in windows.columns if not c.startswith(f"{FIRED}_")]
+    fired = PositionColumns.of_struct(F.col("rw_fired")).aliased(FIRED)
+    return rest.join(beside, same(identity), "left").select(*columns, *fired)
 
 
 def late_records(

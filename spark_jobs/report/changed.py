@@ -10,19 +10,20 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 
+from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.replay.aggregates import is_additive
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.report.values import json_column, json_value
 from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.spark.joins import others, same
 
 TOP = 20
 MAX_COLUMNS = 40
 MAX_BUCKETS = 200
 _BEFORE = "rw_before_"
-_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
-_WIDTHS = (_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY)
+_WIDTHS = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)
 _COUNTS = (ON_TIME, LATE, DROPPED)
 _NULLS_AND_ALL = (("windows", "d"), ("from_null", "f"), ("to_null", "t"))
 
@@ -72,7 +73,7 @@ def bucket_width(start: int, end: int) -> int:
     for width in _WIDTHS:
         if (end - start) / width <= MAX_BUCKETS:
             return width
-    return -(-(end - start) // MAX_BUCKETS // _DAY) * _DAY + _DAY
+    return -(-(end - start) // MAX_BUCKETS // DAY) * DAY + DAY
 
 
 def _reach(evidence: StagedRun) -> tuple[int, int]:
@@ -86,12 +87,11 @@ def _with_before(evidence: StagedRun) -> DataFrame:
     identity = (*evidence.identity, *evidence.former)
     one_each = evidence.before.dropDuplicates(list(identity)) if evidence.may_repeat else evidence.before
     before = one_each.select(
-        *(F.col(f"`{c}`").alias(f"rw_same_{i}") for i, c in enumerate(identity)),
+        *others(identity),
         *(F.col(f"`{c}`").alias(f"{_BEFORE}{c}") for c in wanted),
     )
-    same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_same_{i}")) for i, c in enumerate(identity)]
     seen = evidence.changes.where(F.col("rw_change") != WindowChange.BOOKKEEPING.value)
-    return seen.join(before, same, "left")
+    return seen.join(before, same(identity), "left")
 
 
 def _compared_columns(evidence: StagedRun, compared: DataFrame) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import altair as alt
 
+from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.formatting import length
 from spark_jobs.report.scales import bin_name, shown_tolerances
 
@@ -18,30 +19,29 @@ Spans = Sequence[Sequence[int]]
 
 WIDE, HALF, NARROW = 880, 430, 340
 
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _KINDS = ("on_time", "behind", "late")
 _COLOURS = ("var(--on-time)", "var(--behind)", "var(--late)")
 _SHAPES = ("circle", "M0,-1.1L1.1,0.9L-1.1,0.9Z", "M-1,-1L1,1M-1,1L1,-1")
 _CHANGES = {"inserted": "var(--inserted)", "updated": "var(--updated)", "retracted": "var(--retracted)"}
 _DURATIONS = (
     0,
-    _SECOND,
-    5 * _SECOND,
-    30 * _SECOND,
-    _MINUTE,
-    5 * _MINUTE,
-    15 * _MINUTE,
-    30 * _MINUTE,
-    _HOUR,
-    2 * _HOUR,
-    4 * _HOUR,
-    8 * _HOUR,
-    _DAY,
-    2 * _DAY,
-    4 * _DAY,
-    7 * _DAY,
-    14 * _DAY,
-    28 * _DAY,
+    SECOND,
+    5 * SECOND,
+    30 * SECOND,
+    MINUTE,
+    5 * MINUTE,
+    15 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    4 * HOUR,
+    8 * HOUR,
+    DAY,
+    2 * DAY,
+    4 * DAY,
+    7 * DAY,
+    14 * DAY,
+    28 * DAY,
 )
 
 
@@ -304,11 +304,11 @@ def _time_labels(reach: tuple[int, int]) -> str:
     across = reach[1] - reach[0]
     day = "utcFormat(datum.value, '%b %-d')"
     at_midnight = "utchours(datum.value) == 0 && utcminutes(datum.value) == 0 && utcseconds(datum.value) == 0"
-    if across > 400 * _DAY:
+    if across > 400 * DAY:
         return "utcFormat(datum.value, '%b %Y')"
-    if across > 6 * _DAY:
+    if across > 6 * DAY:
         return day
-    clock = "%H:%M" if across > 10 * _MINUTE else "%H:%M:%S"
+    clock = "%H:%M" if across > 10 * MINUTE else "%H:%M:%S"
     return f"{at_midnight} ? {day} : utcFormat(datum.value, '{clock}')"
 
 
@@ -318,7 +318,7 @@ def _duration_scale(values: Sequence[int]) -> alt.Scale:
 
 
 def _usual(values: Sequence[int]) -> int:
-    sizes = sorted(abs(v) for v in values if v) or [_SECOND]
+    sizes = sorted(abs(v) for v in values if v) or [SECOND]
     return max(1, sizes[len(sizes) // 4] // 2)
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.durations import HOUR
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import latest_end, session_gap
 from spark_jobs.replay.columns import (
@@ -31,7 +32,6 @@ MAX_POINTS = 1_500
 """The most points of one kind in one chart."""
 
 _BUCKETS = 1 << 18
-_HOUR = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
     closed = F.col("rw_watermark") + F.lit(1) - end + F.lit(probe.configured)
     grouped = seen.groupBy(
         F.col(PARTITION).alias("partition"),
-        F.pmod(_floor_divided(F.col(EVENT_TIME), _HOUR), F.lit(24)).alias("hour"),
+        F.pmod(_floor_divided(F.col(EVENT_TIME), HOUR), F.lit(24)).alias("hour"),
         _tolerances_failed(behind, probe.tolerances).alias("behind"),
         _tolerances_failed(closed, probe.tolerances).alias("closed"),
         F.when(wanted, number).alias("number"),  # a group of its own for each sampled record

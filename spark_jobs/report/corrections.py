@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 
 
 def corrections_of(
@@ -18,7 +18,7 @@ def corrections_of(
     """
     if corrections is None:
         return None
-    found = Corrections.model_validate(dict(corrections))
+    found = DeliveredCorrections.model_validate(dict(corrections))
     following = [f"`rewindow corrections {pipeline}` lists each window with its old and its new value."]
     if found.problem:
         following = [f"Correct that, then `rewindow corrections {pipeline} deliver`: it goes on where this run ended."]

@@ -7,31 +7,31 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.classified_records import MAX_POINTS, ClassifiedRecords
 from spark_jobs.report.lateness_probe import LatenessProbe
 
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 EDGES = (
     0,
-    _SECOND,
-    10 * _SECOND,
-    30 * _SECOND,
-    _MINUTE,
-    2 * _MINUTE,
-    5 * _MINUTE,
-    10 * _MINUTE,
-    15 * _MINUTE,
-    30 * _MINUTE,
-    _HOUR,
-    2 * _HOUR,
-    3 * _HOUR,
-    6 * _HOUR,
-    12 * _HOUR,
-    _DAY,
-    2 * _DAY,
-    7 * _DAY,
-    28 * _DAY,
+    SECOND,
+    10 * SECOND,
+    30 * SECOND,
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    15 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    7 * DAY,
+    28 * DAY,
 )
 """Lower bounds (ms) of the bins of lateness; the last one has no upper bound."""
 
@@ -84,7 +84,7 @@ def latest_rows(late: DataFrame) -> list[dict[str, Any]]:
 
 
 def late_facts(late: DataFrame, probe: LatenessProbe, classified: ClassifiedRecords) -> dict[str, Any]:
-    """Of the late records (dropped by at least one window): how many, how late, where.
+    """The late records (dropped by at least one window): how many, how late, where.
 
     `missed_by`: processing time from their window's close to their arrival; `delay`: arrival - event time. Quantiles
     are exact, null where nothing is known. `records` beside a partition or an hour counts all its records in the probe;
@@ -172,4 +172,4 @@ def _bin(value: Column) -> Column:
 
 def _hour() -> Column:
     ts = F.col("event_time")
-    return F.pmod(F.floor(ts / F.lit(_HOUR)), F.lit(24)).alias("hour")
+    return F.pmod(F.floor(ts / F.lit(HOUR)), F.lit(24)).alias("hour")

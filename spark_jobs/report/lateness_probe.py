@@ -22,10 +22,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition.engine import Engine
+from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, RegularWindows
+from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
 from spark_jobs.replay.making import TimelineMaker
@@ -43,39 +44,39 @@ RECONCILED_DAYS = 7
 
 _MAX_POINTS = 150_000
 _MAX_GROUPS = 250_000
-_SECOND, _MINUTE, _QUARTER, _HOUR, _DAY = 1_000, 60_000, 900_000, 3_600_000, 86_400_000
+_QUARTER = 15 * MINUTE
 _RESOLUTIONS = (
     1,
     10,
     100,
     200,
     500,
-    _SECOND,
-    2 * _SECOND,
-    5 * _SECOND,
-    10 * _SECOND,
-    15 * _SECOND,
-    30 * _SECOND,
-    _MINUTE,
-    2 * _MINUTE,
-    5 * _MINUTE,
-    15 * _MINUTE,
-    30 * _MINUTE,
-    _HOUR,
-    6 * _HOUR,
-    _DAY,
-    7 * _DAY,
-    28 * _DAY,
+    SECOND,
+    2 * SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    15 * SECOND,
+    30 * SECOND,
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    15 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    6 * HOUR,
+    DAY,
+    7 * DAY,
+    28 * DAY,
 )
 _TOLERANCES = (
     0,
     100,
     200,
     500,
-    *(s * _SECOND for s in (1, 2, 5, 10, 15, 20, 30, 45)),
-    *(m * _MINUTE for m in (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 45, 50)),
-    *(m * _MINUTE for m in (60, 75, 90, 105, 120, 150, 180, 240, 300, 360, 480, 600, 720, 960)),
-    *(d * _DAY for d in (1, 1.5, 2, 3, 4, 5, 7, 10, 14)),
+    *(s * SECOND for s in (1, 2, 5, 10, 15, 20, 30, 45)),
+    *(m * MINUTE for m in (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 45, 50)),
+    *(m * MINUTE for m in (60, 75, 90, 105, 120, 150, 180, 240, 300, 360, 480, 600, 720, 960)),
+    *(d * DAY for d in (1, 1.5, 2, 3, 4, 5, 7, 10, 14)),
 )
 
 
@@ -123,7 +124,7 @@ def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
     if estimated_records(evidence.plan, evidence.kind, times) > _MAX_GROUPS:  # limits the memory of the aggregation
         most = min(most, _MAX_GROUPS // max(1, len(strategy.partitions)))
     resolution = _resolution(reach, max(most, 1), step)
-    offset = windows.end_phase if isinstance(windows, RegularWindows) else 0
+    offset = windows.end_phase
     tried = {int(t) for t in _TOLERANCES if t % resolution == 0 and t <= reach + resolution}
     tried |= {configured}
     dropped_at = None if lateness == MAX_TIMESTAMP else configured + lateness
@@ -174,8 +175,8 @@ def counted_times(plan: Plan, kind: RunKind) -> TimeRange:
     """
     start, end = max(plan.span.start, plan.event_times.start), min(plan.span.end, plan.event_times.end)
     latest = min(end, plan.processing_time_end + 1) if plan.processing_time_end > start else end
-    if kind == RunKind.RECONCILE and latest - start > RECONCILED_DAYS * _DAY:
-        start, end = latest - RECONCILED_DAYS * _DAY, latest
+    if kind == RunKind.RECONCILE and latest - start > RECONCILED_DAYS * DAY:
+        start, end = latest - RECONCILED_DAYS * DAY, latest
     estimated = estimated_records(plan, kind, TimeRange(start, max(end, start + 1)))
     if estimated > MAX_COUNTED:  # the latest records are the best guide to those to come
         start, end = latest - int((latest - start) * MAX_COUNTED / estimated), latest

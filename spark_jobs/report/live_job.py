@@ -6,31 +6,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spark_jobs.formatting import length, percent, plural
+from spark_jobs.runs.verdicts import in_todays_words
 
 _SENTENCES = {
     "match": "The live job emitted what its rules give, and late records do not change it.",
     "late_arrivals": "The live job was right when it emitted the window; records that came later would change it.",
     "timing": "The live job's own clock decided: one order of the records near the close explains all keys.",
-    "drift": "The live job emitted another value than its rules give for this log.",
+    "mismatch": "The live job emitted another value than its rules give for this log.",
     "missing": "The live job should have emitted the window, and did not.",
-    "unexpected": "The live job emitted a window that its rules do not give for this log.",
+    "extra": "The live job emitted a window that its rules do not give for this log.",
     "all_late": "Every record of the window was late: as its rules say, the live job emitted none.",
     "undecided": "The value differs, and the log does not show whether by timing.",
-    "not_closed": "The window is still open at the as-of vector, and is not counted.",
+    "not_closed": "The window is still open at the end offsets, and is not counted.",
 }
 """In the order in which the report has them: what is right, what differs, what is open."""
-UNEXPLAINED = ("drift", "missing", "unexpected")
+UNEXPLAINED = ("mismatch", "missing", "extra")
 _DIFFERENT = (*UNEXPLAINED, "undecided", "timing", "late_arrivals", "all_late")
 
 
-def live_job(verdicts: Mapping[str, Any] | None, pipeline: str) -> dict[str, Any] | None:
+def live_job(document: Mapping[str, Any] | None, pipeline: str) -> dict[str, Any] | None:
     """The part `live` of `report.json`; None where the run has compared nothing.
 
     `verdicts`: one entry for each verdict that occurs, with its windows, share of the closed ones, sentence and labels.
-    `drift_share`: drift, missing and unexpected, of the closed windows. `certainty`, `next`: sentences.
+    `different_share`: mismatch, missing and extra, of the closed windows. `certainty`, `next`: sentences.
     """
-    if verdicts is None:
+    if document is None:
         return None
+    verdicts: Mapping[str, Any] = in_todays_words(dict(document))
     counts, windows = _counts(verdicts.get("counts")), int(verdicts.get("windows") or 0)
     labels = verdicts.get("labels") or {}
     different = sum(counts.get(verdict, 0) for verdict in UNEXPLAINED)
@@ -43,7 +45,7 @@ def live_job(verdicts: Mapping[str, Any] | None, pipeline: str) -> dict[str, Any
         "fidelity": verdicts.get("fidelity"),
         "windows": windows,
         "different": different,
-        "drift_share": different / windows if windows else None,
+        "different_share": different / windows if windows else None,
         "late_records": verdicts.get("late_records"),
         "verdicts": [
             {

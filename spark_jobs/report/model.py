@@ -16,7 +16,7 @@ from spark_jobs.report.advice import advise
 from spark_jobs.report.corrections import corrections_of
 from spark_jobs.report.live_job import live_job
 from spark_jobs.report.normal import normal_of
-from spark_jobs.report.verdict import Reader, verdict_of
+from spark_jobs.report.verdict import Origin, verdict_of
 from spark_jobs.runs.documents import Application
 from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.status import RunStatus, Stage
@@ -190,7 +190,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
             table,
             pipeline,
             changes["top"] if changes else (),
-            reader=Reader(documents.run_id, request.get("dag_id")),
+            reader=Origin(documents.run_id, request.get("dag_id")),
             at_work=_work_of(documents),
         ).to_dict(),
         "approval": _APPROVAL | dict(documents.approval) if documents.approval else None,

@@ -77,7 +77,7 @@ def looked_at(report: Mapping[str, Any]) -> str:
     if advisor["event_times"]["from"] <= max(times.get("start", 0), (plan.get("span") or {}).get("start", 0)):
         return f"{those}, all of the run's range"
     if report["run"]["kind"] == RunKind.RECONCILE and advisor["records"] < COUNTED_AT_MOST:
-        return f"{those}, the last week, so that a night costs the same however long the history is"
+        return f"{those}, the last week, so that a reconciliation costs the same however long the history is"
     return f"{those}, the latest, because to count all would cost more than the replay"
 
 
@@ -93,7 +93,7 @@ def is_too_wide(changes: Mapping[str, Any]) -> bool:
         return True
 
     def longest(name: str) -> int:
-        """Of a column's words that are not broken: its name, and numbers."""
+        """The words of a column that are not broken: its name, and numbers."""
         cells = [window[side].get(name) for window in changes["top"] for side in ("before", "after") if window[side]]
         return max(len(formatting.plain(word)) for word in (name, *cells) if word is name or not isinstance(word, str))
 

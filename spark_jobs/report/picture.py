@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame
 
+from spark_jobs.eventtime.durations import DAY, MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.windows import AnyWindows, SessionWindows
-from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.report.classified_records import ClassifiedRecords, View
 from spark_jobs.report.lateness import densest, late_points
 from spark_jobs.report.lateness_probe import LatenessProbe, WatermarkSteps, end_grid_or_none
@@ -19,26 +18,17 @@ MAX_STEPS = 500
 MAX_CLOSES = 200
 LAG_CELLS = 180
 MAX_STANDSTILLS = 5
-_MINUTE, _DAY = 60_000, 86_400_000
 
 
 def find_zoom(evidence: StagedRun, probe: LatenessProbe, late: DataFrame) -> TimeRange | None:
     """The arrivals that are worth a closer look: about 24 windows where most records were late; None: all fit."""
     times = probe.event_times
     reach = times.end - times.start
-    step = _typical_step(evidence.spec.windows)
-    length = min(max(24 * step, 10 * _MINUTE, reach // 2000), 7 * _DAY if step < _DAY else 24 * step)
+    step = evidence.spec.windows.usual_step
+    length = min(max(24 * step, 10 * MINUTE, reach // 2000), 7 * DAY if step < DAY else 24 * step)
     if reach <= 2 * length:
         return None
     return densest(late, length, times.end)
-
-
-def _typical_step(windows: AnyWindows) -> int:
-    """About how far apart (ms) two window ends lie: for sessions the gap, for calendar days 24 hours."""
-    grid = end_grid_or_none(windows)
-    if grid is None:
-        return max(windows.gap if isinstance(windows, SessionWindows) else 0, _MINUTE)
-    return grid.step if isinstance(grid, RegularGrid) else _DAY
 
 
 def watermark_facts(

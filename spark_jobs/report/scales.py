@@ -11,9 +11,9 @@ CHARTS = ("strip", "verdicts", "live_lag", "lag", "zoom", "watermark", "missed",
 """The charts that a page may have."""
 
 VERDICT_COLOURS = {
-    "drift": "var(--late)",
+    "mismatch": "var(--late)",
     "missing": "var(--ink)",
-    "unexpected": "var(--behind)",
+    "extra": "var(--behind)",
     "undecided": "var(--waiting)",
     "timing": "var(--watermark)",
     "late_arrivals": "var(--on-time)",

@@ -40,7 +40,7 @@ class NextStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class Origin:
     """How the reader of a report acts on a run: in Airflow where a DAG carried it out, else on the command line."""
 
     run_id: str
@@ -116,7 +116,7 @@ def verdict_of(
     pipeline: str = "",
     top: Sequence[Mapping[str, Any]] = (),
     *,
-    reader: Reader | None = None,
+    reader: Origin | None = None,
     at_work: str | None = None,
 ) -> RunVerdict:
     """The verdict on a run.
@@ -147,7 +147,7 @@ def verdict_of(
         _sentence(status, said, changes, critical, approval, table, at_work),
         (
             *(NextStep(text) for text in _messages(status, said)),
-            *_next_steps(status, said, changes, critical, reader or Reader("", None), pipeline),
+            *_next_steps(status, said, changes, critical, reader or Origin("", None), pipeline),
             *_reading(status, said, warnings),
             *(() if reader is not None and reader.dag_id else _history_command(status, pipeline, top)),
         ),
@@ -216,7 +216,7 @@ def _next_steps(
     outcome: Mapping[str, Any],
     changes: Mapping[str, int],
     critical: Sequence[Mapping[str, Any]],
-    reader: Reader,
+    reader: Origin,
     pipeline: str,
 ) -> list[NextStep]:
     retracted = changes.get(WindowChange.RETRACTED, 0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 WORDS: dict[str, str] = {
     "advisor": "how many records another bound or allowed lateness would have had on time in this history",
     "allowed lateness": "how long after its end, in event time, a window still accepts records; each fires it again",
-    "as-of vector": "one end offset for each partition, and the processing time up to which timers have run. Every "
-    "result is a function of the definition and of this vector",
     "behind the watermark": "the record came when the watermark had passed its event time. It is late only if its "
     "window had closed, too",
     "bookkeeping": "only the window's closed_at differs from what was published: values, counts and state stay",
@@ -20,8 +18,9 @@ WORDS: dict[str, str] = {
     "decision": "why the run was published, or waits: by the policy of its definition, by the gate, or by a person",
     "definition": "the pipeline's YAML file; the hash stands for its content",
     "deployment": "a time in which the live job ran with the same rules and the same output",
-    "drift": "the live job emitted another value than its own rules give, and the log has no reason for it",
     "emitted value": "the value of a window that the live job wrote to its output",
+    "end offsets": "the offset of each partition at which the run stopped reading, and the processing time up to which "
+    "timers have run. Every result is a function of the definition and of these",
     "event time, processing time": "when something happened, according to the record; the clock of the machine that "
     "processes it, here the time at which the record was appended to the log (its arrival)",
     "expectation": "a rule about the input, the windows or the changes, from the files in the folder expectations",
@@ -38,12 +37,13 @@ WORDS: dict[str, str] = {
     "dropped, of all pairs of the windows that the run computed",
     "live job": "the streaming job whose event-time rules the run replays over the history",
     "log_order": "the fidelity at which lateness follows from partition, offset and append time of each record",
+    "mismatch": "the live job emitted another value than its own rules give, and the log has no reason for it",
     "mode": "which values the run computed: faithful, complete, or both",
-    "night": "a run of the reconciliation: it reads what arrived since the run before, and recomputes what it touches",
     "pair": "one record in one window: a record of overlapping windows is in several pairs",
     "pane": "the value of one firing of a window: 0 is the first, later ones come with late records",
     "partition, offset": "a part of the log; the number of a record in it",
     "quarantine": "the table of records that cannot be used, with the reason, their bytes and their position",
+    "reconciliation": "a run that reads what arrived since the run before, and recomputes what it touches",
     "revision": "one version of one window in the published table; earlier ones stay on its branch revisions",
     "severity": "of an expectation: a critical one that fails closes the gate; warning and info are only shown",
     "size of a change": "the average, over the numeric columns, of a window's change relative to the largest change of "

@@ -1,6 +1,6 @@
 """The windows that new records can have changed.
 
-A run has published up to an as-of vector, and has saved its timeline. The records that arrived since belong to certain
+A run has published up to its end offsets, and has saved its timeline. The records that arrived since belong to certain
 windows. Only those windows can have changed, and the ones that were not closed for good then: the decision on an
 earlier record stays, because a close that is known does not move. So a reconciliation reads the new records, and of the
 earlier ones only those of the affected windows.
@@ -28,11 +28,12 @@ from spark_jobs.runs.past import Past
 from spark_jobs.runs.table_check import ANOTHER_PROGRAM, check_owner, foreign_change
 from spark_jobs.sources import Inspection, PartitionRange
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.joins import matching
 
 
 @dataclass(frozen=True)
 class PreviousRun:
-    """The published run to go on from: its as-of vector (end offsets), timer (epoch ms), timeline and its state.
+    """The published run to go on from: its end offsets, timer (epoch ms), timeline and its state.
 
     `records`: how many records it and the runs before it have read; None: an earlier version did not write it down.
     """
@@ -53,7 +54,7 @@ class PreviousRun:
 def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[PreviousRun | None, str]:
     """The published run that a reconciliation can go on from; None, and why a full run is due.
 
-    It stands for all windows of its as-of vector. Later runs of a part of the range do no harm: what arrived before
+    It stands for all windows up to its end offsets. Later runs of a part of the range do no harm: what arrived before
     them counts as new once more, and what comes out the same changes nothing. Raises DefinitionError where the table is
     another pipeline's.
     """
@@ -106,19 +107,13 @@ class AffectedWindows:
     pairs: DataFrame | None
 
     def in_scope(self, windows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-        """Of published windows those that are recomputed."""
+        """The published windows that are recomputed."""
         recent = windows.where(starts_within(self.recent))
         if self.older is None or self.pairs is None:
             return recent
         older = windows.where(starts_within(TimeRange(self.older.start, self.recent.start)))
-        wanted = self.pairs.select(
-            *(F.col(f"`{c}`").alias(f"rw_only_{c}") for c in keys),
-            F.timestamp_millis(START).alias("rw_only_start"),
-            F.timestamp_millis(END).alias("rw_only_end"),
-        )
-        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_only_{c}")) for c in keys]
-        same += [F.col("window_start") == F.col("rw_only_start"), F.col("window_end") == F.col("rw_only_end")]
-        return recent.unionByName(older.join(wanted, same, "left_semi"))
+        wanted = self.pairs.withColumns({c: F.timestamp_millis(c) for c in (START, END)})
+        return recent.unionByName(matching(older, wanted, (*keys, START, END)))
 
 
 def affected_windows(
@@ -139,7 +134,7 @@ def affected_windows(
 
 
 def merged(before: PreviousRun, seen: Inspection) -> tuple[PartitionRange, ...]:
-    """The as-of vector after the new records. The ranges of offsets, and the counts, are those of the new records."""
+    """The end offsets after the new records. The ranges of offsets, and the counts, are those of the new records."""
     now = {p.partition: p for p in seen.partitions}
     known = {
         partition: PartitionRange(partition, end, end, None, before.processing_time_end, 0)

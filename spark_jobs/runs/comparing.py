@@ -27,7 +27,7 @@ class ToCompare:
 
     All windows with a start in `chunks`. `touched`, of a reconciliation: what new records can have changed; then
     `chunks` lie in its `recent`, and of older windows those of its pairs are compared, and those that the live job has
-    emitted since. `before` is the as-of vector of the run that it goes on from. `keeps`: the verdicts go to the tables;
+    emitted since. `before` are the end offsets of the run that it goes on from. `keeps`: the verdicts go to the tables;
     else, in a dry run, to `verdicts.json` alone.
     """
 

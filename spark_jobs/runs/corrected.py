@@ -10,7 +10,7 @@ from spark_jobs.formatting import plural
 from spark_jobs.runs.documents import Document
 
 
-class Corrections(Document):
+class DeliveredCorrections(Document):
     """`corrections.json`: by action (`upsert`, `delete`) the rows that go to the destination.
 
     `planned`: before the run is published; `delivered`: after it. `value`: faithful or complete. `problem`: why they

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cache, reduce
-from operator import and_
+from functools import cache
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,7 +13,7 @@ from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.publication import LIVE, Publication, TableAt
 from spark_jobs.lakehouse.side_tables import Side, SideChange
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import branch_of, starts_within
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.spec import Panes, ReplaySpec
@@ -24,9 +23,10 @@ from spark_jobs.runs.causes import cause_of_change, cause_of_run
 from spark_jobs.runs.comparing import verdicts_of
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import Job
+from spark_jobs.spark.joins import others, same
 
 COVERS = "rw_covers"
-"""Of a kept window: it is no window of this run, so no window of this run that it overlaps may stand beside it."""
+"""Whether a kept window is no window of this run: then no window of this run that it overlaps may stand beside it."""
 
 
 def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
@@ -38,19 +38,19 @@ def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
 def staged_windows(job: Job) -> DataFrame:
     """The windows that are staged: what was computed, and in the place of some of it what is kept."""
     rows = job.staging.rows()
-    if not job.staging.has(Part.KEPT):
+    if not job.staging.has(StagedPart.KEPT):
         return rows
-    kept = job.staging.rows(Part.KEPT)
+    kept = job.staging.rows(StagedPart.KEPT)
     names = (*job.spec.keys, "window_start", "window_end")
-    others = kept.select(*(F.col(f"`{c}`").alias(f"rw_kept_{c}") for c in names), COVERS)
-    same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_kept_{c}")) for c in job.spec.keys]
+    instead = kept.select(*others(names, "rw_kept_"), COVERS)
     is_same = (F.col("window_start") == F.col("rw_kept_window_start")) & (
         F.col("window_end") == F.col("rw_kept_window_end")
     )
     overlaps = (F.col("window_start") < F.col("rw_kept_window_end")) & (
         F.col("window_end") > F.col("rw_kept_window_start")
     )
-    computed = rows.join(others, reduce(and_, same, is_same | (F.col(COVERS) & overlaps)), "left_anti")
+    conditions = [*same(job.spec.keys, "rw_kept_"), is_same | (F.col(COVERS) & overlaps)]
+    computed = rows.join(instead, conditions, "left_anti")
     return computed.unionByName(kept.drop(COVERS), allowMissingColumns=True)
 
 
@@ -64,7 +64,7 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
             return windows
         if staged.recent is None:
             return windows.where(starts_within(staged.reach))
-        pairs = job.staging.rows(Part.TOUCHED) if staged.older else None
+        pairs = job.staging.rows(StagedPart.TOUCHED) if staged.older else None
         return AffectedWindows(staged.recent, staged.older, pairs).in_scope(windows, spec.keys)
 
     return Publication(
@@ -123,16 +123,14 @@ def _with_live(job: Job, reach: TimeRange) -> Callable[[DataFrame], DataFrame] |
             if span is not None and final is not None and not deployed.has_own_rules:
                 before = F.timestamp_millis(F.lit(final + spec.allowed_lateness))
                 is_closed = is_closed | (starts_within(span) & (F.col("window_end") < before))
-        others = otherwise.select(*(F.col(f"`{c}`").alias(f"rw_other_{i}") for i, c in enumerate(names)))
-        return others.withColumn("rw_is_other", F.lit(True)), is_closed
+        return otherwise.select(*others(names), F.lit(True).alias("rw_is_other")), is_closed
 
     def with_live(rows: DataFrame) -> DataFrame:
         if (known := found()) is None:
             return rows.withColumn(LIVE, F.lit(False))
-        others, is_closed = known
-        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"rw_other_{i}")) for i, c in enumerate(names)]
+        different, is_closed = known
         is_live = is_closed & F.col(PANE).isNotNull() & F.col("rw_is_other").isNull()
-        joined = rows.join(others, reduce(and_, same), "left")
+        joined = rows.join(different, same(names), "left")
         return joined.select(*(f"`{c}`" for c in rows.columns), is_live.alias(LIVE))
 
     return with_live
@@ -148,8 +146,8 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
     """
     run_id = job.result.run_id
 
-    def rows(part: Part) -> DataFrame | None:
-        if part is Part.LATE and not job.result.counts.records_late:
+    def rows(part: StagedPart) -> DataFrame | None:
+        if part is StagedPart.LATE and not job.result.counts.records_late:
             return None
         return job.staging.rows(part).select(F.lit(run_id).alias("run_id"), "*") if job.staging.has(part) else None
 
@@ -165,8 +163,8 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
     elif staged.since is not None:
         late = quarantined = f"`offset` >= coalesce({_offset_of(staged.since)}, 0) AND `offset` < {read}"
     return (
-        SideChange(Side.LATE, rows(Part.LATE), late),
-        SideChange(Side.QUARANTINE, rows(Part.QUARANTINE), quarantined),
+        SideChange(Side.LATE, rows(StagedPart.LATE), late),
+        SideChange(Side.QUARANTINE, rows(StagedPart.QUARANTINE), quarantined),
     )
 
 

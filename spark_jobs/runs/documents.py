@@ -30,7 +30,7 @@ from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.catalog import CATALOG
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     """A piece of a document. Fields that this version does not know are kept as they are."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
@@ -40,7 +40,7 @@ class Part(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
-class Document(Part):
+class Document(DocumentPart):
     """One document. `FILE` is its name in the folder; `document_version` is 1 where the file says none."""
 
     FILE: ClassVar[str]
@@ -85,7 +85,7 @@ class DryRun(StrEnum):
     DIFF = "diff"
 
 
-class Requested(Part):
+class Requested(DocumentPart):
     """The fields of the form or of the command line that were filled; None: not given."""
 
     start: str | None = Field(default=None, alias="from")
@@ -193,7 +193,7 @@ class StagedRange(Document):
     `recent` and the ones before that are staged as touched (`older` spans their starts). `replaces`: the late and
     quarantined rows stand for all that earlier runs wrote of the range. `since`: a reconciliation's stand for the
     records from these offsets on; None: a run over a range, or an earlier version. `expected`: by part of the staging
-    (`spark_jobs.lakehouse.staging.Part`), the numbers of the chunks that have to be staged; None: an earlier version.
+    (`spark_jobs.lakehouse.staging.StagedPart`), the chunks that have to be staged; None: an earlier version.
     `everything`: the staged windows stand for all that is published, wherever it lies. `repairs`: another program had
     changed the table when the run began, so that the staged rows are compared with what readers see. `below`: of a
     reconciliation, the records below `since` by partition, as they are there now; None: nobody knows.
@@ -278,7 +278,7 @@ class ChunkDocument(Document):
         return f"chunk-{self.chunk:04}.json"
 
 
-class EarlierRun(RunCounts, Part):
+class EarlierRun(RunCounts, DocumentPart):
     """A published run before a run, in short: `counts` are its windows by change, `span` its range of windows.
 
     `span` is None where an earlier version wrote the run down.
@@ -292,7 +292,7 @@ class EarlierRun(RunCounts, Part):
     span: TimeRange | None = None
 
 
-class NotStaged(Part):
+class NotStaged(DocumentPart):
     """What a run did not look at, see `spark_jobs.runs.not_staged`; None: not known, or it does not apply.
 
     `records_before`: the records that the run before had read. `records_below`: how many of them are there now, at
@@ -345,7 +345,7 @@ class Changes(RunCounts, Document):
         return sum(visible(self.counts).values())
 
 
-class Evidence(Part):
+class Evidence(DocumentPart):
     """What was verified; the ledger keeps it, and only what has the same snapshots may be published.
 
     `snapshots`: those of the staging tables, by part. `gate`: the gate's verdict; None: there was no gate.
@@ -357,7 +357,7 @@ class Evidence(Part):
     gate_blocks: bool = False
 
 
-class GateResult(Part):
+class ExpectationResult(DocumentPart):
     """One expectation; `spark_jobs.quality.gate.Checked` says what the fields mean, and has more."""
 
     success: bool
@@ -379,7 +379,7 @@ class Gate(Document):
 
     verdict: str
     blocks: bool
-    results: tuple[GateResult, ...] = ()
+    results: tuple[ExpectationResult, ...] = ()
 
     @property
     def critical_failures(self) -> list[dict[str, Any]]:
@@ -420,7 +420,7 @@ class Approval(Document):
         return f"{self.decision.value} by {self.by}" + (f": {self.comment}" if self.comment else "")
 
 
-class QuarantineReason(Part):
+class QuarantineReason(DocumentPart):
     """One reason why records cannot be used, how many, and the first of them. `arrival`: epoch ms."""
 
     reason: str

@@ -17,7 +17,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.replay.engine import Replay
 from spark_jobs.runs.comparing import CompareStage, LiveNews, compare_live
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.decision import Action, effective_policy
 from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import RunResult
@@ -43,7 +43,7 @@ from spark_jobs.runs.timeline import make_timeline
 from spark_jobs.runs.verification import GateCheck, ReportCollector, Verified, verified
 from spark_jobs.runs.work import FullWork, Work
 
-DeliverStage = Callable[[SparkSession, Pipeline, RunFolder], Corrections | None]
+DeliverStage = Callable[[SparkSession, Pipeline, RunFolder], DeliveredCorrections | None]
 """Delivers what is due to the readers of the live job's output; of a run that waits it says what would be."""
 
 
@@ -66,7 +66,7 @@ class EndPolicy:
     collector: ReportCollector | None = None
     deliver: DeliverStage | None = None
 
-    def delivered(self, spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> Corrections | None:
+    def delivered(self, spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> DeliveredCorrections | None:
         """What readers get of a run that has ended; None where the pipeline corrects nothing."""
         return None if self.deliver is None or pipeline.corrections is None else self.deliver(spark, pipeline, folder)
 

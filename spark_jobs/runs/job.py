@@ -23,7 +23,7 @@ from spark_jobs.lakehouse.tables import Tables, branch_of, guarded
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.causes import published_before
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.decision import Decision
 from spark_jobs.runs.documents import Application, Outcome, failure_fields
 from spark_jobs.runs.lifecycle import Event, RunLife, new_token
@@ -52,7 +52,7 @@ class RunResult:
     continued_from: str | None = None
     timings: dict[str, float] = field(default_factory=dict)
     decision: Decision | None = None
-    corrections: Corrections | None = None
+    corrections: DeliveredCorrections | None = None
 
     @contextmanager
     def timed(self, stage: str, clock: Callable[[], float]) -> Iterator[None]:

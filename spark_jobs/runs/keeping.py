@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import reduce
-from operator import add, and_, or_
+from operator import add, or_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError, RewindowError
 from spark_jobs.lakehouse.publication import FACTS
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import quoted, starts_within
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION
@@ -33,6 +33,7 @@ from spark_jobs.runs.plan import open_planned
 from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import canonical, cut_at, good
+from spark_jobs.spark.joins import OTHER, others, same
 
 _BOUNDS = ("rw_from", "rw_to")
 _AS_OF, _TOTAL, _FOUND, _LATER = "rw_as_of", "rw_total", "rw_found", "rw_later"
@@ -40,7 +41,7 @@ _AS_OF, _TOTAL, _FOUND, _LATER = "rw_as_of", "rw_total", "rw_found", "rw_later"
 
 def has_lost(job: Job) -> bool:
     """Whether published windows lack records, or may, so that later runs look at each one too."""
-    if not job.staging.has(Part.KEPT):
+    if not job.staging.has(StagedPart.KEPT):
         return False
     staged, changes = StagedRange.read(job.folder), Changes.read(job.folder)
     # A run over a range has looked at all its windows, a night at some.
@@ -55,8 +56,8 @@ def keep_touched(job: Job, staged: StagedRange, new: DataFrame) -> None:
     """
     names, published = job.spec.keys, _published(job, staged)
     seen, computed = _windows_of(published, names), _windows_of(job.staging.rows(), names)
-    now = computed.select(*_aliased((*names, *_BOUNDS), "now"), F.col(_TOTAL).alias("rw_now"))
-    compared = _joined(seen, now, names, "now", ("rw_now",))
+    now = computed.select(*others((*names, *_BOUNDS)), F.col(_TOTAL).alias("rw_now"))
+    compared = _joined(seen, now, names, ("rw_now",))
     compared = _with_counts(compared, _pairs(new, job.spec), names)
     lacking = compared.where(F.col("rw_now") < F.col(_TOTAL) + F.col(_LATER))
     _stage(job, _kept(published, lacking, names, covers=False))
@@ -125,37 +126,35 @@ def _filtered(records: DataFrame, spec: ReplaySpec) -> DataFrame:
 def _pairs(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """Each record in each of its windows: keys, bounds, partition and offset."""
     placed = assign_windows(_filtered(records, spec), spec.aligned_windows)
-    bounds = (F.col(START).alias("rw_pair_from"), F.col(END).alias("rw_pair_to"))
-    return placed.select(*_aliased(spec.keys, "pair"), *bounds, PARTITION, OFFSET)
+    bounds = (F.col(START).alias(f"{OTHER}{_BOUNDS[0]}"), F.col(END).alias(f"{OTHER}{_BOUNDS[1]}"))
+    return placed.select(*others(spec.keys), *bounds, PARTITION, OFFSET)
 
 
 def _pairs_of_sessions(seen: DataFrame, records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """The same for sessions, which lie where their records are."""
     sessions = seen.select(*quoted(spec.keys), *_BOUNDS)
-    placed = _filtered(records, spec).select(*_aliased(spec.keys, "pair"), EVENT_TIME, PARTITION, OFFSET)
+    placed = _filtered(records, spec).select(*others(spec.keys), EVENT_TIME, PARTITION, OFFSET)
     inside = (F.col(EVENT_TIME) >= F.col(_BOUNDS[0])) & (F.col(EVENT_TIME) < F.col(_BOUNDS[1]))
-    joined = placed.join(sessions, reduce(and_, _same(spec.keys, "pair"), inside))
-    bounds = (F.col(_BOUNDS[0]).alias("rw_pair_from"), F.col(_BOUNDS[1]).alias("rw_pair_to"))
-    return joined.select(*(f"`{name}`" for name in _names(spec.keys, "pair")), *bounds, PARTITION, OFFSET)
+    joined = placed.join(sessions, [*same(spec.keys), inside])
+    bounds = (F.col(_BOUNDS[0]).alias(f"{OTHER}{_BOUNDS[0]}"), F.col(_BOUNDS[1]).alias(f"{OTHER}{_BOUNDS[1]}"))
+    return joined.select(*(f"`{OTHER}{key}`" for key in spec.keys), *bounds, PARTITION, OFFSET)
 
 
 def _with_counts(seen: DataFrame, pairs: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Add how many of the `pairs` are in each window, below its end offsets (`_FOUND`) and from there on (`_LATER`)."""
-    same = [*_same(keys, "pair"), F.col("rw_pair_from") == F.col(_BOUNDS[0]), F.col("rw_pair_to") == F.col(_BOUNDS[1])]
-    joined = pairs.join(seen.select(*quoted((*keys, *_BOUNDS)), _AS_OF), reduce(and_, same))
+    joined = pairs.join(seen.select(*quoted((*keys, *_BOUNDS)), _AS_OF), same((*keys, *_BOUNDS)))
     end = F.coalesce(F.try_element_at(_AS_OF, F.col(PARTITION).cast("string")), F.lit(0).cast("bigint"))
     has_none = F.coalesce(F.size(_AS_OF) <= 0, F.lit(True))  # a history without positions
     is_later = ~has_none & (F.col(OFFSET) >= end)
-    counted = joined.groupBy(*_aliased((*keys, *_BOUNDS), "found")).agg(
+    counted = joined.groupBy(*others((*keys, *_BOUNDS))).agg(
         F.count_if(~is_later).alias(_FOUND), F.count_if(is_later).alias(_LATER)
     )
-    return _joined(seen, counted, keys, "found", (_FOUND, _LATER))
+    return _joined(seen, counted, keys, (_FOUND, _LATER))
 
 
-def _joined(windows: DataFrame, counts: DataFrame, keys: Sequence[str], prefix: str, names: Sequence[str]) -> DataFrame:
-    """The windows with counts from another frame, whose keys and bounds have this prefix; 0 where it has none."""
-    same = [*_same(keys, prefix), *(F.col(c) == F.col(f"{c}_{prefix}") for c in _BOUNDS)]
-    joined = windows.join(counts, reduce(and_, same), "left")
+def _joined(windows: DataFrame, counts: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    """The windows with counts from another frame, which has keys and bounds as `others`; 0 where it has none."""
+    joined = windows.join(counts, same((*keys, *_BOUNDS)), "left")
     return joined.select(*(f"`{c}`" for c in windows.columns), *(F.coalesce(n, F.lit(0)).alias(n) for n in names))
 
 
@@ -164,19 +163,17 @@ def _kept(published: DataFrame, lacking: DataFrame, keys: Sequence[str], *, cove
 
     Records that came since are counted as dropped: so a window goes on counting all that it ever had.
     """
-    wanted = lacking.select(*_aliased((*keys, *_BOUNDS), "kept"), _LATER)
-    same = [*_same(keys, "kept")]
-    for name, own in zip(("window_start", "window_end"), _names(_BOUNDS, "kept"), strict=True):
-        same.append(F.unix_millis(name) == F.col(own))
+    wanted = lacking.select(*others((*keys, *_BOUNDS)), _LATER)
+    bounds = [F.unix_millis(name) == F.col(f"{OTHER}{own}") for name, own in zip((START, END), _BOUNDS, strict=True)]
     changed = {STATE: F.lit(HISTORY_GONE), DROPPED: F.col(DROPPED) + F.col(_LATER)}
     there = {name: value for name, value in changed.items() if name in published.columns}
-    rows = published.join(wanted, reduce(and_, same)).withColumns({**there, COVERS: F.lit(covers)})
+    rows = published.join(wanted, [*same(keys), *bounds]).withColumns({**there, COVERS: F.lit(covers)})
     return rows.select(*quoted([c for c in (*published.columns, COVERS) if c not in FACTS.names]))
 
 
 def _stage(job: Job, kept: DataFrame) -> None:
     with job.stage("kept windows", "records that they were made of are gone"):
-        job.staging.write(0, kept, Part.KEPT)
+        job.staging.write(0, kept, StagedPart.KEPT)
 
 
 def _keep_late(job: Job, staged: StagedRange, records: DataFrame) -> None:
@@ -187,13 +184,13 @@ def _keep_late(job: Job, staged: StagedRange, records: DataFrame) -> None:
     if not staged.everything:
         late = late.where(starts_within(job.plan.span, "range_start"))
     there = records.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
-    same = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
-    gone = late.join(there, same, "left_anti")
-    fields = job.staging.rows(Part.LATE).schema
+    is_there = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
+    gone = late.join(there, is_there, "left_anti")
+    fields = job.staging.rows(StagedPart.LATE).schema
     columns = [
         F.col(f"`{f.name}`") if f.name in late.columns else F.lit(None).cast(f.dataType).alias(f.name) for f in fields
     ]
-    job.staging.write(0, gone.select(*columns), Part.LATE)
+    job.staging.write(0, gone.select(*columns), StagedPart.LATE)
 
 
 def _may_lack(job: Job) -> bool:
@@ -275,16 +272,3 @@ def _cannot_keep(job: Job) -> HistoryError:
         job.result.tables.windows,
         "Write to another table (output.table), or keep the keys.",
     )
-
-
-def _names(keys: Sequence[str], prefix: str) -> list[str]:
-    return [f"{key}_{prefix}" for key in keys]
-
-
-def _aliased(keys: Sequence[str], prefix: str) -> list[Column]:
-    return [F.col(f"`{key}`").alias(name) for key, name in zip(keys, _names(keys, prefix), strict=True)]
-
-
-def _same(keys: Sequence[str], prefix: str) -> list[Column]:
-    pairs = zip(keys, _names(keys, prefix), strict=True)
-    return [F.col(f"`{key}`").eqNullSafe(F.col(f"`{name}`")) for key, name in pairs]

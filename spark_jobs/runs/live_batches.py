@@ -1,6 +1,6 @@
 """The micro-batches of the live Structured Streaming query: which of them a run replays.
 
-A run's as-of vector lies where a batch ends, so that every record before it is in a batch that is known. The batch that
+A run's end offsets lie where a batch ends, so that every record before it is in a batch that is known. The batch that
 is planned and not committed is left out: whether its rows are out is not known.
 """
 
@@ -52,7 +52,7 @@ class LiveBatches:
 
     @property
     def planned_until(self) -> int:
-        """When the last of them was planned, epoch ms: with the end offsets, the as-of vector of these batches."""
+        """When the last of them was planned, epoch ms: with the end offsets, where these batches end."""
         return max(batch.timestamp for batch in self.batches)
 
     @property
@@ -109,13 +109,13 @@ def live_batches(
 
 
 def as_of_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int] | None) -> Mapping[int, int] | None:
-    """The as-of vector, where the live job runs in batches moved back to where one ends."""
+    """The end offsets, where the live job runs in batches moved back to where one ends."""
     batches = live_batches(spark, pipeline, as_of)
     return as_of if batches is None else batches.ends
 
 
 def micro_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int], until: int) -> MicroBatches | None:
-    """The batches of a plan with this as-of vector; None: the live job is of another engine."""
+    """The batches of a plan with these end offsets; None: the live job is of another engine."""
     batches = live_batches(spark, pipeline, as_of, until)
     return None if batches is None else batches.as_arrays()
 

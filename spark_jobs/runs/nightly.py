@@ -1,4 +1,4 @@
-"""The nightly reconciliation: read what arrived since the last run, recompute the windows that it touches."""
+"""The reconciliation: read what arrived since the last run, recompute the windows that it touches."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def reconcile(
 ) -> RunResult:
     """Bring the published windows to what has arrived before `until` (epoch ms; default: all that is there).
 
-    The tables are then those of a full run at the same as-of vector. A first run, another definition, sessions, and a
+    The tables are then those of a full run at the same end offsets. A first run, another definition, sessions, and a
     new partition are full runs; `result.note` says so. Where a run has been published that saw what arrived at `until`
     or later, this one compares only: it must not take back what is known now.
 

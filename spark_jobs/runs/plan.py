@@ -61,12 +61,12 @@ from spark_jobs.sources import (
 class Plan:
     """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
 
-    `is_whole`: the range holds every window of the history up to the as-of vector. `records` were read for this run;
-    `history_records` are those of the whole history up to the as-of vector, and `history_counts` those by partition;
+    `is_whole`: the range holds every window of the history up to the end offsets. `records` were read for this run;
+    `history_records` are those of the whole history up to the end offsets, and `history_counts` those by partition;
     None where nobody knows. `arrivals_before`: from this instant on arrivals were ahead of the clock. `gaps`: what of
     the range no chunk holds, because no record is there. `behind`: the files behind a table, and `snapshot`: what is
     read of an Iceberg table, see `OpenHistory`. `cost`: what the run costs; None where it reads new records alone. The
-    as-of vector is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has
+    end is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has
     run.
     """
 
@@ -265,7 +265,7 @@ def make_plan(
         processing_time_end=_processing_time_end(spark, pipeline, seen, as_of),
         pinned=opened.pinned,
         topic=opened.topic,
-        # Pinned files and snapshots hold nothing new: only an as-of vector that stops short of them has to cut.
+        # Pinned files and snapshots hold nothing new: only end offsets that stop short of them have to cut.
         cuts=bool(partitions)
         and opened.topic is None
         and (as_of is not None or not (opened.pinned or opened.snapshot is not None)),
@@ -309,7 +309,7 @@ def _watermark_in_words(pipeline: Pipeline, strategy: WatermarkStrategy) -> str:
 
 
 def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFrame:
-    """The canonical records of a plan (good and bad): the pinned files, cut at the as-of vector; or a topic's offsets.
+    """The canonical records of a plan (good and bad): the pinned files, cut at the end offsets; or a topic's offsets.
 
     Raises DefinitionError if the definition has changed since the plan was made, HistoryError if a topic no longer has
     what the plan says.
@@ -413,7 +413,7 @@ def _covering(pipeline: Pipeline, times: TimeRange) -> TimeRange:
     windows = windows_of(pipeline)
     if isinstance(pipeline.window, BetweenEventsWindow):  # it begins up to its length before its first record
         return TimeRange(max(0, times.start - pipeline.window.time_difference), times.end)
-    return windows.covering(times) if isinstance(windows, AlignedWindows) else times
+    return windows.covering(times)
 
 
 def _closes_looked_up(pipeline: Pipeline, strategy: WatermarkStrategy) -> int:

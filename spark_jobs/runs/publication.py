@@ -18,7 +18,7 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import NotApprovedError, RunStateError
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.ledger import LedgerRow
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import LAYOUT, branch_of, ensure_table, guarded
 from spark_jobs.runs.decision import Action, Decision, decide
 from spark_jobs.runs.difference import publication_of
@@ -216,7 +216,7 @@ def _evidence_of(row: LedgerRow, job: Job) -> Evidence | None:
     outcome = Outcome.read(job.folder)
     blocks = outcome is not None and outcome.status is RunStatus.GATE_FAILED
     snapshots = job.staging.snapshots()
-    is_verified = outcome is not None and outcome.status.waits and Part.WINDOWS.value in snapshots
+    is_verified = outcome is not None and outcome.status.waits and StagedPart.WINDOWS.value in snapshots
     return Evidence(attempt=None, snapshots=snapshots, gate_blocks=blocks) if is_verified else None
 
 
@@ -239,9 +239,9 @@ def _clear_side_rows(job: Job, staged: StagedRange, *, is_committed: bool) -> No
 def _prepare_side_tables(job: Job) -> None:
     """Every pipeline has tables of late and of quarantined records, also empty ones."""
     tables, staging = job.result.tables, job.staging
-    schemas = {tables.quarantine: _QUARANTINE} if not staging.has(Part.QUARANTINE) else {}
-    if staging.has(Part.LATE):
-        schemas[tables.late] = StructType([StructField("run_id", StringType()), *staging.rows(Part.LATE).schema])
+    schemas = {tables.quarantine: _QUARANTINE} if not staging.has(StagedPart.QUARANTINE) else {}
+    if staging.has(StagedPart.LATE):
+        schemas[tables.late] = StructType([StructField("run_id", StringType()), *staging.rows(StagedPart.LATE).schema])
     for table, schema in schemas.items():
         if not job.spark.catalog.tableExists(table):
             guarded("cannot make", table, partial(ensure_table, job.spark, table, schema))
@@ -270,7 +270,7 @@ def save_state(job: Job) -> None:
 
 
 def _drop_older_states(job: Job) -> None:
-    """Once a run is published, its state stands for those of earlier runs at the same as-of vector."""
+    """Once a run is published, its state stands for those of earlier runs at the same end offsets."""
     plan, table = job.plan, job.result.tables.timeline_state
     same = (
         job.spark.table(table)

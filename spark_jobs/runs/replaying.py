@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
@@ -33,18 +33,18 @@ def prepare_staging(job: Job, replay: Replay) -> None:
     first = job.plan.chunks[0]
     job.staging.prepare(published_windows(replay.windows(first)).schema)
     if job.is_faithful:
-        job.staging.prepare(_published_late(_late_of_chunk(job, replay, first)).schema, Part.LATE)
+        job.staging.prepare(_published_late(_late_of_chunk(job, replay, first)).schema, StagedPart.LATE)
 
 
 def stage_chunk(job: Job, replay: Replay, number: int) -> None:
     """Stage the windows and the late records of chunk `number`, counted from 1, side by side."""
     chunk, of = job.plan.chunks[number - 1], len(job.plan.chunks)
     # The frames are made one after the other: of sessions, both come from one replay.
-    frames = [(Part.WINDOWS, published_windows(replay.windows(chunk)))]
+    frames = [(StagedPart.WINDOWS, published_windows(replay.windows(chunk)))]
     if job.is_faithful:
-        frames.append((Part.LATE, _published_late(_late_of_chunk(job, replay, chunk))))
+        frames.append((StagedPart.LATE, _published_late(_late_of_chunk(job, replay, chunk))))
     with job.stage("windows", f"{number} of {of}: {format_instant(chunk.start)} to {format_instant(chunk.end)}"):
-        distinct_by = {Part.WINDOWS: aggregated_by(job.spec)}
+        distinct_by = {StagedPart.WINDOWS: aggregated_by(job.spec)}
         writes = (
             partial(job.staging.write, number, rows, part, distinct_by=distinct_by.get(part, ()))
             for part, rows in frames
@@ -81,11 +81,11 @@ def _late_of_chunk(job: Job, replay: Replay, chunk: TimeRange) -> DataFrame:
     return late
 
 
-def stage_parallel(job: Job, replay: Replay, parts: Sequence[tuple[Part, Callable[[], DataFrame]]]) -> None:
+def stage_parallel(job: Job, replay: Replay, parts: Sequence[tuple[StagedPart, Callable[[], DataFrame]]]) -> None:
     """Stage what the engine gives, side by side; the chunks are numbered from 1 in the order of `parts`."""
-    columns = {Part.WINDOWS: published_windows, Part.LATE: _published_late}
+    columns = {StagedPart.WINDOWS: published_windows, StagedPart.LATE: _published_late}
 
-    def stage(number: int, part: Part, rows_of: Callable[[], DataFrame]) -> None:
+    def stage(number: int, part: StagedPart, rows_of: Callable[[], DataFrame]) -> None:
         rows = rows_of()
         job.staging.write(number, columns[part](rows) if part in columns else rows, part)
 
@@ -97,8 +97,8 @@ def stage_quarantine(job: Job, records: DataFrame) -> None:
     """Stage the records that cannot be used."""
     if job.plan.quarantined:
         with job.stage("quarantine", f"{job.plan.quarantined} records"):
-            job.staging.write(0, quarantined(records), Part.QUARANTINE)
-            found = reasons_of(job.staging.rows(Part.QUARANTINE))
+            job.staging.write(0, quarantined(records), StagedPart.QUARANTINE)
+            found = reasons_of(job.staging.rows(StagedPart.QUARANTINE))
             Quarantine(reasons=tuple(QuarantineReason(**asdict(one)) for one in found)).write(job.folder)
 
 

@@ -48,7 +48,7 @@ def check_order(pipeline: Pipeline, mode: Mode) -> None:
 
 
 def check_until(pipeline: Pipeline, until: int | None) -> None:
-    """Raises DefinitionError where a night is to end at an instant, and no record says when it arrived."""
+    """Raises DefinitionError where a reconciliation is to end at an instant, and no record says when it arrived."""
     if until is not None and "arrival" in pipeline.history.position.missing:
         raise DefinitionError(
             "--until: which records had arrived by then is not known, because the history has no arrival",

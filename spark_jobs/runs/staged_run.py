@@ -24,7 +24,7 @@ class StagedRun:
     publishing would add, with `rw_change` (a `WindowChange`) and `cause`; see `PublishedTable.changes`.
     `before`: the published windows that they are compared with, in the published table's columns.
     `late`: rows of the late table.
-    `records`: canonical records up to the as-of vector (`spark_jobs.replay.columns`), good ones only; a scan of the
+    `records`: canonical records up to the end offsets (`spark_jobs.replay.columns`), good ones only; a scan of the
     history each time it is used. `timeline`: None where the run is `complete` only. `identity`: the columns that tell
     one window (or pane) from another. `kind`: backfill or reconcile. `verdicts`: on the live job's windows; None where
     the run has not compared them. `is_distinct`: no two staged rows have the same `identity`, which is known without

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError
-from spark_jobs.lakehouse.staging import Part, Staging
+from spark_jobs.lakehouse.staging import StagedPart, Staging
 from spark_jobs.lakehouse.tables import LAYOUT, create_tables
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
 from spark_jobs.replay.engine import History
@@ -68,11 +68,11 @@ def full_range(job: Job) -> StagedRange:
     Raises as `with_scope`.
     """
     numbers = tuple(range(1, len(job.plan.chunks) + 1))
-    expected = {Part.WINDOWS.value: numbers}
+    expected = {StagedPart.WINDOWS.value: numbers}
     if job.is_faithful:
-        expected[Part.LATE.value] = numbers
+        expected[StagedPart.LATE.value] = numbers
     if job.plan.quarantined:
-        expected[Part.QUARANTINE.value] = (0,)
+        expected[StagedPart.QUARANTINE.value] = (0,)
     reach, base = job.plan.span, job.published_table.now()
     return with_scope(
         job, StagedRange(**from_table(base), reach=reach, replaces=True, attempt=job.attempt, expected=expected)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import record_position
 from spark_jobs.replay.engine import History, Replay, SavedTimeline, needs_old_closes
@@ -67,7 +67,7 @@ def _save(job: Job, timeline: Timeline) -> None:
     if steps is not None:
         job.folder.write_bytes(STEPS, steps.to_bytes())
     elif job.in_stages:
-        job.staging.write(0, timeline.rows(job.spark), Part.TIMELINE)
+        job.staging.write(0, timeline.rows(job.spark), StagedPart.TIMELINE)
 
 
 def saved_timeline(job: Job) -> SavedTimeline | None:
@@ -77,7 +77,7 @@ def saved_timeline(job: Job) -> SavedTimeline | None:
         return None
     if document.steps:
         return SavedTimeline(document.timeline(), InMemoryTimeline.from_bytes(job.folder.read_bytes(STEPS) or b""))
-    return SavedTimeline(document.timeline(), job.staging.rows(Part.TIMELINE))
+    return SavedTimeline(document.timeline(), job.staging.rows(StagedPart.TIMELINE))
 
 
 def topic_id_of(plan: Plan) -> str | None:
@@ -87,7 +87,7 @@ def topic_id_of(plan: Plan) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The timeline state of an earlier run, and the records after its as-of vector."""
+    """The timeline state of an earlier run, and the records after its end offsets."""
 
     run_id: str
     state: dict[str, Any]
@@ -99,7 +99,7 @@ def carried_state(
 ) -> Carried | None:
     """The nearest earlier state from which the timeline of this range can go on; None: read from the start.
 
-    It must be of the same definition and of an earlier as-of vector, and its watermark must not have reached the range:
+    It must be of the same definition and of earlier end offsets, and its watermark must not have reached the range:
     closes before it are not known any more. A replay that needs them always reads from the start.
     """
     if needs_old_closes(spec) or spec.restarts:

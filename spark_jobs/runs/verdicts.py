@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from spark_jobs.runs.documents import Document, Part
+from spark_jobs.lakehouse.verdict import EARLIER_NAMES
+from spark_jobs.runs.documents import Document, DocumentPart
 
 
-class Lag(Part):
+class Lag(DocumentPart):
     """How long after its close a window was emitted, in ms: the mean and the largest of `windows` windows."""
 
     windows: int = 0
@@ -17,7 +19,7 @@ class Lag(Part):
     largest: int | None = None
 
 
-class Stretch(Part):
+class Stretch(DocumentPart):
     """The windows with a start from `start` on (epoch ms): counts by verdict, and the lag."""
 
     start: int
@@ -65,6 +67,36 @@ class Verdicts(Document):
     tables: dict[str, str] = Field(default_factory=dict)
     deployments: list[dict[str, Any]] = Field(default_factory=list)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _in_todays_words(cls, data: Any) -> Any:
+        return in_todays_words(data)
+
     def share(self, *verdicts: str) -> float | None:
         """The share of these verdicts among the windows that have closed; None where none has."""
         return sum(self.counts.get(v, 0) for v in verdicts) / self.windows if self.windows else None
+
+
+def in_todays_words(document: Any) -> Any:
+    """The document with the verdicts' names of today. What is damaged in it stays as it is."""
+
+    def by_name(counts: Any) -> Any:
+        return {EARLIER_NAMES.get(k, k): v for k, v in counts.items()} if isinstance(counts, dict) else counts
+
+    def each(rows: Any, name: str, change: Callable[[Any], Any]) -> Any:
+        if not isinstance(rows, list):
+            return rows
+        return [row | {name: change(row[name])} if isinstance(row, dict) and name in row else row for row in rows]
+
+    def renamed(verdict: Any) -> Any:
+        return EARLIER_NAMES.get(verdict, verdict) if isinstance(verdict, str) else verdict
+
+    if not isinstance(document, dict):
+        return document
+    changes = {
+        **dict.fromkeys(("counts", "labels"), by_name),
+        **dict.fromkeys(("days", "stretches"), lambda rows: each(rows, "counts", by_name)),
+        "deployments": lambda rows: each(rows, "verdicts", by_name),
+        "top": lambda rows: each(rows, "verdict", renamed),
+    }
+    return document | {name: change(document[name]) for name, change in changes.items() if name in document}

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.difference import Difference
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
@@ -46,17 +46,17 @@ class Verified:
 def check_staged(job: Job, staged: StagedRange) -> None:
     """Raises RunStateError where a chunk of the plan is not staged by this attempt."""
     if staged.expected is None:  # staged by a version that counted no chunks
-        expected = {Part.WINDOWS.value: tuple(range(1, len(job.plan.chunks) + 1))}
-        found = {Part.WINDOWS.value: {c for c in expected[Part.WINDOWS.value] if _has_document(job, c)}}
+        expected = {StagedPart.WINDOWS.value: tuple(range(1, len(job.plan.chunks) + 1))}
+        found = {StagedPart.WINDOWS.value: {c for c in expected[StagedPart.WINDOWS.value] if _has_document(job, c)}}
         if not any(found.values()):
             return
     else:
         expected = staged.expected
-        found = {part: job.staging.chunks(Part(part)) for part in expected}
+        found = {part: job.staging.chunks(StagedPart(part)) for part in expected}
     for part, numbers in expected.items():
         missing = sorted(set(numbers) - found[part])
         if missing:
-            what = {Part.LATE.value: "late records of chunk", Part.QUARANTINE.value: "quarantine of chunk"}
+            what = {StagedPart.LATE.value: "late records of chunk", StagedPart.QUARANTINE.value: "quarantine of chunk"}
             shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
             raise RunStateError(
                 f"not everything is staged: {what.get(part, 'chunk')} {shown} of {len(numbers)} is missing",
@@ -81,7 +81,7 @@ def verified(
 ) -> Iterator[Verified]:
     """Count what is staged, compare it with what is published, and call the gate; the documents record the results.
 
-    `records` are the good ones up to the as-of vector. `unchecked`: why there are no `checks`. Raises RunStateError
+    `records` are the good ones up to the end offsets. `unchecked`: why there are no `checks`. Raises RunStateError
     where a chunk is missing.
     """
     check_staged(job, staged)
@@ -115,7 +115,7 @@ def verified(
             publication.staged,
             difference.changes,
             before,
-            job.staging.rows(Part.LATE) if job.is_faithful else None,
+            job.staging.rows(StagedPart.LATE) if job.is_faithful else None,
             job.spec.rules.placed(records),
             timeline,
             verdicts_of(job),
@@ -194,7 +194,7 @@ def count_staged(job: Job) -> None:
         }
         row = last.agg(*(column.alias(name) for name, column in counted.items())).collect()[0]
         found = {name: int(row[name] or 0) for name in counted}
-        found["records_late"] = job.staging.rows(Part.LATE).count()
+        found["records_late"] = job.staging.rows(StagedPart.LATE).count()
     else:
         found = {"windows": written.count()}
     job.result.counts = job.result.counts.model_copy(update=found)
@@ -205,9 +205,9 @@ def count_kept(job: Job) -> int | None:
 
     None: the run has not looked for such windows.
     """
-    if not job.staging.has(Part.KEPT):
+    if not job.staging.has(StagedPart.KEPT):
         return None
-    kept = job.staging.rows(Part.KEPT).count()
+    kept = job.staging.rows(StagedPart.KEPT).count()
     if kept:
         windows = "1 window keeps its value" if kept == 1 else f"{kept:,} windows keep their values"
         said = f"{windows} (state `{HISTORY_GONE}`): records that they were made of are not in the history any more"

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.publication import TableAt
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.runs.affected import AffectedWindows, PreviousRun
 from spark_jobs.runs.chunking import chunks_of
@@ -151,9 +151,12 @@ class IncrementalWork:
 
     def staged(self) -> StagedRange:
         touched = self.night.touched
-        order = [Part.TOUCHED] if touched.older else []
-        order += [Part.WINDOWS] * len(self.parts) + [Part.LATE] * len(self.night.plan.chunks)
-        expected: dict[str, tuple[int, ...]] = {Part.QUARANTINE.value: (0,)} if self.night.plan.quarantined else {}
+        order = [StagedPart.TOUCHED] if touched.older else []
+        order += [StagedPart.WINDOWS] * len(self.parts) + [StagedPart.LATE] * len(self.night.plan.chunks)
+        has_quarantine = bool(self.night.plan.quarantined)
+        expected: dict[str, tuple[int, ...]] = {StagedPart.QUARANTINE.value: (0,)} if has_quarantine else {}
+            {StagedPart.QUARANTINE.value: (0,)} if self.night.plan.quarantined else {}
+        )
         for number, part in enumerate(order, 1):
             expected[part.value] = (*expected.get(part.value, ()), number)
         return StagedRange(
@@ -187,12 +190,12 @@ class IncrementalWork:
     def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
         plan, touched = self.night.plan, self.night.touched
         with self.job.stage("windows", f"in {len(self.parts)} parts, and late records"):
-            rows: list[tuple[Part, Callable[[], DataFrame]]] = []
+            rows: list[tuple[StagedPart, Callable[[], DataFrame]]] = []
             pairs = touched.pairs
             if touched.older is not None and pairs is not None:
-                rows.append((Part.TOUCHED, lambda: pairs))
-            rows += [(Part.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in self.parts]
-            rows += [(Part.LATE, partial(replay.late, chunk, plan.span, self.good_news)) for chunk in plan.chunks]
+                rows.append((StagedPart.TOUCHED, lambda: pairs))
+            rows += [(StagedPart.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in self.parts]
+            rows += [(StagedPart.LATE, partial(replay.late, chunk, plan.span, self.good_news)) for chunk in plan.chunks]
             stage_parallel(self.job, replay, rows)
 
     def keep(self, staged: StagedRange) -> None:

@@ -217,20 +217,20 @@ def _ends(topic: Topic, state: TopicState, offsets_at: OffsetsAt, consent: _Cons
 def _as_of_ends(
     as_of: Mapping[int, int], state: TopicState, starts: Mapping[int, int], consent: _Consent
 ) -> dict[int, int]:
-    """End offsets by partition, as the as-of vector says. A partition that it lacks ends where it starts."""
+    """End offsets by partition, as the run's own say. A partition that it lacks ends where it starts."""
     topic = consent.topic
     unknown = sorted(as_of.keys() - starts.keys())
     if unknown:
-        raise _wrong(topic, f"the as-of vector names {_partitions(unknown)}, which the topic does not have", "as-of")
+        raise _wrong(topic, f"the end offsets name {_partitions(unknown)}, which the topic does not have", "as-of")
     ends = {}
     for partition, start in starts.items():
         latest = max(start, state.partitions[partition].latest if partition in state.partitions else start)
         end = as_of.get(partition)
         if end is None:
             end = start
-            consent.notes.append(f"partition {partition} is not in the as-of vector: none of its new records are read")
+            consent.notes.append(f"partition {partition} is not among the end offsets: its new records are not read")
         elif end > latest:
-            what = f"the as-of vector ends partition {partition} at offset {end}, and it ends at {latest}"
+            what = f"the end offset of partition {partition} is {end}, and it ends at {latest}"
             raise _wrong(topic, what, "as-of")
         ends[partition] = end
     return ends
@@ -294,7 +294,7 @@ def _after(past: Mapping[int, int], state: TopicState, consent: _Consent) -> dic
 
 
 def _wrong(topic: Topic, what: str, where: str) -> HistoryError:
-    """The error for an offset that a plan, an as-of vector or the definition's field `where` names wrongly."""
+    """The error for an offset that a plan, an end offset or the definition's field `where` names wrongly."""
     hints = {"plan": "Plan again.", "as-of": "Correct --as-of, or leave it out to read to the end of the topic."}
     hint = hints.get(where, f"Correct history.{where}.")
     return HistoryError(what, f"topic {topic.topic} at {topic.servers}", hint)

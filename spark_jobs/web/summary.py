@@ -40,8 +40,8 @@ class Run:
     is no outcome. `title`: the title of the verdict in the run's report; `status_title`: the title that all runs with
     this status share. `is_published`: readers see the changes; else publishing would make them. `changed`,
     `match_share`, `late_share`: see `spark_jobs.runs.figures`.
-    `drift_share`: the share of windows of the live job that differ for no reason that the log gives, among those that
-    were compared.
+    `unexplained_share`: the share of windows of the live job that differ for no reason that the log gives, among those
+    that were compared.
     """
 
     run_id: str
@@ -63,7 +63,7 @@ class Run:
     match_share: float | None
     late_share: float | None
     is_published: bool
-    drift_share: float | None = None
+    unexplained_share: float | None = None
 
     @property
     def known_status(self) -> RunStatus | None:
@@ -110,7 +110,7 @@ def run_of(
         match_share=figures.match_share,
         late_share=figures.late_share,
         is_published=status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED),
-        drift_share=_drift_share(verdicts or {}),
+        unexplained_share=_unexplained_share(verdicts or {}),
     )
 
 
@@ -119,7 +119,7 @@ def _failing(gate: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return [r for r in results if isinstance(r, Mapping) and not r.get("success")] if isinstance(results, list) else []
 
 
-def _drift_share(verdicts: Mapping[str, Any]) -> float | None:
+def _unexplained_share(verdicts: Mapping[str, Any]) -> float | None:
     try:
         found = Verdicts.model_validate(verdicts)
     except ValidationError:

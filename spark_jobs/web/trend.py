@@ -46,7 +46,7 @@ class Trend:
     pipeline: str
     match: Line | None
     late: Line | None
-    drift: Line | None = None
+    unexplained: Line | None = None
 
 
 def trends_of(runs: Iterable[Run]) -> list[Trend]:
@@ -59,11 +59,11 @@ def trends_of(runs: Iterable[Run]) -> list[Trend]:
             pipeline,
             _line("Match share", [r.match_share for r in of_it]),
             _line("Late share", [r.late_share for r in of_it]),
-            _line("Drift share", [r.drift_share for r in of_it]),
+            _line("Unexplained share", [r.unexplained_share for r in of_it]),
         )
         for pipeline, of_it in by_pipeline.items()
     )
-    return [trend for trend in trends if trend.match or trend.late or trend.drift]
+    return [trend for trend in trends if trend.match or trend.late or trend.unexplained]
 
 
 def _line(name: str, last_first: Sequence[float | None]) -> Line | None:

@@ -42,7 +42,7 @@ def test_the_sample_matches_and_the_late_records_behind_the_differences_are_list
     assert all(cause["late_by"] > 0 for cause in report["causes"])
 
 
-def test_another_jobs_output_is_drift_with_its_nearest_explanation_and_closes_the_gate(rewindow, tmp_path) -> None:
+def test_another_jobs_output_is_a_mismatch_with_its_nearest_explanation_and_closes_the_gate(rewindow, tmp_path) -> None:
     text = SAMPLE.read_text().replace("emitted_hourly.parquet", "emitted_hourly_refining.parquet")
     other = tmp_path / "other_job.yaml"
     other.write_text(text.replace("tests/data", str(Path("tests/data").resolve())))

@@ -22,7 +22,7 @@ from spark_jobs.runs.plan import make_plan, read_planned
 from spark_jobs.sources import good
 
 LIVE = Path("tests/data/live").resolve()
-UNEXPLAINED = ("drift", "missing", "unexpected")
+UNEXPLAINED = ("mismatch", "missing", "extra")
 
 
 def definition(run: str, job: str, *, evidence: bool, emitted: Path | None = None, live: str = "") -> str:

@@ -21,7 +21,8 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
 from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
-from tests.runs.small_nights import MINUTE, T0, log_of, write
+from tests.runs.small_nights import log_of
+from tests.runs.small_runs import MINUTE, T0, write
 
 SWITCH = T0 + 5 * MINUTE // 2
 OLD, NEW = "until the upgrade", "since then"
@@ -63,16 +64,16 @@ def test_each_deployment_is_judged_by_its_own_rules(spark, tmp_path) -> None:
     write(tmp_path / "data", log_of(5, count=400), "part-0.json")
     emit(spark, defined, tmp_path, {}, 0)
     report = run_compare(spark, defined, NoProgress(), limit=1000)
-    assert {(row["live_deployment"], row["verdict"]) for row in report.top if row["verdict"] == "drift"} == {
-        (OLD, "drift"), (NEW, "drift")
+    assert {(row["live_deployment"], row["verdict"]) for row in report.top if row["verdict"] == "mismatch"} == {
+        (OLD, "mismatch"), (NEW, "mismatch")
     }  # fmt: skip
-    assert report.verdicts["drift"] == 2 and not {"missing", "unexpected"} & report.verdicts.keys()
+    assert report.verdicts["mismatch"] == 2 and not {"missing", "extra"} & report.verdicts.keys()
     assert [(one["name"], one["own_rules"]) for one in report.deployments] == [(OLD, True), (NEW, False)]
     assert sum(one["windows"] for one in report.deployments) == report.windows
     # By the rules of the definition alone, the earlier deployment's windows would be wrong.
     both = source_of(tmp_path, "*")
     alone = run_compare(spark, with_live(tmp_path, "alone", f"live:{both}"), NoProgress(), limit=10)
-    assert alone.verdicts["drift"] > report.verdicts["drift"] and alone.deployments == []
+    assert alone.verdicts["mismatch"] > report.verdicts["mismatch"] and alone.deployments == []
     checks = [check_live(spark, one, NoProgress(), rows=1000) for one in deployments_of(defined)]
     assert [check.rows for check in checks] == [
         sum(len(file.read_text().splitlines()) for file in (tmp_path / "emitted" / part).iterdir())
@@ -104,7 +105,7 @@ def test_night_after_night_both_deployments_are_judged_as_a_comparison_of_everyt
         }
         assert there == found, f"night {night}"
         assert {r["live_deployment"] for r in current if r["window_start"].timestamp() * 1000 < SWITCH} == {OLD}
-    wrong = next(r for r in current if r["verdict"] == "drift" and r["live_deployment"] == NEW)
+    wrong = next(r for r in current if r["verdict"] == "mismatch" and r["live_deployment"] == NEW)
     start = int(wrong["window_start"].timestamp() * 1000)
     keys = [("k", "null" if wrong["k"] is None else wrong["k"])]
     assert {pane.deployment for pane in emitted_panes(spark, defined, keys, start)} == {NEW}

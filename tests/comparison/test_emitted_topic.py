@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType
 
 from spark_jobs.comparison.emitted import Emitted, read_emitted, read_late_output
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.spark.cached import CachedFrames
 from tests.comparison.emitted_topics import ALL, HOUR, JSON, NOON, pipeline, row, values

@@ -15,7 +15,7 @@ from spark_jobs.comparison.emitted import EmittedRows
 from spark_jobs.comparison.emitted_topic import placing_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.live import Live, TopicEmitted
-from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.emitted_table import Addition, Coverage, EmittedTable, Kept, forget_others

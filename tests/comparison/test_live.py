@@ -1,4 +1,4 @@
-"""Real live jobs: evidence makes every window certain, and without it the job's own timing is no drift."""
+"""Real live jobs: evidence makes every window certain, and without it the job's own timing is no mismatch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_with_last_offsets_every_emitted_session_is_the_jobs(spark, tmp_path) ->
 
 
 @pytest.mark.parametrize(("run", "job"), first_of(SOLO))
-def test_from_the_log_alone_no_window_of_a_job_with_one_subtask_is_drift(spark, tmp_path, run, job) -> None:
+def test_from_the_log_alone_no_window_of_a_job_with_one_subtask_is_a_mismatch(spark, tmp_path, run, job) -> None:
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
         assert not set(UNEXPLAINED) & set(found.verdicts())
         assert found.comparison.band.lags == ()
@@ -65,14 +65,14 @@ def test_from_the_log_alone_no_window_of_a_job_with_one_subtask_is_drift(spark, 
 
 
 @pytest.mark.parametrize(("run", "job"), first_of(TWO_SUBTASKS))
-def test_from_the_log_alone_at_most_two_percent_are_drift_with_two_subtasks(spark, tmp_path, run, job) -> None:
+def test_from_the_log_alone_at_most_two_percent_are_mismatches_with_two_subtasks(spark, tmp_path, run, job) -> None:
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
         verdicts = found.verdicts()
         assert sum(verdicts[v] for v in UNEXPLAINED) <= 0.02 * sum(verdicts.values())
 
 
 @pytest.mark.parametrize(("run", "job"), first_of([LAGGING[0], LAGGING[2]]))
-def test_backlog_and_stall_are_lag_and_not_drift(spark, tmp_path, run, job) -> None:
+def test_backlog_and_stall_are_lag_and_not_mismatches(spark, tmp_path, run, job) -> None:
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
         assert found.comparison.band.lags
         assert not set(UNEXPLAINED) & set(found.verdicts())

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from spark_jobs.comparison import chosen, stage
 from spark_jobs.comparison.news import has_live_news
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.collect import collect
 from spark_jobs.runs.backfill import EndPolicy, execute
@@ -26,7 +26,8 @@ from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
 from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
 from tests.kafka import Sent, produce
-from tests.runs.small_nights import log_of, write
+from tests.runs.small_nights import log_of
+from tests.runs.small_runs import write
 from tests.sampling import first_of
 
 COMPARING = EndPolicy(compare=stage.compare_run)
@@ -139,17 +140,17 @@ def test_a_run_that_is_repeated_writes_its_verdicts_once_and_a_dry_run_none(spar
         spark, defined, plan, NoProgress(), end_policy=EndPolicy(ends_as=RunStatus.DRY_RUN, compare=stage.compare_run)
     )
     document = Verdicts.read(RunStore.configured().folder(dry.run_id))
-    assert document is not None and document.counts["drift"] == 1 and document.counts["missing"] == 1
+    assert document is not None and document.counts["mismatch"] == 1 and document.counts["missing"] == 1
     assert document.tables == {} and not spark.catalog.tableExists(tables.verdicts)
     for _ in range(2):
         execute(spark, defined, plan, NoProgress(), end_policy=COMPARING)
         assert len(current_verdicts(spark, defined)) == spark.table(tables.verdicts).count()
-    assert spark.table(tables.verdicts).where("last_seen > first_seen AND verdict = 'drift'").count() == 1
+    assert spark.table(tables.verdicts).where("last_seen > first_seen AND verdict = 'mismatch'").count() == 1
     assert document.top[0]["n__emitted"] == document.top[0]["n"] + 100
     # What the live job has emitted is published with the cause `live`; what it has not, as a backfill.
     fired = spark.table(tables.windows).where("pane IS NOT NULL").select("k", F.unix_millis("window_start"), "cause")
     causes = {(key, start): cause for key, start, cause in fired.collect()}
-    otherwise = {verdict[:2] for verdict in current_verdicts(spark, defined) if verdict[2] in ("drift", "missing")}
+    otherwise = {verdict[:2] for verdict in current_verdicts(spark, defined) if verdict[2] in ("mismatch", "missing")}
     assert {window for window, cause in causes.items() if cause != "live"} == otherwise
     assert set(causes.values()) == {"live", "backfill"}
     # What cannot be read is said, and the run goes on.

@@ -133,18 +133,18 @@ def test_each_window_has_its_verdict_and_what_is_not_compared_is_told_apart(spar
     defined = load_pipeline(written(tmp_path, rows))
     report = run_compare(spark, defined, NoProgress(), start=T0, end=T0 + 3 * MINUTE)
     assert report.verdicts == {
-        "match": 1, "late_arrivals": 1, "drift": 3, "missing": 1, "unexpected": 1, "all_late": 1, "not_closed": 2,
+        "match": 1, "late_arrivals": 1, "mismatch": 3, "missing": 1, "extra": 1, "all_late": 1, "not_closed": 2,
     }  # fmt: skip
-    assert report.labels["drift"]["several_rows"] == 1 and report.labels["unexpected"] == {"no_records": 1}
+    assert report.labels["mismatch"]["several_rows"] == 1 and report.labels["extra"] == {"no_records": 1}
     by_window = {(row["k"], row["window_start"]): (row["verdict"], row["differs"]) for row in report.top}
     minutes = ("2020-09-13T12:27:00Z", "2020-09-13T12:28:00Z")
-    assert by_window[("c", minutes[0])] == ("drift", ["total"])
-    assert by_window[("d", minutes[0])] == ("drift", ["n"])
+    assert by_window[("c", minutes[0])] == ("mismatch", ["total"])
+    assert by_window[("d", minutes[0])] == ("mismatch", ["n"])
     assert by_window[("g", minutes[0])] == ("missing", None)
-    assert by_window[("f", minutes[0])][0] == "unexpected"
-    assert by_window[("a", minutes[1])][0] == "drift"
+    assert by_window[("f", minutes[0])][0] == "extra"
+    assert by_window[("a", minutes[1])][0] == "mismatch"
     assert (report.windows, report.rows_outside_range, report.rows_unreadable) == (8, 3, 1)
-    assert "2 windows were still open at the as-of vector and were not counted" in report.notes
+    assert "2 windows were still open at the end offsets and were not counted" in report.notes
     assert "3 emitted rows lie outside of the compared range and were left out" in report.notes
     assert (report.exit_code, report.late_records) == (3, 1)
     assert [(c["k"], c["offset"], c["late_by"]) for c in report.late_record_samples] == [("b", 7, 1000)]

@@ -18,7 +18,8 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.sources import good
-from tests.runs.small_nights import log_of, pipeline, write
+from tests.runs.small_nights import log_of, pipeline
+from tests.runs.small_runs import write
 
 CASE = "sliding, lateness, frozen"
 COMPARING = EndPolicy(compare=stage.compare_run)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 
 from spark_jobs.corrections.columns import columns_of
-from spark_jobs.corrections.due import Scope
+from spark_jobs.corrections.due import CorrectionScope
 from spark_jobs.corrections.encoding import bound_value, json_text, time_text
 from spark_jobs.corrections.topic import HEADER, TopicDestination
 from spark_jobs.definition import Pipeline
@@ -84,7 +84,7 @@ def sent(spark, mode: str, **row: Any) -> list[tuple[bytes | None, dict | None, 
     assert job.live is not None and job.corrections is not None and isinstance(job.live.source, TopicEmitted)
     tables = Tables.of(job)
     ledger = CorrectionTable(spark, tables.corrections, ("k",))
-    scope = Scope(spark, job, job.live, job.corrections, tables, ("n",), ledger)
+    scope = CorrectionScope(spark, job, job.live, job.corrections, tables, ("n",), ledger)
     topic = TopicDestination(scope, job.live.source, columns_of(scope), job.live.mode, job.live.operation)
     kind, status, now = DeliveryKind.CORRECTION, DeliveryStatus.PREPARED, datetime.now(UTC)
     delivery = Delivery("id", 1, kind, status, "d", 1, {}, None, now, None)
@@ -131,4 +131,4 @@ def test_an_expression_is_no_column_to_write_to(spark) -> None:
     assert job.live is not None and job.corrections is not None
     ledger = CorrectionTable(spark, "t", ("k",))
     with pytest.raises(DefinitionError, match="is an expression"):
-        columns_of(Scope(spark, job, job.live, job.corrections, Tables.of(job), ("n",), ledger))
+        columns_of(CorrectionScope(spark, job, job.live, job.corrections, Tables.of(job), ("n",), ledger))

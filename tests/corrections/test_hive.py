@@ -48,7 +48,7 @@ def test_partitions_are_put_right_and_the_same_goes_to_files(spark, hive_metasto
                 repeat(spark, job)
         done = deliver(spark, job)
     after = run_compare(spark, job, NoProgress()).verdicts
-    assert after["match"] > before["match"] + 3 and not after.get("drift"), (before, after, done)
+    assert after["match"] > before["match"] + 3 and not after.get("mismatch"), (before, after, done)
     assert spark.table("corrected_live.emitted").where("n IS NULL").isEmpty()
     assert not deliver(spark, job).rows, "what waits for its partition is no delivery"
     assert_maintenance_removes_what_was_replaced(spark, job)

@@ -43,7 +43,7 @@ def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_night_finds_i
     job = defined(tmp_path, "corrected_table", SECTIONS.format(table=table))
     write_table(spark, table, with_faults(emitted_rows(spark, job)))
     before = counts_of(published(spark, job))
-    assert before["drift"] == 1 and before["missing"] == 1 and before["late_arrivals"] > 3, before
+    assert before["mismatch"] == 1 and before["missing"] == 1 and before["late_arrivals"] > 3, before
     assert_windows_wait_that_end_where_the_open_ones_begin(spark, job)
     rows = spark.table(table).count()
     with ended_at(TABLE, "after _merge"), pytest.raises(Stopped):

@@ -10,11 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from spark_jobs.devtools.bench import run_bench, sections
+from spark_jobs.devtools.bench import COMMAND, run_bench, sections
 from spark_jobs.devtools.bench.data import Dataset, dataset
 from spark_jobs.devtools.bench.measure import alternate, input_read, to_nowhere
-from spark_jobs.devtools.bench.workload import MINUTE, plain, replayed
+from spark_jobs.devtools.bench.workload import plain, replayed
 from spark_jobs.errors import DefinitionError
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.windows import TumblingWindows
 
 pytestmark = pytest.mark.long
@@ -117,7 +118,7 @@ def test_the_engine_section_prints_a_table(spark: SparkSession, home: Path, data
 
     assert [row.target for row in rows] == ["<= 2.6", "<= 1.6"]
     assert "| engine: 0.1M records" in text.getvalue()
-    assert "rewindow bench" in text.getvalue()
+    assert COMMAND in text.getvalue()
 
 
 def test_an_unknown_section_is_refused() -> None:

@@ -12,7 +12,7 @@ import pytest
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.signals import PartitionStatusChanged, Signal, StreamStatusChanged, WatermarkEmitted
 from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.suppliers import Ascending, GeneratorSupplier, Punctuated
 
 STEP = 10
@@ -162,7 +162,7 @@ def test_a_generator_per_subtask_gives_no_partition_a_status() -> None:
         idle 0 |..........
         stream |......IIII
         """)
-    assert rows.replay(source_of(Ascending(), scope=Scope.SUBTASK)) == rows.expected
+    assert rows.replay(source_of(Ascending(), scope=WatermarkScope.SUBTASK)) == rows.expected
 
 
 def watermarks(source: Source, records: dict[int, list[int]], until: int) -> list[int]:

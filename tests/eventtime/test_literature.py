@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spark_jobs.devtools.conformance.case import load_case
-from spark_jobs.devtools.conformance.sequential import run_sequential
+from spark_jobs.conformance.case import load_case
+from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.job import LiveJob, Record
 from spark_jobs.eventtime.source import Source

@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.devtools.conformance.case import Case
-from spark_jobs.devtools.conformance.compare import first_difference
-from spark_jobs.devtools.conformance.sequential import run_sequential
+from spark_jobs.conformance.case import Case
+from spark_jobs.conformance.compare import first_difference
+from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.signals import WatermarkEmitted
 from spark_jobs.eventtime.source import Source

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import EmptyRangeError, HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.windows import HISTORY_GONE

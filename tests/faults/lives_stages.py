@@ -16,7 +16,7 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
-from spark_jobs.lakehouse.staging import Part
+from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.runs.decision import Action
 from spark_jobs.runs.documents import StagedRange
@@ -111,7 +111,7 @@ class Lives(Machine):
             since=None if run.since is None else {0: run.since, 1: 0},
             recent=None if run.replaces else job.plan.span,
             attempt=run.attempt,
-            expected={Part.WINDOWS.value: (1,), Part.LATE.value: (1,)},
+            expected={StagedPart.WINDOWS.value: (1,), StagedPart.LATE.value: (1,)},
         )
         if run.replaces:
             staged = with_scope(job, staged)
@@ -121,7 +121,7 @@ class Lives(Machine):
             begin(job, Asked(), now())
             staged.write(job.folder)
             job.staging.write(1, self.spark.createDataFrame(windows_of(run)))
-            job.staging.write(1, self.spark.createDataFrame(late_of(run)), Part.LATE)
+            job.staging.write(1, self.spark.createDataFrame(late_of(run)), StagedPart.LATE)
             if goes_on:
                 self._conclude(job, staged, run)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+from spark_jobs.demo.kafka_broker import KafkaBroker
 from tests.faults.histories import FileLives, PartitionLives, TopicLives
 from tests.sampling import sample
 

@@ -19,7 +19,8 @@ from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from tests.faults.boundaries import Stopped, stopped_at
 from tests.faults.forked import forked, kill_this_process
-from tests.runs.small_nights import CASES, T0, assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, tables_of
+from tests.runs.small_runs import T0, write
 from tests.sampling import sample
 
 BOUNDARIES = 50

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.devtools.conformance.case import load_case, load_cases
-from spark_jobs.devtools.conformance.compare import first_difference
-from spark_jobs.devtools.conformance.runner import run_cases
-from spark_jobs.devtools.conformance.sequential import run_sequential
+from spark_jobs.conformance.case import load_case, load_cases
+from spark_jobs.conformance.compare import first_difference
+from spark_jobs.conformance.runner import run_cases
+from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.errors import DefinitionError
 
 GOLDEN = Path("tests/golden")

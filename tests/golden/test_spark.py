@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.devtools.conformance.case import Case, load_case, load_cases
-from spark_jobs.devtools.conformance.compare import first_difference
-from spark_jobs.devtools.conformance.spark import run_spark
+from spark_jobs.conformance.case import Case, load_case, load_cases
+from spark_jobs.conformance.compare import first_difference
+from spark_jobs.conformance.spark import run_spark
 from spark_jobs.eventtime.suppliers import GeneratorKind
 from tests.sampling import sample
 

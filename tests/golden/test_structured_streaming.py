@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.devtools.conformance.case import load_cases
-from spark_jobs.devtools.conformance.formats import Engine, try_case
-from spark_jobs.devtools.conformance.microbatch_case import MicroBatchCase
-from spark_jobs.devtools.conformance.runner import run_cases
+from spark_jobs.conformance.case import load_cases
+from spark_jobs.conformance.formats import Engine, try_case
+from spark_jobs.conformance.microbatch_case import MicroBatchCase
+from spark_jobs.conformance.runner import run_cases
 from spark_jobs.eventtime.microbatch.watermark import WatermarkPolicy, WatermarkTracker
 
 FOLDER = Path("tests/golden/spark")

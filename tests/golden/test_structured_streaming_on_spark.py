@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.devtools.conformance.case import load_cases
-from spark_jobs.devtools.conformance.microbatch_case import MicroBatchCase
-from spark_jobs.devtools.conformance.microbatch_compare import first_difference
-from spark_jobs.devtools.conformance.microbatch_spark import run_spark
+from spark_jobs.conformance.case import load_cases
+from spark_jobs.conformance.microbatch_case import MicroBatchCase
+from spark_jobs.conformance.microbatch_compare import first_difference
+from spark_jobs.conformance.microbatch_spark import run_spark
 from tests.sampling import sample
 
 EVERY = load_cases(Path("tests/golden/spark"))

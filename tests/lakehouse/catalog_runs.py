@@ -27,7 +27,8 @@ from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.reopening import publish_staged
 from tests.faults.boundaries import Stopped, stopped_at
-from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline
+from tests.runs.small_runs import write
 
 
 def dropped_and_missed(spark: SparkSession, tables: Tables) -> tuple[int, int]:

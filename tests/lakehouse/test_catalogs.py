@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.devtools.services.hive_metastore import HiveMetastore
-from spark_jobs.devtools.services.ports import free_port
+from spark_jobs.demo.ports import free_port
+from spark_jobs.devtools.hive_metastore import HiveMetastore
 from spark_jobs.spark.session import spark_session
 from tests.lakehouse.catalog_runs import check_catalog_runs
 from tests.processes import ROOT

@@ -15,7 +15,8 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
-from tests.runs.small_nights import T0, log_of, pipeline, write
+from tests.runs.small_nights import log_of, pipeline
+from tests.runs.small_runs import T0, write
 
 
 def seen_by_a_reader(home: Path, table: str) -> tuple[str, int, int, set[str]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.lakehouse.staging import CHUNK, Part, Staging
+from spark_jobs.lakehouse.staging import CHUNK, StagedPart, Staging
 
 IDENTITY = ("key", "window_start", "window_end")
 
@@ -34,7 +34,7 @@ def test_windows_of_one_aggregation_are_known_to_be_distinct(spark: SparkSession
     staging.write(2, windows(spark, 2, 3), distinct_by=IDENTITY)
     staging.write(1, windows(spark, 0, 1), distinct_by=IDENTITY)  # again, as a task that was cleared
     staging.write(3, windows(spark, 9).limit(0), distinct_by=IDENTITY)
-    staging.write(1, windows(spark, 5), Part.LATE)
+    staging.write(1, windows(spark, 5), StagedPart.LATE)
     assert staging.is_distinct_by(IDENTITY)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import RewindowError
 from spark_jobs.operations.archive import archive
 from spark_jobs.runs.plan import make_plan

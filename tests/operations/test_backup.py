@@ -18,7 +18,8 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import Stopped, stopped_at
-from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of
+from tests.runs.small_runs import write
 
 pytestmark = pytest.mark.long
 

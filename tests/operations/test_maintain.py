@@ -21,7 +21,8 @@ from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.reopening import publish_staged
 from spark_jobs.runs.store import RunStore
-from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of
+from tests.runs.small_runs import write
 
 
 def test_housekeeping_keeps_every_value_and_lets_the_nights_go_on(spark, tmp_path) -> None:

@@ -12,15 +12,18 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
 from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.published_table import PublishedTable
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables
-from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, aligned
+from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS, VerdictTable
 from spark_jobs.operations.upgrade import BEFORE, upgrade
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from tests.operations.layouts import KEY, RUNS, downgrade, without
-from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline
+from tests.runs.small_runs import write
 from tests.sampling import sample
+
+NULLS = ", ".join(["CAST(NULL AS TIMESTAMP)"] * 4)
 
 
 def in_own_namespace(tmp_path: Path, name: str) -> Pipeline:
@@ -107,6 +110,31 @@ def test_tables_of_comparisons_and_corrections_are_upgraded(spark: SparkSession,
         tables.comparisons: ("final_before",),
         tables.corrections: ("since",),
     }
+    assert upgrade(spark, defined) == []
+
+
+def test_verdicts_get_their_names_of_today_and_are_read_before(spark: SparkSession, tmp_path: Path) -> None:
+    defined = in_own_namespace(tmp_path, "layout_words")
+    tables = Tables.of(defined)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.layout_words")
+    columns = f"{without(KEY)}, verdict STRING, {without(VERDICT_FACTS)}"
+    spark.sql(f"CREATE TABLE {tables.verdicts} ({columns}) USING iceberg")
+    for number, verdict in enumerate(("drift", "unexpected", "missing")):
+        start = f"timestamp_millis({number * 60_000})"
+        spark.sql(f"INSERT INTO {tables.verdicts} SELECT 'a', {start}, {start}, '{verdict}', 'r', '{{}}', {NULLS}")
+    spark.sql(f"CREATE TABLE {tables.comparisons} ({without(COMPARISON_COLUMNS)}) USING iceberg")
+    counts = spark.createDataFrame(
+        [("r", {"match": 5, "drift": 2, "unexpected": 1})], "run_id STRING, verdicts MAP<STRING, LONG>"
+    )
+    aligned(spark, tables.comparisons, counts).writeTo(tables.comparisons).append()
+
+    today = ["mismatch", "extra", "missing"]
+    current = VerdictTable(spark, tables.verdicts, ("k",)).current()
+    assert current is not None and [row["verdict"] for row in current.orderBy("window_start").collect()] == today
+    done = {one.table: one.verdicts for one in upgrade(spark, defined)}
+    assert done == {tables.verdicts: 2, tables.comparisons: 1}
+    assert [row["verdict"] for row in spark.table(tables.verdicts).orderBy("window_start").collect()] == today
+    assert spark.table(tables.comparisons).collect()[0]["verdicts"] == {"match": 5, "mismatch": 2, "extra": 1}
     assert upgrade(spark, defined) == []
 
 

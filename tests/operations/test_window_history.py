@@ -13,7 +13,8 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.window_history import window_history
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
-from tests.runs.small_nights import log_of, pipeline, write
+from tests.runs.small_nights import log_of, pipeline
+from tests.runs.small_runs import write
 
 
 def test_the_as_of_vector_is_an_object_in_json(

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.devtools.conformance.formats import FEW_ROWS
-from spark_jobs.devtools.services.airflow import DagRun
+from spark_jobs.conformance.formats import FEW_ROWS
+from spark_jobs.demo.airflow import DagRun
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 

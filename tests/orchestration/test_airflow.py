@@ -21,8 +21,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools.services.airflow import Airflow, DagRun, waits_for_approval
-from spark_jobs.devtools.services.waiting import becomes_true
+from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
+from spark_jobs.demo.waiting import becomes_true
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.documents import Application
 from spark_jobs.runs.plan import make_plan

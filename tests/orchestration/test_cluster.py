@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.devtools.services.airflow import Airflow
-from spark_jobs.devtools.services.spark_cluster import SparkCluster
+from spark_jobs.demo.airflow import Airflow
+from spark_jobs.devtools.spark_cluster import SparkCluster
 from spark_jobs.runs.store import OUTCOME
 from spark_jobs.submit.package import packaged
 from tests.orchestration.project import SPARK_CONF, folder_of, make_project, rows

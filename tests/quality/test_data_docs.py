@@ -41,7 +41,7 @@ GATE = {
             unexpected_count=2, unexpected_percent=20.0, samples=[{"k": "<b>a</b>", "n": None}],
         ),
         checked(
-            "windows", "windows", "expect_rows_to_be_told_apart_by_columns", column=None,
+            "windows", "windows", "expect_rows_to_be_unique_by_columns", column=None,
             columns={"column_list": ["k", "window_start"]}, observed=0, checked=10, unexpected_count=0,
         ),
         checked(

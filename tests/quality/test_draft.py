@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.quality.draft import drafted, profile, widened, write
-from spark_jobs.quality.gate import Verdict, check, check_suites
+from spark_jobs.quality.gate import GateVerdict, check, check_suites
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.runs.staged_run import StagedRun
 
@@ -39,7 +39,7 @@ def test_draft_edit_and_check(flights: StagedRun, suites_folder) -> None:
 
     suites = load_suites(flights.pipeline)
     check_suites(suites, flights.pipeline)
-    assert check(flights, suites).verdict is Verdict.PASSED
+    assert check(flights, suites).verdict is GateVerdict.PASSED
 
     edited = json.loads(path.read_text())
     longest = next(e for e in edited["expectations"] if e["meta"]["name"] == "longest-in-range")

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.quality.gate import Checked, GateResult, Verdict, check
+from spark_jobs.quality.gate import Checked, GateResult, GateVerdict, check
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.gateway import java_context
@@ -64,7 +64,7 @@ def faulty(flights: StagedRun) -> Mapping[str, Checked]:
             day = day.withColumn(column, F.when(where, value).otherwise(F.col(column)))
     twice = day.unionAll(day.where(at(20)))
     result = check(replace(flights, staged=twice), load_suites(flights.pipeline, EXPECTATIONS))
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is GateVerdict.FAILED
     assert result.blocks
     json.dumps(result.to_dict(), allow_nan=False)
     return {one.name: one for one in result.results}
@@ -72,7 +72,7 @@ def faulty(flights: StagedRun) -> Mapping[str, Checked]:
 
 def test_a_staged_run_of_the_flights_passes(passed: GateResult) -> None:
     assert [one for one in passed.results if not one.success] == []
-    assert passed.verdict is Verdict.PASSED
+    assert passed.verdict is GateVerdict.PASSED
     assert not passed.blocks
     assert {one.data for one in passed.left_out} == {"live"}  # the run has compared no live job
 
@@ -120,7 +120,7 @@ def test_a_planted_fault_is_found(faulty, name: str, severity: str, count: int, 
 def test_windows_that_are_known_to_be_distinct_are_not_counted(flights: StagedRun, passed: GateResult) -> None:
     suites = load_suites(flights.pipeline, EXPECTATIONS)
     checked = check(replace(flights, is_distinct=True), suites)
-    assert checked.verdict is Verdict.PASSED
+    assert checked.verdict is GateVerdict.PASSED
     assert checked.spark_jobs < passed.spark_jobs
     [found] = [one for one in checked.results if one.name == "windows-unique"]
     assert (found.success, found.checked, found.unexpected_count) == (True, 14_656, 0)
@@ -162,10 +162,10 @@ def test_severity_decides(flights: StagedRun, suites_folder) -> None:
     failing = {"column": "flights", "max_value": 0}
     folder = suites_folder("departures_hourly.json", own(between(kwargs=failing, severity="info")))
     small = replace(flights, staged=flights.staged.where("window_start < '2013-01-03'"))
-    assert check(small, load_suites(flights.pipeline, folder)).verdict is Verdict.PASSED
+    assert check(small, load_suites(flights.pipeline, folder)).verdict is GateVerdict.PASSED
     suites_folder("departures_hourly.json", own(between(kwargs=failing)))
     checked = check(small, load_suites(flights.pipeline, folder))
-    assert checked.verdict is Verdict.WARNED
+    assert checked.verdict is GateVerdict.WARNED
     assert not checked.blocks
 
 
@@ -178,7 +178,7 @@ def test_an_expectation_that_cannot_be_computed_closes_the_gate_if_it_is_critica
     )
     small = replace(flights, staged=flights.staged.where("window_start < '2013-01-03'"))
     checked = check(small, load_suites(flights.pipeline, folder))
-    assert checked.verdict is Verdict.FAILED
+    assert checked.verdict is GateVerdict.FAILED
     [failed] = [one for one in checked.results if not one.success]  # and none of those that shared its aggregation
     assert failed.expectation == "expect_column_values_to_match_regex"
     assert failed.error
@@ -188,7 +188,7 @@ def test_a_run_of_complete_values_is_not_asked_about_what_it_does_not_compute(fl
     kept = [c for c in flights.staged.columns if c.startswith(("carrier", "window_")) or c.endswith("__complete")]
     complete = replace(flights, staged=flights.staged.where("window_start < '2013-01-03'").select(*kept))
     checked = check(complete, load_suites(flights.pipeline, EXPECTATIONS))
-    assert checked.verdict is Verdict.PASSED
+    assert checked.verdict is GateVerdict.PASSED
     reasons = {one.name: one.reason for one in checked.left_out}
     assert reasons["counts-consistent"] == "this run has no column rw_contradiction"
     assert "windows-unique" in {one.name for one in checked.results}

@@ -19,7 +19,8 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.reopening import publish_staged
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import GATE, OUTCOME, RunStore
-from tests.runs.small_nights import CASES, log_of, pipeline, tables_of, write
+from tests.runs.small_nights import CASES, log_of, pipeline, tables_of
+from tests.runs.small_runs import write
 
 CASE = next(iter(CASES))
 

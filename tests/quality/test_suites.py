@@ -12,7 +12,7 @@ import pytest
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError
 from spark_jobs.quality.gate import check_suites
-from spark_jobs.quality.resolve import Scope, fit
+from spark_jobs.quality.resolve import SuiteScope, fit
 from spark_jobs.quality.suites import Data, load_suites
 from tests.quality.conftest import EXPECTATIONS, FLIGHTS, ROOT
 from tests.quality.small_suites import BETWEEN, between, own
@@ -40,7 +40,7 @@ def test_the_suite_of_the_page_can_be_checked(suites_folder) -> None:
 def test_reading_suites_imports_neither_great_expectations_nor_spark() -> None:
     program = (
         "import sys; from spark_jobs.quality.suites import load_suites; from spark_jobs.definition import *;"
-        "from spark_jobs.quality.resolve import *; p = load_pipeline(sys.argv[1]); fit(load_suites(p), Scope(p));"
+        "from spark_jobs.quality.resolve import *; p = load_pipeline(sys.argv[1]); fit(load_suites(p), SuiteScope(p));"
         "print([m for m in ('great_expectations', 'pyspark', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run(
@@ -51,7 +51,7 @@ def test_reading_suites_imports_neither_great_expectations_nor_spark() -> None:
 
 def test_placeholders_become_the_pipelines_columns() -> None:
     pipeline = load_pipeline(FLIGHTS)
-    fitted, _ = fit(load_suites(pipeline), Scope(pipeline))
+    fitted, _ = fit(load_suites(pipeline), SuiteScope(pipeline))
     kwargs = {one.written.name: one.kwargs for one in fitted}
     assert kwargs["windows-unique"]["column_list"] == ["carrier", "window_start", "window_end"]
     assert kwargs["keys-not-null"]["column"] == "carrier"
@@ -61,15 +61,34 @@ def test_an_expectation_of_each_aggregate_and_its_twin(suites_folder) -> None:
     pair = {"column_A": "$complete", "column_B": "$aggregate", "or_equal": True}
     suites_folder("departures_hourly.json", own(between(type="expect_column_pair_values_to_be_equal", kwargs=pair)))
     pipeline = load_pipeline(FLIGHTS)
-    fitted, _ = fit(load_suites(pipeline), Scope(pipeline))
+    fitted, _ = fit(load_suites(pipeline), SuiteScope(pipeline))
     pairs = [(f.kwargs["column_A"], f.kwargs["column_B"]) for f in fitted if f.suite.name == "own"]
     assert pairs == [(f"{a}__complete", a) for a in ("flights", "distance", "shortest", "longest")]
+
+
+def test_a_suite_with_the_names_of_earlier_versions_is_read(suites_folder) -> None:
+    """An expectation's type, columns about the live job, and a common expectation that the suite leaves out."""
+    expectations = [
+        between(type="expect_rows_to_be_told_apart_by_columns", kwargs={"column_list": ["carrier"]}),
+        between(kwargs={"column": "run_drift_share", "max_value": 0}, meta={"data": "live", "name": "no-mismatch"}),
+        between(
+            kwargs={"column": "unexpected", "row_condition": 'col("drift") > 0', "condition_parser": "spark"},
+            meta={"data": "live"},
+        ),
+    ]
+    suites_folder("departures_hourly.json", own(*expectations, leave_out=["live/no-drift"]))
+    suites = load_suites(load_pipeline(FLIGHTS))
+    types, columns, condition = suites.suites[-1].expectations
+    assert types.type == "expect_rows_to_be_unique_by_columns"
+    assert columns.kwargs["column"] == "run_mismatch_share"
+    assert (condition.kwargs["column"], condition.kwargs["row_condition"]) == ("extra", 'col("mismatch") > 0')
+    assert suites.left_out == {"live/no-mismatch"}
 
 
 def test_a_pipeline_can_leave_a_common_expectation_out(suites_folder) -> None:
     suites_folder("departures_hourly.json", own(leave_out=["windows/keys-not-null"]))
     pipeline = load_pipeline(FLIGHTS)
-    _, left_out = fit(load_suites(pipeline), Scope(pipeline))
+    _, left_out = fit(load_suites(pipeline), SuiteScope(pipeline))
     assert [(one.written.name, one.reason) for one in left_out] == [
         ("keys-not-null", "the pipeline's suite leaves it out")
     ]
@@ -121,7 +140,7 @@ def test_a_broken_suite_is_refused(suites_folder, text, message) -> None:
         ),
         (between(kwargs={"column": "flights", "min_value": {"$PARAMETER": "now"}}), "'now' is no parameter; the gate"),
         (between(meta={"data": "input"}), "'flights' is no column of the input; the columns are partition, records"),
-        (between(type="expect_rows_to_be_told_apart_by_columns", kwargs={"column_list": []}), "column_list"),
+        (between(type="expect_rows_to_be_unique_by_columns", kwargs={"column_list": []}), "column_list"),
         (between(kwargs={"column": "flights", "min_value": 0, "mostly": "half"}), "kwargs.mostly"),
     ],
 )

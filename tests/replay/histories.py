@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_jobs.eventtime import suppliers as s
-from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 
 BEGIN = 1_000_000
 """The processing time (epoch ms) at about which a history begins."""
@@ -59,7 +59,7 @@ def random_history(draw: random.Random, *, most_partitions: int = 6, density: in
         _generator(draw),
         tuple(range(partitions)),
         subtasks,
-        scope=draw.choice([Scope.PARTITION] * 3 + [Scope.SUBTASK]),
+        scope=draw.choice([WatermarkScope.PARTITION] * 3 + [WatermarkScope.SUBTASK]),
         per_event=draw.random() < 0.5,
         interval=draw.choice([40, 50, 100, 200]),
         timer_start=BEGIN + draw.choice([0, -1000, 13, 700]),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.strategy import Scope, WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay import inversion, timeline
@@ -23,9 +23,9 @@ from spark_jobs.spark.cached import CachedFrames
 
 RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT"
 GROUPS = {
-    "each partition alone": (Scope.PARTITION, ((0, 1, 2),)),
-    "two subtasks": (Scope.SUBTASK, ((0, 2), (1,))),
-    "a partition without records": (Scope.SUBTASK, ((0, 1, 2), (3,))),
+    "each partition alone": (WatermarkScope.PARTITION, ((0, 1, 2),)),
+    "two subtasks": (WatermarkScope.SUBTASK, ((0, 2), (1,))),
+    "a partition without records": (WatermarkScope.SUBTASK, ((0, 1, 2), (3,))),
 }
 
 

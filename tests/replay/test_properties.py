@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from spark_jobs.devtools.conformance.case import Case
-from spark_jobs.devtools.conformance.compare import first_difference
-from spark_jobs.devtools.conformance.spark import all_windows, case_history, case_records, case_spec, run_spark
+from spark_jobs.conformance.case import Case
+from spark_jobs.conformance.compare import first_difference
+from spark_jobs.conformance.spark import all_windows, case_history, case_records, case_spec, run_spark
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.assign import START
@@ -133,7 +133,7 @@ def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, da
 
 @pytest.mark.parametrize("mode", [Mode.FAITHFUL, Mode.COMPLETE])
 def test_each_mode_alone_gives_its_half_of_both(quick_spark, mode) -> None:
-    from spark_jobs.devtools.conformance.case import load_case
+    from spark_jobs.conformance.case import load_case
 
     case = load_case(Path("tests/golden/flink/sem_published_sliding.json"))
     history = case_history(case, case_records(quick_spark, case))

@@ -190,22 +190,22 @@ def verdicts(**changed: Any) -> dict[str, Any]:
     kept = {"basis": "log", "differs": ["flights"], "records_undecided": 0}
     return {
         "attempt": "1", "emitted": "table live.departures", "fidelity": "log_order", "whole_range": False,
-        "windows": 750, "counts": {"match": 700, "late_arrivals": 45, "drift": 3, "missing": 2, "not_closed": 8},
-        "labels": {"drift": {"unexplained": 2, "equals_complete": 1}}, "windows_in_doubt": 12, "late_records": 60,
+        "windows": 750, "counts": {"match": 700, "late_arrivals": 45, "mismatch": 3, "missing": 2, "not_closed": 8},
+        "labels": {"mismatch": {"unexplained": 2, "equals_complete": 1}}, "windows_in_doubt": 12, "late_records": 60,
         "fits": [{"fit": "one_cut", "window_ends": 4, "fewest_keys": 2, "median_keys": 7.0, "keys_left_out": 0}],
         "keys": ["carrier"], "values": ["flights"], "lag": {"windows": 600, "mean": 400.0, "largest": 1800},
         "width": 24 * HOUR,
-        "stretches": [stretch(0, match=400, drift=3, late_arrivals=20), stretch(1, match=300, missing=2)],
-        "days": [stretch(0, match=400, drift=3, late_arrivals=20), stretch(1, match=300, missing=2)],
+        "stretches": [stretch(0, match=400, mismatch=3, late_arrivals=20), stretch(1, match=300, missing=2)],
+        "days": [stretch(0, match=400, mismatch=3, late_arrivals=20), stretch(1, match=300, missing=2)],
         "top": [
-            window | values | kept | {"verdict": "drift", "label": "unexplained"},
+            window | values | kept | {"verdict": "mismatch", "label": "unexplained"},
             other | values | kept | {"verdict": "missing", "label": None, "flights__emitted": None},
         ],
         "notes": ["8 windows were still open"], "next_step": "Look at the windows above.",
         "tables": {"verdicts": "rewindow.demo.departures_hourly__verdicts"},
         "deployments": [
             {"name": "until the upgrade", "from": None, "to": "2013-01-20T00:00:00.000Z", "emitted": "table live.old",
-             "own_rules": True, "windows": 450, "verdicts": {"match": 447, "drift": 3}},
+             "own_rules": True, "windows": 450, "verdicts": {"match": 447, "mismatch": 3}},
             {"name": "since then", "from": "2013-01-20T00:00:00.000Z", "to": None, "emitted": "table live.departures",
              "own_rules": False, "windows": 300, "verdicts": {"match": 298, "missing": 2}},
         ],

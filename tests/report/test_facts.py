@@ -23,6 +23,8 @@ from spark_jobs.runs.store import PAGE, REPORT
 from spark_jobs.spark.cached import CachedFrames
 from tests.report.documents import written
 from tests.report.staged import staged_run
+from tests.runs.small_runs import BOUNDED, write
+from tests.runs.small_runs import pipeline as small_pipeline
 from tests.sampling import first_of
 
 ROOT = Path(__file__).parents[2]
@@ -173,23 +175,6 @@ def test_a_run_of_complete_values_has_no_watermark_to_show(spark, tmp_path) -> N
     assert facts["changes"]["top"][0]["after"]["flights__complete"] > 0
 
 
-SMALL = """
-name: {name}
-history:
-  kind: files
-  path: {folder}/*.json
-  format: json
-  position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
-value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT"}}
-keys: {{k: k}}
-event_time: {{expression: t, unit: ms}}
-watermark: {{{watermark}, partitions: [0, 1]}}
-window: {{{window}}}
-allowed_lateness: {lateness}
-aggregates: {{n: count(*)}}
-output: {{namespace: report_tests}}
-"""
-BOUNDED = "generator: bounded_out_of_orderness, bound: 10 s"
 TICKS = "emission: periodic, interval: 5 s, timer_start: 2020-09-13T12:26:40Z"
 
 
@@ -234,8 +219,6 @@ def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(
     spark, tmp_path, watermark, window, lateness
 ) -> None:
     """Records that entered no window at all; equal arrivals and silent partitions are among them."""
-    folder = tmp_path / "data"
-    folder.mkdir()
     start = 1_600_000_020_000
     lines = []
     for i in range(1_500):
@@ -243,16 +226,16 @@ def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(
         arrival = start + (i // 3) * 500 + quiet  # three records share an arrival
         late = (i * 7919) % 90_000 if i % 5 == 4 else (i * 31) % 9_000
         partition = 0 if 300 < i < 500 else i % 2  # one partition is silent for a while
-        lines.append({"p": partition, "a": arrival, "k": "ab"[i % 2], "t": arrival - late})
+        lines.append({"p": partition, "a": arrival, "k": "ab"[i % 2], "t": arrival - late, "v": i})
     offsets = {0: 0, 1: 0}
     for line in lines:
         line["o"] = offsets[line["p"]]
         offsets[line["p"]] += 1
-    (folder / "part.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    path = tmp_path / "small.yaml"
-    path.write_text(SMALL.format(name="small", folder=folder, watermark=watermark, window=window, lateness=lateness))
+    write(tmp_path / "data", lines)
+    window = f"window: {{{window}}}\nallowed_lateness: {lateness}"
+    defined = small_pipeline(tmp_path, "small", watermark=watermark, window=window)
     held = CachedFrames()
-    with staged_run(spark, load_pipeline(path)) as evidence:
+    with staged_run(spark, defined) as evidence:
         probe = find_probe(evidence, held)
         classified = classify_records(evidence, probe, None)
         dropped = evidence.late.where("side_output").count()

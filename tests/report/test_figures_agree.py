@@ -41,7 +41,8 @@ from spark_jobs.runs.store import PAGE, REPORT, RunFolder, RunStore
 from spark_jobs.runs.unmet import unmet_in_words
 from spark_jobs.web.pages import rendered
 from spark_jobs.web.summary import Run, read_run
-from tests.runs.small_nights import CASES, log_of, pipeline, write
+from tests.runs.small_nights import CASES, log_of, pipeline
+from tests.runs.small_runs import write
 
 CASE = next(iter(CASES))
 HARDLY_ANY_DROPPED = {

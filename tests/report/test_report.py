@@ -132,19 +132,25 @@ def test_the_worst_expectation_comes_first(tmp_path) -> None:
 
 def test_the_live_job_is_judged_in_sentences(tmp_path) -> None:
     live = reported(tmp_path)["live"]
-    assert [one["verdict"] for one in live["verdicts"]] == ["match", "late_arrivals", "drift", "missing", "not_closed"]
-    assert (live["different"], live["drift_share"]) == (5, 5 / 750)
+    assert [one["verdict"] for one in live["verdicts"]] == [
+        "match",
+        "late_arrivals",
+        "mismatch",
+        "missing",
+        "not_closed",
+    ]
+    assert (live["different"], live["different_share"]) == (5, 5 / 750)
     assert live["verdicts"][2]["labels"] == {"unexplained": 2, "equals_complete": 1}
     assert all(one["sentence"].endswith(".") for one in live["verdicts"])
     assert any("12 windows" in sentence for sentence in live["certainty"])
     assert live["next"][-1].startswith("All windows that are not `match` are in the table rewindow.demo.departures")
     suites = {suite.get("name"): suite for suite in ET.fromstring(junit_xml(reported(tmp_path)))}
     cases = {case.get("name"): case for case in suites["live job"]}
-    assert cases["drift"].find("skipped") is not None and cases["match"].find("skipped") is None
-    assert cases["until the upgrade"].find("skipped").get("message") == "450 windows: 447 match, 3 drift"
+    assert cases["mismatch"].find("skipped") is not None and cases["match"].find("skipped") is None
+    assert cases["until the upgrade"].find("skipped").get("message") == "450 windows: 447 match, 3 mismatch"
     assert reported(tmp_path / "none", verdicts=None)["live"] is None
     failed = reported(tmp_path / "failed", verdicts=verdicts(problem="the emitted windows cannot be read", windows=0))
-    assert failed["live"]["problem"] and failed["live"]["drift_share"] is None
+    assert failed["live"]["problem"] and failed["live"]["different_share"] is None
 
 
 def test_the_advisor_names_the_smallest_tolerance_that_is_enough() -> None:

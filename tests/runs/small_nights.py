@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
-
-MINUTE = 60_000
-
-T0 = 1_600_000_020_000
-
-YAML = """
-name: {name}
-history:
-  kind: files
-  path: {folder}/*.json
-  format: json
-  position: {{partition: p, offset: o, arrival: a, arrival_unit: ms}}
-value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
-keys: {{k: k}}
-event_time: {{expression: t, unit: ms}}
-watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1], {emission}}}
-window: {window}
-allowed_lateness: {lateness}
-aggregates: {{n: count(*), total: sum(v), top: max(v)}}
-end_of_input: {end}
-output: {{namespace: nightly_tests}}
-"""
+from tests.runs.small_runs import BOUNDED, MINUTE, T0
+from tests.runs.small_runs import pipeline as small_pipeline
 
 TICKS = "emission: periodic, interval: 5 s, timer_start: '2020-09-13T12:27:00Z'"
 
@@ -63,20 +42,17 @@ def a_week_later(records: list[dict]) -> list[dict]:
     return [r | {"a": r["a"] + week, "t": r["t"] + week} for r in records]
 
 
-def write(folder: Path, records: list[dict], name: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text("".join(json.dumps(r) + "\n" for r in records))
-
-
 def pipeline(tmp_path: Path, name: str, case: str) -> Pipeline:
     window, lateness, emission, end = CASES[case]
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(
-        YAML.format(
-            name=name, folder=tmp_path / "data", window=window, lateness=lateness, emission=emission, end=end
-        )
-    )  # fmt: skip
-    return load_pipeline(path)
+    return small_pipeline(
+        tmp_path,
+        name,
+        end=end,
+        window=f"window: {window}\nallowed_lateness: {lateness}",
+        watermark=f"{BOUNDED}, {emission}",
+        aggregates="n: count(*), total: sum(v), top: max(v)",
+        namespace="nightly_tests",
+    )
 
 
 def rows(frame: DataFrame) -> list[str]:

@@ -8,15 +8,16 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
 
-MINUTE = 60_000
-
 T0 = 1_600_000_020_000  # on a minute
+
+BOUNDED = "generator: bounded_out_of_orderness, bound: 10 s"
 
 YAML = """
 name: {name}
@@ -28,12 +29,12 @@ history:
 value: {{schema: "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"}}
 keys: {{k: k}}
 event_time: {{expression: t, unit: ms, missing: {missing}}}
-watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]}}
+watermark: {{{watermark}, partitions: [0, 1]}}
 {window}
-aggregates: {{n: count(*), total: sum(v)}}
+aggregates: {{{aggregates}}}
 end_of_input: {end}
 quarantine: {{threshold: {threshold}}}
-output: {{namespace: run_tests}}
+output: {{namespace: {namespace}}}
 """
 
 
@@ -63,9 +64,12 @@ def definition_text(
     end: str = "flush",
     threshold: str = "1 %",
     window: str = "window: {type: tumbling, size: 1 min}",
+    watermark: str = BOUNDED,
+    aggregates: str = "n: count(*), total: sum(v)",
+    namespace: str = "run_tests",
 ) -> str:
     """The pipeline's YAML; `folder` holds the files that `write` makes."""
-    return YAML.format(name=name, folder=folder, missing=missing, end=end, threshold=threshold, window=window)
+    return YAML.format(**locals())
 
 
 def pipeline(tmp_path: Path, name: str, **options: str) -> Pipeline:

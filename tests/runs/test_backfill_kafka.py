@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.devtools.demo import FIRST_NIGHT, compare, emitted_by_flink, faithful_windows
-from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.devtools.services.kafka_sample import END_OF_INPUT, LIVE_TOPIC, load_emitted
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.demo.kafka_sample import END_OF_INPUT, LIVE_TOPIC, load_emitted
+from spark_jobs.demo.run import FIRST_NIGHT, compare, emitted_by_flink, faithful_windows
 from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile

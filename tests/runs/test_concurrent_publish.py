@@ -11,16 +11,18 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import CatalogError
-from spark_jobs.lakehouse.branches import PublicationBranches
+from spark_jobs.lakehouse import commits
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.spark.gateway import JavaObject
 from tests.processes import start_python
 from tests.runs.meeting import PATIENCE, meet
-from tests.runs.small_nights import MINUTE, T0, assert_history_is_whole, log_of, pipeline, rows, write
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, rows
+from tests.runs.small_runs import MINUTE, T0, write
 
 CASE = "tumbling, per event"
 STAMP = 1_000_000
@@ -183,16 +185,16 @@ def test_processes_that_publish_other_windows_both_succeed_also_where_there_was_
     path = stamped(tmp_path, "shared", 0)
     other = start_python(PUBLISHER, str(tmp_path), str(MIDDLE), str(END), str(path))
     with monkeypatch.context() as patch:
-        have_moved = PublicationBranches.have_moved
+        have_moved = commits.have_moved
 
-        def checked_too_early(self: PublicationBranches, heads: dict[str, int]) -> bool:
+        def checked_too_early(table: JavaObject, bases: dict[str, int]) -> bool:
             """The other process publishes after this one has seen that nothing has moved, and before it commits."""
-            answer = have_moved(self, heads)
+            answer = have_moved(table, bases)
             (tmp_path / "parent").touch()
             other.wait(PATIENCE)
             return answer
 
-        patch.setattr(PublicationBranches, "have_moved", checked_too_early)
+        patch.setattr(commits, "have_moved", checked_too_early)
         run(spark, path, start=T0 - 60 * MINUTE, end=MIDDLE)
     output, errors = other.communicate(timeout=PATIENCE)
     assert other.returncode == 0 and "inserted" in output, output + errors

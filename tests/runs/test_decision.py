@@ -6,7 +6,7 @@ from spark_jobs.definition.output import Publish
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError
 from spark_jobs.runs.decision import Action, decide, effective_policy
-from spark_jobs.runs.documents import Changes, Gate, GateResult
+from spark_jobs.runs.documents import Changes, ExpectationResult, Gate
 
 
 def changes(
@@ -17,7 +17,7 @@ def changes(
 
 
 def gate(*results: tuple[str, bool]) -> Gate:
-    found = tuple(GateResult(severity=severity, success=success) for severity, success in results)
+    found = tuple(ExpectationResult(severity=severity, success=success) for severity, success in results)
     blocks = ("critical", False) in results
     return Gate(verdict="failed" if blocks else "passed", blocks=blocks, results=found)
 

@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.eventtime.kafka_streams.task import Row, Task
 from spark_jobs.replay.from_pipeline import application_of
 from spark_jobs.runs.backfill import execute
@@ -162,8 +162,8 @@ def test_a_comparison_finds_each_row_of_the_application_and_one_that_was_changed
     verdicts = report.verdicts
     # A complete session that came out in other pieces counts as late arrivals, too.
     assert verdicts.get("match", 0) + verdicts.get("late_arrivals", 0) >= windows - changed
-    assert verdicts.get("drift", 0) == changed
-    assert not {"missing", "unexpected", "timing", "undecided"} & {name for name, count in verdicts.items() if count}
+    assert verdicts.get("mismatch", 0) == changed
+    assert not {"missing", "extra", "timing", "undecided"} & {name for name, count in verdicts.items() if count}
 
 
 def emitted_rows(pipeline: Pipeline, records: list[Read]) -> list[dict[str, Any]]:

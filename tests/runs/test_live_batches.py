@@ -1,4 +1,4 @@
-"""Which batches of a live query a run replays: a function of the as-of vector, whatever the query has run since."""
+"""Which batches of a live query a run replays: a function of the end offsets, whatever the query has run since."""
 
 from __future__ import annotations
 

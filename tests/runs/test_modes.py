@@ -21,7 +21,8 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.store import PAGE, RunStore
-from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, rows, tables_of, write
+from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, rows, tables_of
+from tests.runs.small_runs import write
 
 ORDER = "position: {partition: p, offset: o, arrival: a, arrival_unit: ms}"
 COLLECTING = EndPolicy(collector=collect)

@@ -19,17 +19,8 @@ from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.start import Asked
 from spark_jobs.sources import spool
 from tests.faults.boundaries import watched_steps
-from tests.runs.small_nights import (
-    CASES,
-    MINUTE,
-    T0,
-    a_week_later,
-    assert_history_is_whole,
-    log_of,
-    pipeline,
-    tables_of,
-    write,
-)
+from tests.runs.small_nights import CASES, a_week_later, assert_history_is_whole, log_of, pipeline, tables_of
+from tests.runs.small_runs import MINUTE, T0, write
 from tests.sampling import first_of
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import HistoryError
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.live_batches import keep_batches

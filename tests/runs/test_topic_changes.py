@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.services.kafka_broker import KafkaBroker
+from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import HistoryError
 from spark_jobs.replay.windows import HISTORY_GONE
 from spark_jobs.runs.backfill import execute

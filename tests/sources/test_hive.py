@@ -241,7 +241,7 @@ def test_a_metastore_that_went_away_is_unopen_history(tmp_path: Path) -> None:
         from pathlib import Path
         from spark_jobs.errors import SourceError
 from spark_jobs.runs.plan import make_plan, open_planned, read_planned
-        from spark_jobs.devtools.services.hive_metastore import HiveMetastore
+        from spark_jobs.devtools.hive_metastore import HiveMetastore
         from spark_jobs.spark.session import spark_session
         from spark_jobs.sources import open_history
         from tests.sources.test_hive import of_table

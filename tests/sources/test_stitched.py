@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.operations.archive import archive
 from spark_jobs.runs.backfill import execute

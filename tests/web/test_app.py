@@ -17,8 +17,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page
 
-from spark_jobs.devtools.services.airflow import Airflow
-from spark_jobs.devtools.services.supervised import Supervised
+from spark_jobs.demo.airflow import Airflow
+from spark_jobs.demo.supervised import Supervised
 from spark_jobs.orchestration.run_ids import dag_id_of, run_id_of
 from spark_jobs.report.build import build_report
 from spark_jobs.runs.last_run import remember

@@ -1,4 +1,4 @@
-"""`rewindow bench`: how fast the engine is beside plain Spark on the same records, in the same run."""
+"""`make bench`: how fast the engine is beside plain Spark on the same records, in the same run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 
 from spark_jobs.errors import DefinitionError
 
+COMMAND = "python -m spark_jobs.devtools.bench"
 RECORDS = 20_000_000
 QUICK_RECORDS = 2_000_000
 
@@ -82,7 +83,7 @@ def run_bench(
     for name in [section] if section else known:
         log(f"section {name}")
         rows.extend(known[name](bench))
-    command = "rewindow bench" + (" --quick" if quick else "") + (f" --section {section}" if section else "")
+    command = COMMAND + (" --quick" if quick else "") + (f" --section {section}" if section else "")
     console.print(
         f"\n{machine(spark)}, Python {sys.version.split()[0]}; `{command}`\n", highlight=False, soft_wrap=True
     )

@@ -37,7 +37,7 @@ from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.verdicts import Verdicts
 
 LATE_SHARE = 0.01
-"""Of the night's records those that belong to windows of the days before."""
+"""The share of a reconciliation's records that belong to windows of the days before."""
 COMPARING = EndPolicy(compare=compare_run, live_news=has_live_news)
 EMISSION_MS = 5
 """The live job emits a window so long after its close."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 
@@ -25,7 +26,6 @@ LATENESS = 600_000
 """How far beyond the bound the late ones lie at most, in ms."""
 MIDNIGHT = 1_767_225_600_000
 """2026-01-01T00:00:00Z in epoch ms: where the log begins. No event time lies before it."""
-DAY_MS = 86_400_000
 RECORDS_A_DAY = 20_000_000
 KEYS = (100, 10_000)
 
@@ -44,7 +44,7 @@ class Dataset:
     @property
     def event_times(self) -> TimeRange:
         """Where the event times lie (epoch ms)."""
-        return TimeRange(MIDNIGHT, MIDNIGHT + self.records * DAY_MS // RECORDS_A_DAY + 1)
+        return TimeRange(MIDNIGHT, MIDNIGHT + self.records * DAY // RECORDS_A_DAY + 1)
 
     def read(self, spark: SparkSession, keys: int) -> DataFrame:
         """The history: partition, offset, arrival, key (one of `keys`), event_time, value."""
@@ -72,7 +72,7 @@ def dataset(spark: SparkSession, home: Path, records: int) -> Dataset:
 
 def _records(spark: SparkSession, records: int, files: int) -> DataFrame:
     number = F.col("id")
-    arrival = F.lit(MIDNIGHT) + F.expr(f"id * {DAY_MS} div {RECORDS_A_DAY}")
+    arrival = F.lit(MIDNIGHT) + F.expr(f"id * {DAY} div {RECORDS_A_DAY}")
     out_of_order = _hashed(1, BOUND)
     behind = F.when(_hashed(2, 100) == 0, F.lit(BOUND) + _hashed(3, LATENESS)).otherwise(out_of_order)
     # A step that shares no divisor with the number of keys: they take turns, and every minute has all of them.

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.devtools.bench.data import BOUND, PARTITIONS, Dataset
-from spark_jobs.devtools.bench.workload import AGGREGATES, MINUTE
+from spark_jobs.devtools.bench.workload import AGGREGATES
+from spark_jobs.eventtime.durations import MINUTE
 
 _DEFINITION = """\
 name: {table}

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from spark_jobs.devtools.bench.data import KEYS, dataset
 from spark_jobs.devtools.bench.measure import Row, alternate, to_nowhere
-from spark_jobs.devtools.bench.workload import MINUTE, Bench, plain, replayed, timeline_only
+from spark_jobs.devtools.bench.workload import Bench, plain, replayed, timeline_only
+from spark_jobs.eventtime.durations import HOUR, MINUTE
 from spark_jobs.eventtime.windows import AnyWindows, SessionWindows, SlidingWindows, TumblingWindows
 
-HOUR = 60 * MINUTE
 TARGETS = {100: "<= 2.6", 10_000: "<= 1.6"}
 SLOW_RECORDS = 5_000_000
 """Each record is in twelve sliding windows, and sessions are sorted: these sections use fewer records."""

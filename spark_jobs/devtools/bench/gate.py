@@ -12,7 +12,8 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.devtools.bench.data import PARTITIONS, dataset
 from spark_jobs.devtools.bench.definition import bench_pipeline
 from spark_jobs.devtools.bench.measure import NAMESPACE, Row, alternate
-from spark_jobs.devtools.bench.workload import MINUTE, Bench, replayed
+from spark_jobs.devtools.bench.workload import Bench, replayed
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.quality.gate import GateResult, check
 from spark_jobs.quality.suites import load_suites

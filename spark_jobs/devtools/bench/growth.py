@@ -21,8 +21,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.devtools.bench.data import MIDNIGHT, dataset
 from spark_jobs.devtools.bench.measure import Row, peak_memory_mib, to_nowhere
-from spark_jobs.devtools.bench.workload import MINUTE, Bench, replay_spec, replayed
+from spark_jobs.devtools.bench.workload import Bench, replay_spec, replayed
 from spark_jobs.errors import RewindowError
+from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
@@ -34,12 +35,10 @@ from spark_jobs.settings import Variable, settings
 
 HEAP = "4g"
 KEYS = 10_000
-YEAR_MS = 365 * 86_400_000
+YEAR_MS = 365 * DAY
 YEAR_PARTITIONS = 100
 IDLE_PARTITIONS = 64
 YEAR_RECORDS = 300_000_000
-SECOND = 1_000
-HOUR = 3_600_000
 
 
 def growth(bench: Bench) -> Iterator[Row]:
@@ -137,7 +136,7 @@ def _measure_idle_year(spark: SparkSession, records: int) -> dict[str, Any]:
         rows = replay.timeline.rows(spark).count()
         built = time.perf_counter()
         middle = MIDNIGHT + _idle_span(records) // 2
-        close_lookup(replay.timeline, spec, TimeRange(middle, middle + 86_400_000))
+        close_lookup(replay.timeline, spec, TimeRange(middle, middle + DAY))
     return {"seconds": built - began, "rows": rows, "lookup_seconds": time.perf_counter() - built}
 
 
@@ -155,7 +154,7 @@ def _measure_year(spark: SparkSession, records: int) -> dict[str, Any]:
         rows = replay.timeline.rows(spark).count()
         built = time.perf_counter()
         midsummer = MIDNIGHT + YEAR_MS // 2
-        close_lookup(replay.timeline, spec, TimeRange(midsummer, midsummer + 86_400_000))
+        close_lookup(replay.timeline, spec, TimeRange(midsummer, midsummer + DAY))
     return {"seconds": built - began, "rows": rows, "lookup_seconds": time.perf_counter() - built}
 
 

@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.devtools.bench.data import BOUND, PARTITIONS, dataset
 from spark_jobs.devtools.bench.measure import Row, alternate, to_nowhere, to_table
-from spark_jobs.devtools.bench.workload import AGGREGATES, MINUTE, Bench
-from spark_jobs.devtools.services.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.devtools.bench.workload import AGGREGATES, Bench
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.runs.backfill import execute

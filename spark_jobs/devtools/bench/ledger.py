@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.devtools.bench.data import MIDNIGHT
 from spark_jobs.devtools.bench.measure import Row, alternate
-from spark_jobs.devtools.bench.workload import MINUTE, Bench
+from spark_jobs.devtools.bench.workload import Bench
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.lakehouse.tables import Tables, drop_table
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile

@@ -17,9 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.devtools.bench.data import BOUND, DAY_MS, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
+from spark_jobs.devtools.bench.data import BOUND, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
 from spark_jobs.devtools.bench.measure import NAMESPACE, Row, alternate, input_read, to_nowhere
-from spark_jobs.devtools.bench.workload import AGGREGATES, MINUTE, Bench
+from spark_jobs.devtools.bench.workload import AGGREGATES, Bench
+from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.publication import Cause, Publication
 from spark_jobs.lakehouse.published_table import PublishedTable
@@ -33,11 +34,10 @@ from spark_jobs.runs.progress import NoProgress
 DAYS = 30
 """Over so many days the records are spread; the last of them is the night's."""
 LATE_SHARES = (0.001, 0.01, 0.1)
-"""Of the night's records those that belong to windows of the days before."""
-OLDEST_MS = 7 * DAY_MS
+"""The share of a reconciliation's records that belong to windows of the days before."""
+OLDEST_MS = 7 * DAY
 NIGHT_TARGET = {0.01: "<= 0.2"}
 KEYS = 10_000
-HOUR = 3_600_000
 
 _CHANGED = 100
 """One window in so many is another than the published one."""
@@ -119,7 +119,7 @@ def split_log(bench: Bench, data: Dataset, share: float) -> Log:
 
 
 def _one_night(bench: Bench, log: Log) -> tuple[Cost, Cost]:
-    """The night, and a full run at the same as-of vector.
+    """The night, and a full run at the same end offsets.
 
     Each brings a table of its own, in which the days before are published, to the same new state. Both are dropped in
     the end.
@@ -251,7 +251,7 @@ def _windows(bench: Bench, count: int) -> DataFrame:
 
 def _publication(staged: DataFrame, run_id: str) -> Publication:
     identity = ("key", "window_start", "window_end")
-    span = TimeRange(MIDNIGHT, MIDNIGHT + 1000 * DAY_MS)
+    span = TimeRange(MIDNIGHT, MIDNIGHT + 1000 * DAY)
     return Publication(
         run_id, span, staged, identity, lambda windows: windows, _late_arrivals, {0: 1}, f"publishing_{run_id}", list
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from spark_jobs.devtools.bench.data import BOUND, MIDNIGHT, PARTITIONS, dataset
 from spark_jobs.devtools.bench.growth import IDLE_PARTITIONS, growth_row
 from spark_jobs.devtools.bench.measure import Row, alternate, to_nowhere
-from spark_jobs.devtools.bench.workload import MINUTE, Bench, covering, plain, replay_spec
+from spark_jobs.devtools.bench.workload import Bench, covering, plain, replay_spec
 from spark_jobs.eventtime import suppliers
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import TumblingWindows

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.devtools.bench.data import BOUND, KEYS, Dataset, dataset
 from spark_jobs.devtools.bench.measure import Row, alternate, to_nowhere
-from spark_jobs.devtools.bench.workload import AGGREGATES, MINUTE, Bench, replayed
+from spark_jobs.devtools.bench.workload import AGGREGATES, Bench, replayed
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.windows import TumblingWindows
 
 TARGETS = {100: ">= 7", 10_000: ">= 3"}

@@ -19,7 +19,6 @@ from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.windows import close_lookup
 
-MINUTE = 60_000
 AGGREGATES = {"events": "count(*)", "total": "sum(value)", "least": "min(value)", "most": "max(value)"}
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from spark_jobs.devtools.bench.data import KEYS, Dataset, dataset
 from spark_jobs.devtools.bench.definition import bench_pipeline
 from spark_jobs.devtools.bench.measure import Row, alternate, to_table
-from spark_jobs.devtools.bench.workload import MINUTE, Bench, plain
+from spark_jobs.devtools.bench.workload import Bench, plain
+from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan

@@ -23,6 +23,7 @@ from spark_jobs.replay.kafka_streams.tasks import HAS_VALUE, KEY, Kind, Order, R
 from spark_jobs.replay.spec import Mode, ReplaySpec, complete_name
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.joins import OTHER, others, same
 
 _HELD = "rw_rows > 0"
 """The record is in the contents of a row that came out."""
@@ -90,18 +91,18 @@ class TaskReplay:
             return faithful
         complete = self._complete(span)
         by = [*spec.keys, START, END]
-        same = [F.col(f"f.`{c}`").eqNullSafe(F.col(f"c.`{c}`")) for c in by]
-        joined = faithful.alias("f").join(complete.alias("c"), same, "full")
+        names = [complete_name(name) for name in spec.aggregates]
+        joined = faithful.join(complete.select(*others(by), *names), same(by), "full")
         zero = F.lit(0).cast("long")
-        values = {c: F.col(f"f.`{c}`") for c in faithful.columns}
-        values |= {c: F.coalesce(f"f.`{c}`", f"c.`{c}`") for c in by}
-        values |= {c: F.coalesce(f"f.{c}", zero) for c in (ON_TIME, LATE, DROPPED)}
-        values[STATE] = F.coalesce(f"f.{STATE}", F.lit("not_emitted"))
+        values = {c: F.col(f"`{c}`") for c in faithful.columns}
+        values |= {c: F.coalesce(f"`{c}`", f"`{OTHER}{c}`") for c in by}
+        values |= {c: F.coalesce(c, zero) for c in (ON_TIME, LATE, DROPPED)}
+        values[STATE] = F.coalesce(STATE, F.lit("not_emitted"))
         columns = [c for c in faithful.columns if c not in spec.aggregates]
         return joined.select(
             *(values[c].alias(c) for c in by),
             *(values[name].alias(name) for name in spec.aggregates),
-            *(F.col(f"c.`{complete_name(name)}`") for name in spec.aggregates),
+            *names,
             *(values[c].alias(c) for c in columns if c not in by),
         )
 

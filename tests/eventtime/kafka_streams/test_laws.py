@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spark_jobs.devtools.conformance.kstreams_case import StreamsCase, StreamsOutcome
-from spark_jobs.devtools.conformance.kstreams_sequential import run_sequential
+from spark_jobs.conformance.kstreams_case import StreamsCase, StreamsOutcome
+from spark_jobs.conformance.kstreams_sequential import run_sequential
 from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Contents
 from spark_jobs.eventtime.kafka_streams.store import Retention, SegmentedStore, Stored
 from spark_jobs.eventtime.kafka_streams.task import Topology

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.devtools.conformance.kstreams_case import StreamsCase
-from spark_jobs.devtools.conformance.kstreams_sequential import run_sequential
+from spark_jobs.conformance.kstreams_case import StreamsCase
+from spark_jobs.conformance.kstreams_sequential import run_sequential
 from spark_jobs.spark.ivy import fetch_jars
 from spark_jobs.spark.java import find_java
 from tests.eventtime.kafka_streams.histories import random_case

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.devtools.conformance.kstreams_case import StreamsCase, StreamsOutcome
-from spark_jobs.devtools.conformance.kstreams_sequential import run_sequential
-from spark_jobs.devtools.conformance.kstreams_spark import case_records, case_restarts, run_spark
+from spark_jobs.conformance.kstreams_case import StreamsCase, StreamsOutcome
+from spark_jobs.conformance.kstreams_sequential import run_sequential
+from spark_jobs.conformance.kstreams_spark import case_records, case_restarts, run_spark
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.kafka_streams.replay import Application, TaskReplay
 from spark_jobs.replay.spec import Mode

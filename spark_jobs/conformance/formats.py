@@ -1,0 +1,128 @@
+"""The formats of case files: how a case of each one is run and compared. The field `format` of a file chooses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spark_jobs.conformance import case as flink
+from spark_jobs.conformance import kstreams_case as kafka_streams
+from spark_jobs.conformance import microbatch_case
+from spark_jobs.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark settings for queries over a few rows: nothing planned twice, nothing compiled, which takes longer than they."""
+TINY = {**FEW_ROWS, "spark.sql.shuffle.partitions": "1"}
+"""Spark settings for many tiny inputs: those for a few rows, and one task a stage."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine that cases run through: the sequential one, or the set-based one on Spark."""
+
+    set_based: bool
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session of all cases; it starts when the first one needs it."""
+        from spark_jobs.spark.session import spark_session
+
+        return spark_session("rewindow conformance", conf=TINY)
+
+
+class Tried(NamedTuple):
+    """One case that ran: the first difference from what is recorded (None: there is none), and how the engine worked.
+
+    `difference` is None where the engine did everything that the case records.
+    """
+
+    difference: str | None
+    note: str = ""
+
+
+def _try_flink(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
+    from spark_jobs.conformance.compare import first_difference
+
+    case, note = flink.Case(path, document), ""
+    for version, strategy, expected in case.expectations:
+        if engine.set_based:
+            from spark_jobs.conformance.spark import run_spark
+
+            outcome = run_spark(engine.spark, case, strategy)
+        else:
+            from spark_jobs.conformance.sequential import run_sequential
+
+            outcome = run_sequential(case, strategy)
+        note = outcome.note
+        difference = first_difference(case, expected, outcome, set_based=engine.set_based)
+        if difference is not None:
+            return Tried(f"Flink {version}: {difference}", note)
+    return Tried(None, note)
+
+
+def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
+    from spark_jobs.conformance.microbatch_compare import first_difference
+
+    case = microbatch_case.MicroBatchCase(path, document)
+    if engine.set_based:
+        from spark_jobs.conformance.microbatch_spark import run_spark
+
+        outcome = run_spark(engine.spark, case)
+    else:
+        from spark_jobs.conformance.microbatch_sequential import run_sequential
+
+        outcome = run_sequential(case)
+    return Tried(first_difference(case, outcome), outcome.note)
+
+
+def _try_kafka_streams(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
+    case = kafka_streams.StreamsCase(path, document)
+    if engine.set_based:
+        from spark_jobs.conformance.kstreams_spark import run_spark
+
+        outcome = run_spark(engine.spark, case)
+    else:
+        from spark_jobs.conformance.kstreams_sequential import run_sequential
+
+        outcome = run_sequential(case)
+    return Tried(kafka_streams.first_difference(case, outcome), outcome.note)
+
+
+FORMATS: Mapping[str, Callable[[Path, dict[str, Any], Engine], Tried]] = {
+    flink.FORMAT: _try_flink,
+    microbatch_case.FORMAT: _try_structured_streaming,
+    kafka_streams.FORMAT: _try_kafka_streams,
+}
+"""What runs a case file of each format: its path, its content, the engine."""
+
+
+def try_case(path: Path, engine: Engine) -> Tried:
+    """Run one case file. Raises DefinitionError for a file that is no case, or one of an unknown format."""
+    known = ", ".join(FORMATS)
+    try:
+        data = path.read_bytes()
+        document = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    except (OSError, EOFError, ValueError) as problem:
+        raise DefinitionError(
+            f"not a readable case file: {problem}", where=str(path), hint=f"give JSON files of the formats {known}"
+        ) from problem
+    written = document.get("format") if isinstance(document, dict) else None
+    if not isinstance(written, str) or written not in FORMATS:
+        raise DefinitionError(
+            f"not a case of the formats {known}" + (f", but of {written!r}" if written else ""),
+            where=str(path),
+            hint="the field `format` of a case file says which it is; see the README files in tests/golden",
+        )
+    return FORMATS[written](path, document, engine)

@@ -1,1 +1,0 @@
-"""Services that Rewindow can start itself, for tests and trials."""
