@@ -21,7 +21,7 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.orchestration.airflow_names import AirflowException, AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.form import (
-    DISCARD,
+    CORRECTING,
     decide_params,
     read_form,
     read_instant,
@@ -164,7 +164,7 @@ class SparkStage(SparkTask):
             self._refused(folder, in_form_words(problem), context)
             raise AirflowFailException(str(problem)) from None
         status = status_of(folder)
-        if status is not None and status.is_final and self.stage is not Stage.CORRECT:
+        if status is not None and status.is_final and not self._follows_the_end(context):
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
         elif task_instance.try_number == 1 and self._is_done(folder):
             self.log.info("done already: an earlier task's application has carried out this stage too")
@@ -180,6 +180,10 @@ class SparkStage(SparkTask):
     def _folder(self, context: Context) -> RunFolder:
         """The run that the task works on."""
         return folder_of(context)
+
+    def _follows_the_end(self, context: Context) -> bool:
+        """Whether the task has work at a run that has ended."""
+        return self.stage.follows_the_end
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
         """Check what has to be there, or is refused, before Spark starts."""
@@ -405,7 +409,7 @@ class Decide(SparkStage):
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
         params = params_of(context)
-        refuse_unknown(params, decide_params())
+        refuse_unknown(params, decide_params(corrects=True))
         request = Request.read(folder)
         if request is None or request.pipeline != self.pipeline:
             raise DefinitionError(
@@ -414,12 +418,15 @@ class Decide(SparkStage):
         require_reason(params)
         refuse_late_decision(folder.run_id, status_of(folder), params["action"])
 
+    def _follows_the_end(self, context: Context) -> bool:
+        return params_of(context)["action"] in CORRECTING
+
     def _refused(self, folder: RunFolder, problem: RewindowError, context: Context) -> None:
         """Nothing: the run that the form names stays as it is."""
 
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         params = params_of(context)
-        chosen = Stage.DISCARD if params["action"] == DISCARD else Stage.PUBLISH
+        chosen = Stage(params["action"])
         person = str(getattr(dag_run_of(context), "triggering_user_name", None) or "unknown")
         super()._submit(folder, context, chosen, "--why", read_reason(params), "--person", person)
 
@@ -472,7 +479,7 @@ def what_became(outcome: Outcome | None) -> str:
     said = outcome.sentence() if outcome.message else outcome.note
     if outcome.status.is_published:
         said = "; ".join(filter(None, (changes_in_words(outcome.changes), said)))
-    return f"the run is {outcome.status.value.replace('_', ' ')}" + (f": {said.rstrip('.')}" if said else "")
+    return f"the run is {outcome.status.in_words}" + (f": {said.rstrip('.')}" if said else "")
 
 
 def instant_of(text: str | None) -> int | None:

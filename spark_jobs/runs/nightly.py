@@ -216,7 +216,7 @@ def _incremental(
     plan, spec, result, started = job.plan, job.spec, job.result, job.now()
     before, new, touched = news.before, news.records, news.touched
     result.continued_from = before.run_id
-    check_quarantine(job.pipeline, plan)
+    check_quarantine(job)
     history = History(good(records), plan.event_times, plan.processing_time_end)
     refuse_missing_event_time(job.pipeline, plan, replace(history, records=good(new)))
     with job.watched():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -18,10 +17,9 @@ from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import PANE
 from spark_jobs.runs.difference import identity_of
-from spark_jobs.runs.documents import Quarantine, QuarantineReason
 from spark_jobs.runs.job import Job
+from spark_jobs.runs.start import keep_reasons
 from spark_jobs.sources import quarantined
-from spark_jobs.sources.quarantine import reasons_of
 from spark_jobs.spark.parallel import run_parallel
 
 
@@ -83,8 +81,7 @@ def stage_quarantine(job: Job, records: DataFrame) -> None:
     if job.plan.quarantined:
         with job.stage("quarantine", f"{job.plan.quarantined} records"):
             job.staging.write(0, quarantined(records), Part.QUARANTINE)
-            found = reasons_of(job.staging.rows(Part.QUARANTINE))
-            Quarantine(reasons=tuple(QuarantineReason(**asdict(one)) for one in found)).write(job.folder)
+            keep_reasons(job, job.staging.rows(Part.QUARANTINE))
 
 
 def published_windows(windows: DataFrame) -> DataFrame:

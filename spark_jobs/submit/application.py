@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.comparison.news import has_live_news
 from spark_jobs.comparison.stage import compare_run
-from spark_jobs.corrections.stage import announce, correct_run
+from spark_jobs.corrections.stage import again, announce, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.definition.mode import Mode
@@ -61,6 +61,7 @@ from spark_jobs.runs.timeline import make_timeline, opened_replay, saved_timelin
 from spark_jobs.sources import good
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.conf import more_conf
+from spark_jobs.submit.looking import answer_question
 from spark_jobs.submit.package import ERROR
 
 
@@ -144,6 +145,13 @@ def correct_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) ->
     if done.problem:
         _say(done.problem)
     return done.exit_code
+
+
+def correct_again(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, stage: Stage, by: str) -> None:
+    """Deliver the run's corrections once more, or bring back what readers had before them."""
+    with recorded(folder, stage, None, spark):
+        done = again(spark, pipeline, folder, revert=stage is Stage.REVERT, by=by)
+    print(done.sentence(), flush=True)
 
 
 def bring_corrections(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> None:
@@ -272,7 +280,7 @@ def run_stage(
     folder, progress = RunStore.configured().folder(run_id), LogProgress()
     try:
         status = status_of(folder)
-        if status is not None and status.is_final and stage is not Stage.CORRECT:
+        if status is not None and status.is_final and not stage.follows_the_end:
             print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
@@ -281,6 +289,9 @@ def run_stage(
             spark = _session(f"rewindow {stage} {pipeline.name}", pipeline, master)
         if stage is Stage.CORRECT:
             return correct_stage(spark, folder, pipeline)
+        if stage in (Stage.REPEAT, Stage.REVERT):
+            correct_again(spark, folder, pipeline, stage, f"{person or 'somebody'}: {why}")
+            return 0
         if stage is Stage.PUBLISH:
             publish_stage(spark, folder, progress, why, person)
         elif stage is Stage.DISCARD:
@@ -390,6 +401,8 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--run", help="the run whose stage is carried out")
     what.add_argument("--maintain", metavar="PIPELINE.yaml", help="clean up this pipeline's tables instead")
+    what.add_argument("--look", metavar="PIPELINE.yaml", help="answer a question about this pipeline instead")
+    parser.add_argument("--question", help="the document of the question, needed with --look")
     parser.add_argument("--stage", type=Stage, choices=list(Stage), help="needed with --run")
     parser.add_argument("--chunk", type=int)
     parser.add_argument("--why", default="", help="why a run is published all the same, or discarded")
@@ -402,6 +415,12 @@ def main() -> None:
     if given.maintain:
         code = maintain_tables(
             given.maintain, given.keep_snapshots, given.keep_revisions, given.keep_runs, given.master
+        )
+    elif given.look:
+        if given.question is None:
+            parser.error("--look needs --question")
+        code = answer_question(
+            given.look, given.question, lambda name, pipeline: _session(name, pipeline, given.master), _say
         )
     elif given.stage is None:
         parser.error("--run needs --stage")

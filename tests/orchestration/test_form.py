@@ -88,8 +88,8 @@ def test_what_no_form_has_is_refused_and_so_is_an_empty_reason() -> None:
 
 
 def test_errors_name_the_fields_of_the_form() -> None:
-    error = DefinitionError("--to: it is early", hint="Correct --as-of, or see `rewindow plan --to-json`.")
-    assert str(in_form_words(error)) == "To: it is early. Correct As of, or see `rewindow plan --to-json`."
+    error = DefinitionError("--to: it is early", hint="Correct --as-of, or see `rewindow sql --to-json`.")
+    assert str(in_form_words(error)) == "To: it is early. Correct As of, or see `rewindow sql --to-json`."
 
 
 def test_the_log_keeps_all_but_the_everyday_lines_of_ivy() -> None:
@@ -213,7 +213,7 @@ def test_a_run_that_waits_says_why_it_was_refused_and_not_why_it_waits() -> None
     assert why_it_ended(staged) == "it is gone"
     published = Outcome(run_id="a", status=RunStatus.PUBLISHED, changes={"inserted": 2, "bookkeeping": 5})
     assert what_became(published) == "the run is published: 2 windows inserted"
-    assert what_became(waiting) == "the run is gate failed: the gate is closed. Read the report"
+    assert what_became(waiting) == "the run is stopped by its gate: the gate is closed. Read the report"
     assert what_became(None) == "the run goes on"
     assert why_it_ended(None) == why_it_ended(staged.model_copy(update={"refusal": ""})) == ""
     verdict = verdict_of(refused.to_dict(), {}, [])
@@ -224,3 +224,12 @@ def test_a_run_that_waits_says_why_it_was_refused_and_not_why_it_waits() -> None
 def test_a_decision_is_carried_out_once_and_may_be_repeated() -> None:
     refuse_late_decision("r", RunStatus.PUBLISHED, "publish")
     refuse_late_decision("r", RunStatus.DISCARDED, "discard")
+
+
+@pytest.mark.parametrize("action", ["repeat", "revert"])
+def test_only_corrections_of_a_published_run_are_repeated_or_reverted(action: str) -> None:
+    for status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
+        refuse_late_decision("r", status, action)
+    for status in (None, RunStatus.GATE_FAILED, RunStatus.AWAITING_APPROVAL, RunStatus.REJECTED, RunStatus.FAILED):
+        with pytest.raises(RunStateError, match="it has delivered no corrections"):
+            refuse_late_decision("r", status, action)
