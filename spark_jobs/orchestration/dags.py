@@ -143,7 +143,11 @@ def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     ) as dag:
         stage = _stage_arguments(pipeline)
         plan = Plan(
-            task_id="plan", stage=Stage.PLAN, doc_md="Check the form and decide all that the run will do.", **stage
+            task_id="plan",
+            stage=Stage.PLAN,
+            doc_md="Check the form and decide all that the run will do. Of a small history its application also does "
+            "what follows, and the tasks behind it end at once; its log says in which stage it is.",
+            **stage,
         )
         timeline = SparkStage(
             task_id="timeline", stage=Stage.TIMELINE, doc_md="When the watermark passed which value.", **stage

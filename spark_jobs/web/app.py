@@ -315,9 +315,8 @@ def show_tab(
         return html_page(
             request,
             "message.html.j2",
-            title="No report",
-            text="Only backfills and reconciliations have reports: the runs of the DAGs whose names start with "
-            "backfill__ or reconcile__.",
+            title="Not a DAG with reports",
+            text="Its runs have no report. The DAGs whose runs have one are named backfill__... and reconcile__...",
         )
     try:
         folder = _store().folder(run_id_of(dag_id, run_id))

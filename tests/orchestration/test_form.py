@@ -21,7 +21,7 @@ from spark_jobs.orchestration.form import (
 )
 from spark_jobs.orchestration.operators import what_became, why_it_ended
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, without_ivy
+from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, readable, without_ivy
 from spark_jobs.orchestration.summary import escaped
 from spark_jobs.report.verdict import verdict_of
 from spark_jobs.runs.documents import Outcome, Request
@@ -113,6 +113,18 @@ org.apache.spark#spark-avro_2.13 added as a dependency
 """
     ours = ["the gate is closed: 1 critical expectation failed\n", "\t\tmodule not found: a#b;1\n", "| a | b |\n"]
     assert list(without_ivy(iter([*ivy.splitlines(keepends=True), *ours]))) == ours
+
+
+def test_the_log_says_the_stages_in_words_and_leaves_other_lines_as_they_are() -> None:
+    lines = [
+        '{"stage": "windows", "detail": "chunk 1 of 4", "event": "stage started", "timestamp": "t", "level": "info"}\n',
+        '{"stage": "gate", "detail": "", "event": "stage started", "timestamp": "t", "level": "info"}\n',
+        '{"stage": "gate", "detail": "", "seconds": 3.25, "event": "stage ended", "timestamp": "t", "level": "info"}\n',
+    ]
+    others = ['{"stage": broken\n', '{"stage": "x", "event": "another"}\n', "the end\n"]
+    assert list(readable(iter([*lines, *others]))) == [
+        "windows: chunk 1 of 4", "gate begins", "gate has taken 3.25 s", *others,
+    ]  # fmt: skip
 
 
 def test_an_application_that_fails_is_quoted_and_its_command_line_is_not() -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -422,7 +423,7 @@ def test_the_tab_of_somebody_elses_dag_says_so(server: Server, page: Page) -> No
     page.goto(f"{server.url}/dags/somebody_elses/runs/tab-1")
     page.get_by_role("link", name="Rewindow report").click()
     frame = page.frame_locator("iframe[title='Rewindow report']")
-    frame.get_by_role("heading", name="Not a DAG of Rewindow").wait_for()
+    frame.get_by_role("heading", name="Not a DAG with reports").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -492,7 +493,7 @@ def test_corrections_are_reverted_from_the_report_of_their_run(server: Server, p
     page.get_by_role("heading", name="Started").wait_for()
     (begun,) = server.get("/api/v2/dags/decide__departures_live/dagRuns").json()["dag_runs"]
     assert begun["conf"] == {"run": run_id, "action": "revert", "reason": "they were wrong"}
-    tab = server.get(f"/rewindow/tab?dag_id=decide__departures_live&run_id={begun['dag_run_id']}")
+    tab = server.get(f"/rewindow/tab?dag_id=decide__departures_live&run_id={quote(begun['dag_run_id'])}")
     assert tab.status_code == 302 and tab.headers["location"] == f"/rewindow/runs/{run_id}"
 
 
@@ -524,7 +525,7 @@ def test_a_report_leads_to_a_question_whose_answer_is_a_page(server: Server, pag
     page.reload()
     page.get_by_role("link", name="The report of its run").wait_for()
     assert page.get_by_role("cell", name=HOSTILE[:20]).count() == 1 and page.locator("script").count() == 0
-    tab = server.get(f"/rewindow/tab?dag_id=look__departures_hourly&run_id={asked['dag_run_id']}")
+    tab = server.get(f"/rewindow/tab?dag_id=look__departures_hourly&run_id={quote(asked['dag_run_id'])}")
     assert tab.status_code == 302
     answer = server.get(tab.headers["location"], "viewer")
     assert answer.status_code == 200 and "Refresh" not in answer.headers
