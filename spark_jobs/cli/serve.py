@@ -72,7 +72,7 @@ def up(
     chosen = kept_port(home / "airflow.port", port)
     try:
         services = sample_services(home, progress_for(errors), port=chosen, before=first)
-        with services as (broker, airflow), served_site() as site:
+        with services as (broker, airflow), served_site(port=kept_port(home / "docs.port")) as site:
             _say_where(broker, airflow, home, site)
             if first is not None:
                 _load_samples(broker, airflow)

@@ -72,8 +72,13 @@ def dag_run_of(context: Context) -> Any:
 
 
 def person_of(run: Any) -> str:
-    """Who started a DAG run: a user, or the kind of the run where the scheduler did."""
-    return str(getattr(run, "triggering_user_name", None) or getattr(run.run_type, "value", run.run_type))
+    """Who started a DAG run: a user, or what did."""
+    kind = str(getattr(run.run_type, "value", run.run_type))
+    return str(getattr(run, "triggering_user_name", None) or _NOBODY.get(kind, kind))
+
+
+_NOBODY = {"scheduled": "the schedule", "backfill": "a backfill of Airflow", "asset_triggered": "an asset"}
+"""Who has started a run that no user has started, by its type."""
 
 
 def params_of(context: Context) -> Any:

@@ -155,7 +155,7 @@ def verdict_of(
         title,
         _sentence(status, said, changes, critical, approval, table, at_work),
         (
-            *(NextStep(text) for text in _messages(status, said)),
+            *(NextStep(text) for text in _messages(status, said, is_answered=approval is not None)),
             *_next_steps(status, said, changes, critical, reader or Reader("", None), pipeline),
             *_reading(status, said, warnings),
             *_history(status, pipeline, top, in_airflow=reader is not None and reader.dag_id is not None),
@@ -211,9 +211,9 @@ def _sentence(
             return f"The run ended with the status {plain(status)}."
 
 
-def _messages(status: str | None, outcome: Mapping[str, Any]) -> list[str]:
-    """What the run says of itself, unless the verdict's sentence says it."""
-    is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED)
+def _messages(status: str | None, outcome: Mapping[str, Any], *, is_answered: bool) -> list[str]:
+    """What the run says of itself, unless the verdict's sentence says it, or a person's answer beside it does."""
+    is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED) or (status == RunStatus.REJECTED and is_answered)
     refused = outcome.get("refusal")
     refusal = refused and f"The last attempt to publish or to discard it was refused: {refused}"
     messages = [None if is_said else outcome.get("message"), refusal, outcome.get("note")]
