@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
