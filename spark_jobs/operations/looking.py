@@ -93,12 +93,14 @@ def _late(spark: SparkSession, pipeline: Pipeline, question: Question) -> Answer
     rows = of_keys(_of_run(rows, question), question.keys)
     if question.start is not None:
         rows = rows.where(F.col("window_start") == F.timestamp_millis(F.lit(question.start)))
-    rows = rows.drop("range_start").orderBy(F.desc_nulls_last("missed_by"), "partition", "offset")
-    table = _table_of(rows, {"missed_by": _length})
-    what = plural(len(table.rows), "late record")
-    more = f" (the first {SHOWN}: there are more)" if len(table.rows) == SHOWN else ""
+    names = [name for name in rows.columns if name not in ("range_start", "run_id")]
+    rows = rows.select(*(f"`{name}`" for name in names), "run_id").orderBy(
+        F.desc_nulls_last("missed_by"), "partition", "offset"
+    )
+    table, has_more = _table_of(rows, {"missed_by": length})
+    what = f"More than {SHOWN} late records" if has_more else plural(len(table.rows), "late record")
     return Answer(
-        sentence=f"{what}{more}, those first that missed their window by the most. `window_start` and `window_end` are "
+        sentence=f"{what}, those first that missed their window by the most. `window_start` and `window_end` are "
         "those of the last window that the record missed. Times are UTC."
         if table.rows
         else "There are none.",
@@ -118,10 +120,8 @@ def _quarantined(spark: SparkSession, pipeline: Pipeline, question: Question) ->
         rows=tuple((f"{one.records:,}", one.reason) for one in reasons),
     )
     listed = rows.withColumn("record", F.coalesce("raw", F.hex("raw_bytes"))).drop("raw", "raw_bytes")
-    names = [
-        name for name in ("partition", "offset", "arrival", "reason", "record", "run_id") if name in listed.columns
-    ]
-    table = _table_of(listed.select(*names).orderBy("partition", "offset"), {})
+    names = ("partition", "offset", "arrival", "reason", "record", "run_id")
+    table, _ = _table_of(listed.select(*names).orderBy("partition", "offset"), {})
     total = sum(one.records for one in reasons)
     more = f" The first {SHOWN} are listed." if total > SHOWN else ""
     return Answer(
@@ -137,7 +137,7 @@ def _corrections(spark: SparkSession, pipeline: Pipeline, question: Question) ->
     tables = [_of_rows(delivered, "Delivered, the last first")] if delivered.rows else []
     tables += [_of_rows(due, "Due: the next run that is published delivers them")] if due.rows else []
     of_run = " of this run" if question.run else ""
-    said = f"{_counted(delivered)} delivered{of_run}, {_counted(due)} due now. Times are UTC."
+    said = f"Delivered{of_run}: {_counted(delivered)}. Due now: {_counted(due)}. Times are UTC."
     return Answer(sentence=said, tables=tuple(tables))
 
 
@@ -182,8 +182,9 @@ def _of_run(rows: DataFrame, question: Question) -> DataFrame:
     return rows if question.run is None else rows.where(F.col("run_id") == F.lit(question.run))
 
 
-def _table_of(rows: DataFrame, texts: Mapping[str, Callable[[Any], str]]) -> Table:
-    found = rows.limit(SHOWN).collect()
+def _table_of(rows: DataFrame, texts: Mapping[str, Callable[[Any], str]]) -> tuple[Table, bool]:
+    """The first rows, and whether there are more. `texts`: how the values of a column are written."""
+    found = rows.limit(SHOWN + 1).collect()
     kinds = {field.name: field.dataType for field in rows.schema}
 
     def cell(name: str, value: Any) -> str | None:
@@ -191,8 +192,10 @@ def _table_of(rows: DataFrame, texts: Mapping[str, Callable[[Any], str]]) -> Tab
             return None
         return texts[name](value) if name in texts else plain(shown(in_utc(value, kinds[name])))
 
-    cells = tuple(tuple(cell(name, value) for name, value in zip(rows.columns, row, strict=True)) for row in found)
-    return Table(columns=tuple(rows.columns), rows=cells)
+    cells = tuple(
+        tuple(cell(name, value) for name, value in zip(rows.columns, row, strict=True)) for row in found[:SHOWN]
+    )
+    return Table(columns=tuple(rows.columns), rows=cells), len(found) > SHOWN
 
 
 def _of_rows(found: Rows, title: str) -> Table:
@@ -201,8 +204,4 @@ def _of_rows(found: Rows, title: str) -> Table:
 
 
 def _counted(found: Rows) -> str:
-    return f"{'more than ' if found.has_more else ''}{plural(len(found.rows), 'correction')}"
-
-
-def _length(milliseconds: Any) -> str:
-    return length(milliseconds)
+    return f"{'more than ' if found.has_more else ''}{len(found.rows):,}"

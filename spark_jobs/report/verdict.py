@@ -216,7 +216,10 @@ def _messages(status: str | None, outcome: Mapping[str, Any], *, is_answered: bo
     is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED) or (status == RunStatus.REJECTED and is_answered)
     refused = outcome.get("refusal")
     refusal = refused and f"The last attempt to publish or to discard it was refused: {refused}"
-    messages = [None if is_said else outcome.get("message"), refusal, outcome.get("note")]
+    message = None if is_said else outcome.get("message")
+    if message and status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
+        message = f"Published with the reason: {message}"
+    messages = [message, refusal, outcome.get("note")]
     return [_as_sentence(plain(text, 500)) for text in messages if text]
 
 
