@@ -21,15 +21,19 @@ setup: $(STAMP) ## make .venv with pinned packages, and fetch Spark's jars (done
 $(STAMP): requirements.txt pyproject.toml spark_jobs/spark/jvm.py
 	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.spark.java; \
 	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m spark_jobs.devtools.setup
+	@echo 'Step 1 of 3: Python packages, pinned (one to three minutes)'
+	@$(BIN)/python -m spark_jobs.devtools.packages requirements.txt
+	@echo 'Step 2 of 3: Rewindow itself'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo 'Step 3 of 3: a Kafka broker, the jars of Spark, and a first run (one to two minutes)'
+	@$(BIN)/python -m spark_jobs.devtools.setup
 	@touch $@
 
 demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; compare with what Flink emitted
 	$(BIN)/rewindow demo
 
 up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C; PORT=8080 names its port
+	@echo 'The documents are built as a site (a few seconds; the first time half a minute)'
 	@$(MAKE) --no-print-directory docs >/dev/null 2>&1 || echo 'The documents could not be built as a site: see make docs.'
 	@exec $(BIN)/rewindow up $(if $(PORT),--port $(PORT))
 

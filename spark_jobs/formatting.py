@@ -130,6 +130,17 @@ def plain(value: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
+def shown(value: Any) -> str:
+    """A value of a table as people read it; a time without milliseconds that are 0."""
+    if value is None:
+        return "null"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
+
+
 def difference(before: Any, after: Any) -> str:
     """The difference of two numbers: +2, -0.5; empty where they are equal or one is not a number."""
     numbers = [v for v in (before, after) if isinstance(v, int | float) and not isinstance(v, bool)]

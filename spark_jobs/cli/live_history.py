@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from spark_jobs.cli.rows import shown
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.formatting import shown
 
 if TYPE_CHECKING:
     from spark_jobs.operations.live_history import EmittedPane, WindowCorrection, WindowVerdict

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from spark_jobs.cli.rows import shown
-from spark_jobs.formatting import difference
+from spark_jobs.formatting import difference, shown
 
 if TYPE_CHECKING:
     from spark_jobs.operations.window_history import Revision

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_jobs.cli.options import errors
-from spark_jobs.formatting import plural
+from spark_jobs.formatting import plural, shown
 
 if TYPE_CHECKING:
     from spark_jobs.operations.query import Rows
@@ -57,17 +56,6 @@ def _say_more(found: Rows) -> None:
         errors.print(
             f"only the first {plural(len(found.rows), 'row')}, and there are more: see --limit", highlight=False
         )
-
-
-def shown(value: Any) -> str:
-    """A value as people read it; a time without milliseconds that are 0."""
-    if value is None:
-        return "null"
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
-    if isinstance(value, (dict, list)):
-        return json.dumps(value, default=str, ensure_ascii=False)
-    return str(value)
 
 
 def _print_table(found: Rows, texts: list[list[str]], console: Console) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import select
 import signal
+import sys
 import threading
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import console, errors
+from spark_jobs.errors import first_line
 from spark_jobs.parts import Part, require
 
 if TYPE_CHECKING:
@@ -72,10 +77,10 @@ def up(
     chosen = kept_port(home / "airflow.port", port)
     try:
         services = sample_services(home, progress_for(errors), port=chosen, before=first)
-        with services as (broker, airflow), served_site() as site:
+        with services as (broker, airflow), served_site(port=kept_port(home / "docs.port")) as site:
             _say_where(broker, airflow, home, site)
             if first is not None:
-                _load_samples(broker, airflow)
+                _load_samples(broker, airflow, stop)
             elif not is_new:
                 console.print("The runs of an earlier start are there: see Browse > Rewindow reports.")
             signal.pause()
@@ -120,15 +125,47 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | No
     )
 
 
-def _load_samples(broker: KafkaBroker, airflow: Airflow) -> None:
-    """A backfill, a night with late arrivals, both judged and put right, and a backfill that its gate stops."""
+_IDLE_SECONDS = 120
+"""So long Airflow has to be idle before the next sample: who tries something meanwhile has both cores."""
+
+
+def _load_samples(broker: KafkaBroker, airflow: Airflow, stop: threading.Event) -> None:
+    """A backfill, a night with late arrivals, both judged and put right, and a backfill that its gate stops.
+
+    Each begins when nothing else runs. What goes wrong ends the samples, not Airflow.
+    """
     from spark_jobs.demo.kafka_sample import load_sample
     from spark_jobs.demo.run import FIRST_NIGHT, PIPELINE, night, trigger
 
-    console.print("Three runs follow as samples. The last one is meant to fail: its gate closes.")
-    trigger(console, airflow, f"backfill__{PIPELINE.stem}", {"reason": "all that had arrived by 25 March"})
-    load_sample(broker, since=FIRST_NIGHT)
-    night(console, airflow, f"reconcile__{PIPELINE.stem}")
-    form = {"reason": "a watermark that waits 1 minute: its gate closes"}
-    trigger(console, airflow, "backfill__departures_hasty", form, ends_as="failed")
+    console.print("Three runs follow as samples, one after the other. The last one is meant to fail: its gate closes.")
+    try:
+        trigger(console, airflow, f"backfill__{PIPELINE.stem}", {"reason": "all that had arrived by 25 March"})
+        console.print("\nThe first sample is in the UI: Browse > Rewindow reports. Now try your own.")
+        _await_turn(airflow)
+        load_sample(broker, since=FIRST_NIGHT)
+        night(console, airflow, f"reconcile__{PIPELINE.stem}")
+        _await_turn(airflow)
+        form = {"reason": "a watermark that waits 1 minute: its gate closes"}
+        trigger(console, airflow, "backfill__departures_hasty", form, ends_as="failed")
+    except Exception as problem:
+        console.print(
+            f"\n[yellow]The samples end here[/]: {escape(first_line(problem))}. Airflow goes on.", soft_wrap=True
+        )
+        return
     console.print("\nAll three runs are in the UI, with their reports. The gate stopped the last one, as it should.")
+
+
+def _await_turn(airflow: Airflow) -> None:
+    """Wait until Airflow has been idle for a while, or until somebody presses Enter."""
+    keys = sys.stdin if sys.stdin is not None and sys.stdin.isatty() else None
+    key = ", or when you press Enter" if keys else ""
+    console.print(f"The next sample starts when Airflow has been idle for {_IDLE_SECONDS // 60} minutes{key}.")
+    idle_since = time.monotonic()
+    while time.monotonic() - idle_since < _IDLE_SECONDS:
+        if keys is None:
+            time.sleep(5)
+        elif select.select([keys], [], [], 5)[0]:
+            keys.readline()
+            return
+        if airflow.get("/dags/~/dagRuns?state=running&state=queued&limit=1")["dag_runs"]:
+            idle_since = time.monotonic()

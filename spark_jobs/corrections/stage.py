@@ -7,7 +7,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.corrections.delivery import deliver, pending_counts
+from spark_jobs.corrections.delivery import deliver, pending_counts, repeat
+from spark_jobs.corrections.delivery import revert as bring_back
 from spark_jobs.corrections.due import current_revisions, scope_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RewindowError
@@ -54,6 +55,23 @@ def bring_corrections(spark: SparkSession, pipeline: Pipeline, folder: RunFolder
     if status.is_published:
         return correct_run(spark, pipeline, folder)
     return announce(spark, pipeline, folder) if status.waits else None
+
+
+def again(spark: SparkSession, pipeline: Pipeline, folder: RunFolder, *, revert: bool, by: str) -> DeliveredCorrections:
+    """Deliver the corrections of a run once more, or bring back what readers had before; `corrections.json` notes it.
+
+    `by`: who says so, and why. Raises as `deliver`, and DefinitionError where the run has delivered nothing.
+    """
+    scope, before = scope_of(spark, pipeline), DeliveredCorrections.read(folder)
+    done = (bring_back if revert else repeat)(spark, pipeline, run_id=folder.run_id)
+    counts = ", ".join(f"{count:,} {action}" for action, count in done.rows.items())
+    what = "what readers had before was brought back" if revert else "delivered once more"
+    known = before or DeliveredCorrections(
+        destination=scope.destination, value=scope.corrections.value.value, table=scope.tables.corrections
+    )
+    found = known.model_copy(update={"notes": (*known.notes, *done.notes, f"{what} ({counts}), by {by}")})
+    found.write(folder)
+    return found
 
 
 def announce(spark: SparkSession, pipeline: Pipeline, folder: RunFolder) -> DeliveredCorrections | None:

@@ -172,7 +172,10 @@ class Pipeline(Section):
     @field_validator("value", mode="before")
     @classmethod
     def _kafka_keeps_it_in_value(cls, value: Any, info: ValidationInfo) -> Any:
-        if not isinstance(info.data.get("history"), KafkaHistory | StitchedHistory):
+        if "history" not in info.data:  # refused: whether this one may leave the column out is not known
+            needs_one = isinstance(value, dict) and value.get("format", "columns") != "columns"
+            return {"column": "value", **value} if needs_one else value
+        if not isinstance(info.data["history"], KafkaHistory | StitchedHistory):
             return value
         return payload_of_topic(value)
 

@@ -29,6 +29,7 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.demo.kafka_sample import END_OF_INPUT, LIVE_TOPIC, TOPIC, load_sample
+from spark_jobs.demo.ports import kept_port
 from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.lakehouse.tables import Tables
@@ -96,7 +97,7 @@ def sample_services(
         raise SourceError(
             "the flights sample is not here", str(SAMPLE), "Run this in a checkout's root folder, as `make` does."
         )
-    with KafkaBroker(home / "kafka") as broker:
+    with KafkaBroker(home / "kafka", port=kept_port(home / "kafka.port")) as broker:
         with progress.stage(
             "kafka", f"a broker with real departures in topic {TOPIC}, and the live job's windows in {LIVE_TOPIC}"
         ):

@@ -18,12 +18,12 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served_site(folder: Path = SITE) -> Iterator[str | None]:
-    """The address of the site on 127.0.0.1 while the block runs; None where it has not been built."""
+def served_site(folder: Path = SITE, port: int = 0) -> Iterator[str | None]:
+    """The address of the site on 127.0.0.1 while the block runs; None where it has not been built. 0: any free port."""
     if not (folder / "index.html").is_file():
         yield None
         return
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))
     Thread(target=server.serve_forever, name="docs", daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/"

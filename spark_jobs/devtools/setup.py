@@ -42,8 +42,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ[Variable.HOME] = folder
         try:
+            _say("fetching a Kafka broker")
             fetch_kafka()
+            _say("starting Spark, which fetches its jars")
             _resolve_jars()
+            _say("a run over the sample, after which Java keeps the classes that it has loaded")
             session = spark_session("setup", master="local[2]")
             pipeline = load_pipeline(SAMPLE)
             execute(session, pipeline, make_plan(session, pipeline), NoProgress())
@@ -53,6 +56,10 @@ def main() -> None:
         _end_jvm(session)
     if new.exists():
         new.replace(archive)
+
+
+def _say(what: str) -> None:
+    print(f"  {what}", flush=True)
 
 
 def _resolve_jars() -> None:

@@ -24,6 +24,8 @@ from spark_jobs.spark.launch import log_file
 from spark_jobs.spark.session import check_metastore, rewindow_home, spark_session
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from spark_jobs.definition.pipeline import Pipeline
 
 OLDEST_PYTHON = (3, 11)
@@ -51,14 +53,15 @@ class Check:
     hint: str = ""
 
 
-def run_doctor(pipeline: Pipeline | None = None) -> list[Check]:
+def run_doctor(pipeline: Pipeline | None = None, start: Callable[[], SparkSession] | None = None) -> list[Check]:
     """Check everything that a run needs, the quick checks first; with a pipeline, its metastore and history too.
 
-    Problems are results, not errors. Spark is started only where no check before it has failed.
+    Problems are results, not errors. Spark is started only where no check before it has failed, by `start` where that
+    is given.
     """
     checks = [_run_check(name, check) for name, check in _without_spark(pipeline)]
     if all(check.status is not Status.FAIL for check in checks):
-        checks += _with_spark(pipeline)
+        checks += _with_spark(pipeline, start)
     return checks
 
 
@@ -75,9 +78,9 @@ def _without_spark(pipeline: Pipeline | None) -> Iterator[tuple[str, Callable[[]
         yield "metastore", lambda: _metastore(metastore)
 
 
-def _with_spark(pipeline: Pipeline | None) -> list[Check]:
+def _with_spark(pipeline: Pipeline | None, start: Callable[[], SparkSession] | None) -> list[Check]:
     try:
-        spark = spark_session("doctor", metastore=_metastore_of(pipeline))
+        spark = start() if start else spark_session("doctor", metastore=_metastore_of(pipeline))
     except RewindowError as error:
         return [_failed("Spark", error)]
 

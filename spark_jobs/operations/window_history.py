@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
@@ -93,6 +93,14 @@ def check_keys(pipeline: Pipeline, keys: Sequence[tuple[str, str]]) -> None:
             raise DefinitionError(f"--key: {name!r} is not a key of {pipeline.name}", hint=hint)
 
 
+def of_keys(rows: DataFrame, keys: Sequence[tuple[str, str]]) -> DataFrame:
+    """The rows with these keys: pairs of column and text; the text `null` means null."""
+    for name, text in keys:
+        value = F.lit(None) if text == "null" else F.lit(text)
+        rows = rows.where(F.col(f"`{name}`").eqNullSafe(value.try_cast(rows.schema[name].dataType)))
+    return rows
+
+
 def window_history(
     spark: SparkSession, pipeline: Pipeline, keys: Sequence[tuple[str, str]], start: int
 ) -> list[Revision]:
@@ -113,10 +121,7 @@ def window_history(
     if not spark.catalog.tableExists(tables.windows):
         raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
     rows = facts.revisions().where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
-    for name, text in keys:
-        kind = rows.schema[name].dataType
-        value = F.lit(None) if text == "null" else F.lit(text)
-        rows = rows.where(F.col(f"`{name}`").eqNullSafe(value.try_cast(kind)))
+    rows = of_keys(rows, keys)
     columns = [*pipeline.keys, *(name for a in pipeline.aggregates for name in (a, f"{a}__complete")), *_COUNT_COLUMNS]
     present = [name for name in columns if name in rows.columns]
     runs = spark.table(tables.runs).select("run_id", "definition_hash", "reason")

@@ -1,7 +1,7 @@
-"""Four DAGs for each pipeline.
+"""Five DAGs for each pipeline.
 
 `backfill__<pipeline>` is started by its form, `reconcile__<pipeline>` runs each night, `decide__<pipeline>` publishes
-or discards a run that waits, and `maintain__<pipeline>` cleans up each week.
+or discards a run that waits, `look__<pipeline>` answers questions, and `maintain__<pipeline>` cleans up each week.
 
 plan -> timeline -> replay (one task a chunk) -> compare -> verify -> approve -> publish -> report
 reconcile -> approve -> publish -> report, and reconcile -> compare
@@ -29,7 +29,8 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.orchestration.airflow_names import CronDataIntervalTimetable
 from spark_jobs.orchestration.describe import described, known_last_run
 from spark_jobs.orchestration.ending import Approve, Report, comment_params
-from spark_jobs.orchestration.form import backfill_params, decide_params, maintain_params, nightly_params
+from spark_jobs.orchestration.form import backfill_params, decide_params, look_params, maintain_params, nightly_params
+from spark_jobs.orchestration.look import LookAt
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
 from spark_jobs.orchestration.operators import Compare, Correct, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
@@ -106,7 +107,8 @@ def _dags_of_file(
         raise _problem_of(pipeline, "output.table", f"`{table}` is taken by {other}", "choose another table")
     names[pipeline.name] = tables[table] = file
     _refuse_bad_cron(pipeline)
-    makers = {"backfill": backfill_dag, "reconcile": nightly_dag, "decide": decide_dag, "maintain": maintain_dag}
+    makers = {"backfill": backfill_dag, "reconcile": nightly_dag, "decide": decide_dag, "look": look_dag}
+    makers["maintain"] = maintain_dag
     made = {dag_id_of(kind, pipeline.name): make for kind, make in makers.items()}
     return tuple(make(dag_id, pipeline) for dag_id, make in made.items() if requested in (None, dag_id))
 
@@ -187,7 +189,8 @@ def decide_dag(dag_id: str, pipeline: Pipeline) -> DAG:
         description=f"Publish or discard a run of {pipeline.name} that waits for an approval, or whose gate is closed.",
         doc_md=described(pipeline, "Publishes what a run has staged, in spite of a closed gate too, or drops it."),
         schedule=None,
-        params=ParamsDict(decide_params()),
+        is_paused_upon_creation=False,  # it does nothing until a person starts it
+        params=ParamsDict(decide_params(pipeline.corrections is not None)),
         **_common(pipeline, max_active_runs=1),
     ) as dag:
         Decide(
@@ -197,6 +200,21 @@ def decide_dag(dag_id: str, pipeline: Pipeline) -> DAG:
             doc_md="Publish or discard the run.",
             **{**_stage_arguments(pipeline), "retries": 0},
         )
+    return dag
+
+
+def look_dag(dag_id: str, pipeline: Pipeline) -> DAG:
+    """The DAG that answers a person's question; a page of the plugin shows the answer. It changes no table."""
+    with DAG(
+        dag_id,
+        description=f"Look at windows, records or corrections of {pipeline.name}, or at what its runs need.",
+        doc_md=described(pipeline, "Answers a question. The answer is in the tab *Rewindow report* of its run."),
+        schedule=None,
+        is_paused_upon_creation=False,  # it changes nothing
+        params=ParamsDict(look_params(pipeline)),
+        **_common(pipeline, max_active_runs=4),
+    ) as dag:
+        LookAt(task_id="look", doc_md="One Spark application.", **{**_stage_arguments(pipeline), "retries": 0})
     return dag
 
 
@@ -235,7 +253,11 @@ def _task(pipeline: Pipeline, stage: RunStage, before: Sequence[Any]) -> Any:
     arguments = {"task_id": stage.name.value, "stage": stage.name, **_stage_arguments(pipeline)}
     match stage:
         case Begin():
-            return Plan(doc_md="Check the form and decide all that the run will do.", **arguments)
+            return Plan(
+                doc_md="Check the form and decide all that the run will do. Of a small history its application also "
+                "does what follows, and the tasks behind it end at once; its log says in which stage it is.",
+                **arguments,
+            )
         case ReplayChunk():
             mapped = SparkStage.partial(
                 map_index_template="{{ chunk_label }}",
@@ -304,7 +326,7 @@ def _stage_arguments(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _common(pipeline: Pipeline, max_active_runs: int) -> dict[str, Any]:
-    """Arguments of both DAGs. Airflow would register a DAG by itself as soon as one is begun, also a half-built one."""
+    """Arguments of all DAGs. Airflow would register a DAG by itself as soon as one is begun, also a half-built one."""
     owner = pipeline.owner or "rewindow"
     return {
         "auto_register": False,

@@ -34,7 +34,7 @@ class Approve(ApprovalOperator):
     operator_extra_links = (*LINKS, *ApprovalOperator.operator_extra_links)
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(subject=f"Publish the restatement of {pipeline}?", body="", **kwargs)
+        super().__init__(subject=f"Publish what this run of {pipeline} has computed?", body="", **kwargs)
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> Any:

@@ -20,12 +20,17 @@ from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.orchestration.describe import POLICIES, as_of_text, history_range
 from spark_jobs.runs.last_run import LastRun
+from spark_jobs.runs.looks import Subject
 from spark_jobs.runs.status import RunStatus
 
 MODES = (Mode.BOTH.value, Mode.FAITHFUL.value, Mode.COMPLETE.value)
 DRY_RUNS = ("none", "plan", "diff")
 BY_DEFINITION = "as the definition says"
-PUBLISH, DISCARD = "publish", "discard"
+PUBLISH, DISCARD, REPEAT, REVERT = "publish", "discard", "repeat", "revert"
+DECISIONS = (PUBLISH, DISCARD)
+"""Actions on a run that waits."""
+CORRECTING = (REPEAT, REVERT)
+"""Actions on a run that is published, where its pipeline delivers corrections."""
 BACKFILL_FIELDS = (
     "from", "to", "reason", "as_of", "mode", "chunks", "accept_degraded", "beyond_limits", "dry_run", "publish"
 )  # fmt: skip
@@ -171,8 +176,14 @@ def _required_reason(description: str) -> Param:
     return Param(type="string", minLength=1, maxLength=MAX_REASON, title="Reason", description_md=description)
 
 
-def decide_params() -> dict[str, Param]:
-    """The fields of the form of `decide__<pipeline>`."""
+def decide_params(corrects: bool) -> dict[str, Param]:
+    """The fields of the form of `decide__<pipeline>`. `corrects`: the pipeline delivers corrections."""
+    meanings = "**publish**: publish what the run has staged, in spite of a closed gate too. **discard**: drop it."
+    if corrects:
+        meanings += (
+            " Of a published run **repeat**: deliver its corrections once more. **revert**: bring back what readers of "
+            "the live job's output had before them."
+        )
     return {
         "run": Param(
             type="string",
@@ -183,13 +194,59 @@ def decide_params() -> dict[str, Param]:
         ),
         "action": Param(
             type="string",
-            enum=[PUBLISH, DISCARD],
+            enum=[*DECISIONS, *(CORRECTING if corrects else ())],
             title="Action",
-            description_md="**publish**: publish what the run has staged, in spite of a closed gate too. "
-            "**discard**: drop it.",
+            description_md=meanings,
         ),
         "reason": _required_reason("Why. Kept with the run, together with your name."),
     }
+
+
+def look_params(pipeline: Pipeline) -> dict[str, Param]:
+    """The fields of the form of `look__<pipeline>`."""
+    keys = "; ".join(f"`{name}=...`" for name in pipeline.keys)
+    return {
+        "what": Param(
+            type="string",
+            enum=[subject.value for subject in subjects_of(pipeline)],
+            values_display={subject.value: subject.title for subject in Subject},
+            title="What",
+            description_md="What to look at. Nothing is changed.",
+        ),
+        "window": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="Window",
+            description_md=f"Of revisions and late records: the start of the window. {_ZONE}",
+        ),
+        "keys": Param(
+            None,
+            type=["null", "string"],
+            format="multiline",
+            maxLength=2000,
+            title="Keys",
+            description_md="Of revisions and late records: one name=value a line; `null` means null. "
+            + (f"The keys: {keys}. Empty: all." if keys else "This pipeline has no keys."),
+        ),
+        "run": Param(
+            None,
+            type=["null", "string"],
+            maxLength=200,
+            title="Run",
+            description_md="Of late and quarantined records and of corrections: only those of this run id. Empty: all.",
+        ),
+    }
+
+
+def subjects_of(pipeline: Pipeline) -> list[Subject]:
+    """What can be looked at of a pipeline."""
+    without = set()
+    if pipeline.live is None:
+        without.add(Subject.LIVE)
+    if pipeline.corrections is None:
+        without.add(Subject.CORRECTIONS)
+    return [subject for subject in Subject if subject not in without]
 
 
 def maintain_params() -> dict[str, Param]:
@@ -286,7 +343,13 @@ def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def refuse_late_decision(run_id: str, status: RunStatus | None, action: str) -> None:
-    """Raises RunStateError where a published run is to be discarded, or a dropped one published."""
+    """Raises RunStateError where a published run is to be discarded, or a dropped one published.
+
+    Corrections of a run that is not published can be neither repeated nor reverted.
+    """
+    if action in CORRECTING and (status is None or not status.is_published):
+        what = f"the run is {'at work' if status is None else status.value}: it has delivered no corrections"
+        raise RunStateError(what, run_id, f"`{action}` is for published runs.")
     if status is not None and status.is_final and status.is_published == (action == DISCARD):
         what = f"the run is {status.value}: `{action}` is not possible any more"
         raise RunStateError(what, run_id, "Start another run to change its windows.")

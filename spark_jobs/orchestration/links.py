@@ -15,10 +15,19 @@ from spark_jobs.settings import settings
 
 def report_path(run_id: str) -> str:
     """Where the Airflow server shows a run's report; below the path of `[api] base_url`, if it has one."""
+    return _page("runs", run_id)
+
+
+def answer_path(pipeline: str, dag_run_id: str) -> str:
+    """Where the Airflow server shows the answer to a question: that of a run of the DAG `look__<pipeline>`."""
+    return _page("looks", pipeline, dag_run_id)
+
+
+def _page(*parts: str) -> str:
     from airflow.configuration import conf
 
     below = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
-    return f"{below}/rewindow/runs/{quote(run_id, safe='')}"
+    return "/".join([f"{below}/rewindow", *(quote(part, safe="") for part in parts)])
 
 
 class _Link(BaseOperatorLink):
@@ -55,6 +64,13 @@ class SparkLink(_Link):
         if found and history:
             return f"{history}/history/{quote(found[-1].application_id)}"
         return next((a.ui for a in reversed(found) if a.ui), "")
+
+
+class AnswerLink(BaseOperatorLink):
+    name = "Answer"  # pyright: ignore[reportAssignmentType]
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        return answer_path(ti_key.dag_id.partition("__")[2], ti_key.run_id)
 
 
 LINKS = (ReportLink(), TableLink(), SparkLink())

@@ -20,7 +20,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.orchestration.airflow_names import AirflowException, AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.form import (
-    DISCARD,
+    CORRECTING,
     decide_params,
     read_form,
     read_instant,
@@ -72,8 +72,13 @@ def dag_run_of(context: Context) -> Any:
 
 
 def person_of(run: Any) -> str:
-    """Who started a DAG run: a user, or the kind of the run where the scheduler did."""
-    return str(getattr(run, "triggering_user_name", None) or getattr(run.run_type, "value", run.run_type))
+    """Who started a DAG run: a user, or what did."""
+    kind = str(getattr(run.run_type, "value", run.run_type))
+    return str(getattr(run, "triggering_user_name", None) or _NOBODY.get(kind, kind))
+
+
+_NOBODY = {"scheduled": "the schedule", "backfill": "a backfill of Airflow", "asset_triggered": "an asset"}
+"""Who has started a run that no user has started, by its type."""
 
 
 def params_of(context: Context) -> Any:
@@ -164,7 +169,7 @@ class SparkStage(SparkTask):
             self._refused(folder, in_form_words(problem), context)
             raise AirflowFailException(str(problem)) from None
         status = status_of(folder)
-        if status is not None and status.is_final and self.stage is not Stage.CORRECT:
+        if status is not None and status.is_final and not self._follows_the_end(context):
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
         elif task_instance.try_number == 1 and not self._is_own_application(folder):
             self.log.info("this stage is a part of another task's application; to repeat it alone, clear this task")
@@ -180,6 +185,10 @@ class SparkStage(SparkTask):
     def _folder(self, context: Context) -> RunFolder:
         """The run that the task works on."""
         return folder_of(context)
+
+    def _follows_the_end(self, context: Context) -> bool:
+        """Whether the task has work at a run that has ended."""
+        return self.stage.follows_the_end
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
         """Check what has to be there, or is refused, before Spark starts."""
@@ -409,7 +418,7 @@ class Decide(SparkStage):
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
         params = params_of(context)
-        refuse_unknown(params, decide_params())
+        refuse_unknown(params, decide_params(corrects=True))
         request = Request.read(folder)
         if request is None or request.pipeline != self.pipeline:
             raise DefinitionError(
@@ -418,12 +427,15 @@ class Decide(SparkStage):
         require_reason(params)
         refuse_late_decision(folder.run_id, status_of(folder), params["action"])
 
+    def _follows_the_end(self, context: Context) -> bool:
+        return params_of(context)["action"] in CORRECTING
+
     def _refused(self, folder: RunFolder, problem: RewindowError, context: Context) -> None:
         """Nothing: the run that the form names stays as it is."""
 
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         params = params_of(context)
-        chosen = Stage.DISCARD if params["action"] == DISCARD else Stage.PUBLISH
+        chosen = Stage(params["action"])
         person = str(getattr(dag_run_of(context), "triggering_user_name", None) or "unknown")
         super()._submit(folder, context, chosen, "--why", read_reason(params), "--person", person)
 
@@ -476,7 +488,7 @@ def what_became(outcome: Outcome | None) -> str:
     said = outcome.sentence() if outcome.message else outcome.note
     if outcome.status.is_published:
         said = "; ".join(filter(None, (changes_in_words(outcome.changes), said)))
-    return f"the run is {outcome.status.value.replace('_', ' ')}" + (f": {said.rstrip('.')}" if said else "")
+    return f"the run is {outcome.status.in_words}" + (f": {said.rstrip('.')}" if said else "")
 
 
 def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context) -> Pipeline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import sys
@@ -29,6 +30,26 @@ _IVY = re.compile(
 def without_ivy(lines: Iterator[Any]) -> Iterator[Any]:
     """The lines but those that Ivy prints of its everyday work; its problems stay."""
     return (line for line in lines if line.strip() and not _IVY.match(str(line).rstrip()))
+
+
+def readable(lines: Iterator[Any]) -> Iterator[str]:
+    """The lines, with our own about stages, which are JSON for machines, as people read them."""
+    for line in lines:
+        yield _of_stage(str(line)) or line
+
+
+def _of_stage(line: str) -> str:
+    """A line about a stage in words; empty for any other line."""
+    if not line.startswith('{"stage": '):
+        return ""
+    try:
+        said = json.loads(line)
+        event, stage, detail, seconds = (said.get(name) for name in ("event", "stage", "detail", "seconds"))
+    except ValueError:
+        return ""
+    if event == "stage started":
+        return f"{stage}: {detail}" if detail else f"{stage} begins"
+    return f"{stage} has taken {seconds} s" if event == "stage ended" else ""
 
 
 _LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?")
@@ -78,7 +99,7 @@ class QuietSparkSubmitHook(SparkSubmitHook):
         return [sys.executable, application, *arguments, "--master", connection["master"]]
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(without_ivy(self.listening(itr)))
+        super()._process_spark_submit_log(readable(without_ivy(self.listening(itr))))
 
     def listening(self, lines: Iterator[Any]) -> Iterator[Any]:
         """The same lines. The last one in which the application says why it ends is kept."""

@@ -44,7 +44,11 @@ def read_kafka(spark: SparkSession, servers: str, topic: str, limit: int) -> Sam
         frame = read_topic(spark, history, replace(pinned, ranges=last), headers=False)
         rows: list[dict[str, Any]] = frame.select(*_ENVELOPE, "value").toArrow().to_pylist()
     if not rows:
-        raise SourceError("the topic holds no record", name, "Name a topic with records.")
+        raise SourceError(
+            "the topic holds no record now: nobody has written one, or retention has removed them",
+            name,
+            "Name a topic with records, or a table or files that keep the old ones.",
+        )
     source = f"{name}: {len(pinned.ranges)} partitions, the last {len(rows)} records read"
     envelope = frozenset(_ENVELOPE)
     append_time = pinned.arrival_kind == "append_time"

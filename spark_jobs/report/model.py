@@ -69,6 +69,8 @@ _STAGES = (
     Stage.VERIFY,
     Stage.PUBLISH,
     Stage.CORRECT,
+    Stage.REPEAT,
+    Stage.REVERT,
     Stage.DISCARD,
 )
 """In the order in which they run."""
@@ -181,6 +183,7 @@ def report_of(documents: Documents) -> dict[str, Any]:
             "finished_at": outcome.get("finished_at"),
             "at_work": documents.outcome is None,
             "output_table": table,
+            "dag_id": request.get("dag_id"),
         },
         "verdict": verdict_of(
             documents.outcome,
@@ -199,7 +202,9 @@ def report_of(documents: Documents) -> dict[str, Any]:
         "late": (documents.facts or {}).get("late"),
         "quarantine": [_REASON | dict(one) for one in (documents.quarantine or {}).get("reasons") or []],
         "live": live_job(documents.verdicts, pipeline),
-        "corrections": corrections_of(documents.corrections, pipeline, bool(request.get("dag_id")), table),
+        "corrections": corrections_of(
+            documents.corrections, pipeline, documents.run_id, in_airflow=bool(request.get("dag_id"))
+        ),
         "expectations": expectations,
         "advisor": advise((documents.facts or {}).get("advisor")),
         "plan": _plan(documents),
@@ -227,7 +232,7 @@ def _late_rows(documents: Documents, outcome: Mapping[str, Any]) -> str | None:
     """The command that lists the run's late records; None where the run has published none."""
     late = (outcome.get("tables") or {}).get("late")
     if (documents.request or {}).get("dag_id"):
-        return None  # in Airflow nobody has a command line: the page shows some of them
+        return None  # in Airflow nobody has a command line: the page shows some of them, and leads to the others
     if not late or outcome.get("status") not in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
         return None
     query = f"SELECT * FROM {late} WHERE run_id = '{documents.run_id}' ORDER BY missed_by DESC"

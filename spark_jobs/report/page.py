@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from spark_jobs import formatting
 from spark_jobs.parts import Part, install_command, missing_modules
 from spark_jobs.report.normal import points, shown
+from spark_jobs.report.pages import look_page, window_page
 from spark_jobs.report.scales import CHARTS, VERDICT_COLOURS, bin_name, shown_tolerances
 from spark_jobs.report.words import WORDS, anchor
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words, failed_in_words
@@ -148,6 +149,8 @@ def _environment() -> Environment:
         allowed_in_words=allowed_in_words,
         cause_meanings=_CAUSE_MEANINGS,
         looked_at=looked_at,
+        look_page=look_page,
+        window_page=window_page,
         is_too_wide=is_too_wide,
         signed=formatting.signed,
         points=points,

@@ -58,6 +58,7 @@ RUN = {
     "run.finished_at": "when it ended; null: not yet",
     "run.at_work": "whether the run has not ended",
     "run.output_table": "the table of the windows",
+    "run.dag_id": "the DAG that carried it out; null: the command line",
 }
 VERDICT = {
     "verdict.status": "as in `outcome.json`; `unknown` while there is none",
@@ -215,6 +216,7 @@ CORRECTIONS = {
     "corrections.problem": "why they could not be delivered; null: they could",
     "corrections.notes[]": "what else to know",
     "corrections.next[]": "what to do next",
+    "corrections.steps[].{field}": "the same with `command`, or `page` and `label`, as in `verdict.next`",
 }
 EXPECTATIONS = {
     "expectations.verdict": "`passed`, `warned`, `failed`",

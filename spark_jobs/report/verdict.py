@@ -6,37 +6,27 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import quote
 
+from spark_jobs.errors import CatalogError, EnvironmentSetupError, SourceError
 from spark_jobs.formatting import iso, plain, plural
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
+from spark_jobs.report.pages import decision_page, key_texts, look_page, window_page
+from spark_jobs.report.steps import NextStep
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
+from spark_jobs.runs.looks import Subject
 from spark_jobs.runs.status import Level, RunStatus
 from spark_jobs.runs.unmet import closed_in_words, expectation_name, null_key_ways
 
 UNKNOWN = "unknown"
 """The status in the report of a run that has written no outcome: it is running, or it was killed."""
 
-_LONGEST_KEY = 80
+_MACHINE = frozenset({SourceError.exit_code, CatalogError.exit_code, EnvironmentSetupError.exit_code})
+"""Exit codes of what doctor looks at: the history's source, the catalog, the machine."""
 ENDED_WELL = frozenset(status for status in RunStatus if status.is_success)
 _WAITING = frozenset(status for status in RunStatus if status.waits)
 """Their next steps stand for the hint of the outcome."""
 ENDED_BADLY = frozenset(status for status in RunStatus if status.is_failure)
-
-
-@dataclass(frozen=True, slots=True)
-class NextStep:
-    """Something to do next.
-
-    `command`: a command line to copy. `page`: an address below Rewindow's pages in Airflow where it is done; `label`:
-    the text of the link to it. A report that is opened as a file has no such links.
-    """
-
-    text: str
-    command: str | None = None
-    page: str | None = None
-    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +40,14 @@ class Origin:
     def publish_command(self) -> str:
         return f'rewindow publish {shlex.quote(self.run_id)} --reason "..."'
 
-    @property
-    def decision_page(self) -> str:
-        """The form of a decision about the run."""
-        return f"decide/{quote(self.run_id, safe='')}"
-
     def approval(self, pipeline: str) -> list[NextStep]:
         """How to answer a run that waits for an approval."""
         if self.dag_id:
-            later = f"If that task has ended, trigger the DAG `decide__{plain(pipeline)}` with this run."
             return [
                 NextStep(
-                    f"Then approve or reject the run in Airflow: answer the task `approve`. {later}",
-                    page=self.decision_page,
+                    "Then approve or reject the run in Airflow: answer the task `approve`. If that task has ended, "
+                    f"trigger the DAG `decide__{plain(pipeline)}` with this run.",
+                    page=decision_page(self.run_id),
                     label="Open its form",
                 )
             ]
@@ -78,7 +63,7 @@ class Origin:
             return [
                 NextStep(
                     f"To publish in spite of the gate, or to discard what is staged, {text}",
-                    page=self.decision_page,
+                    page=decision_page(self.run_id),
                     label="Open its form",
                 )
             ]
@@ -146,10 +131,10 @@ def verdict_of(
         title,
         _sentence(status, said, changes, critical, approval, table, at_work),
         (
-            *(NextStep(text) for text in _messages(status, said)),
+            *(NextStep(text) for text in _messages(status, said, is_answered=approval is not None)),
             *_next_steps(status, said, changes, critical, reader or Origin("", None), pipeline),
             *_reading(status, said, warnings),
-            *(() if reader is not None and reader.dag_id else _history_command(status, pipeline, top)),
+            *_history(status, pipeline, top, in_airflow=reader is not None and reader.dag_id is not None),
         ),
     )
 
@@ -202,12 +187,15 @@ def _sentence(
             return f"The run ended with the status {plain(status)}."
 
 
-def _messages(status: str | None, outcome: Mapping[str, Any]) -> list[str]:
-    """What the run says of itself, unless the verdict's sentence says it."""
-    is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED)
+def _messages(status: str | None, outcome: Mapping[str, Any], *, is_answered: bool) -> list[str]:
+    """What the run says of itself, unless the verdict's sentence says it, or a person's answer beside it does."""
+    is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED) or (status == RunStatus.REJECTED and is_answered)
     refused = outcome.get("refusal")
     refusal = refused and f"The last attempt to publish or to discard it was refused: {refused}"
-    messages = [None if is_said else outcome.get("message"), refusal, outcome.get("note")]
+    message = None if is_said else outcome.get("message")
+    if message and status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
+        message = f"Published with the reason: {message}"
+    messages = [message, refusal, outcome.get("note")]
     return [_as_sentence(plain(text, 500)) for text in messages if text]
 
 
@@ -254,8 +242,12 @@ def _next_steps(
             ]
         case RunStatus.FAILED:
             again = "Then clear the failed task." if reader.dag_id else "Then run again."
+            looks = reader.dag_id and outcome.get("exit_code") in _MACHINE
+            text = f"The DAG `look__{plain(pipeline)}` checks what a run needs, from the history to the catalog."
+            doctor = NextStep(text, page=look_page(pipeline, Subject.DOCTOR), label="Check it")
             return [
                 NextStep(plain(hint or f"Read the log of the stage that failed. {again}", 500)),
+                *([doctor] if looks else []),
                 NextStep("The published windows have not changed."),
             ]
         case RunStatus.REJECTED:
@@ -302,20 +294,24 @@ def _reading(status: str | None, outcome: Mapping[str, Any], warnings: Sequence[
     return steps
 
 
-def _history_command(status: str | None, pipeline: str, top: Sequence[Mapping[str, Any]]) -> list[NextStep]:
-    """The command that shows the revisions of the window with the largest change.
+def _history(
+    status: str | None, pipeline: str, top: Sequence[Mapping[str, Any]], *, in_airflow: bool
+) -> list[NextStep]:
+    """The way to the revisions of the window with the largest change.
 
     Empty where no window had a value before, or where the window's key is too long or not printable.
     """
     window = next((w for w in top if w["before"] is not None), None)
     if status not in (RunStatus.PUBLISHED, RunStatus.AWAITING_APPROVAL) or not pipeline or window is None:
         return []
-    values = {name: "null" if v is None else str(v) for name, v in window["key"].items()}
-    if any(len(v) > _LONGEST_KEY or not v.isprintable() for v in values.values()):
+    text, values = "To see all revisions of the window with the largest change:", key_texts(window)
+    if values is None:
         return []
+    if in_airflow:
+        text = f"The DAG `look__{plain(pipeline)}` shows all revisions of the window with the largest change."
+        return [NextStep(text, page=window_page(pipeline, window), label="Look at them")]
     keys = " ".join(f"--key {shlex.quote(f'{name}={v}')}" for name, v in values.items())
-    command = f"rewindow revisions {shlex.quote(pipeline)} --window {iso(window['start'])} {keys}"
-    return [NextStep("To see all revisions of the window with the largest change:", command)]
+    return [NextStep(text, f"rewindow revisions {shlex.quote(pipeline)} --window {iso(window['start'])} {keys}")]
 
 
 def _as_sentence(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Errors in the words of the form: in Airflow nobody sees the options of the command line."""
+"""Errors in the words of the form: in Airflow nobody sees the options of the command line, or has its commands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,36 @@ FIELDS = {
     "--mode": "Values",
     "--chunks": "Chunks",
     "--until": "Until",
+    "--window": "Window",
+    "--key": "Keys",
 }
 """The field of the form for an option of the command line."""
+COMMANDS = {
+    "run": "a backfill",
+    "reconcile": "a reconciliation",
+    "plan": "a dry run",
+    "report": "its report",
+    "publish": "the DAG `decide__<pipeline>`",
+    "discard": "the DAG `decide__<pipeline>`",
+    "maintain": "the DAG `maintain__<pipeline>`",
+    "doctor": "the DAG `look__<pipeline>`, which looks at `doctor`",
+    "corrections": "the DAG `look__<pipeline>`, which looks at `corrections`,",
+    "revisions": "the DAG `look__<pipeline>`, which looks at a `window`",
+}
+"""What does in Airflow what a command does."""
 _OPTION = re.compile("|".join(rf"{re.escape(option)}(?![\w-])" for option in FIELDS))
+_COMMAND = re.compile(rf"`rewindow ({'|'.join(COMMANDS)})\b[^`]*`")
+_QUARANTINED = re.compile(r"with `rewindow plan [^`]*--quarantined`")
 
 
 def in_form_words(problem: RewindowError) -> RewindowError:
     """The same error, with the form's fields in the place of options. It is changed in place."""
-    problem.what = _OPTION.sub(lambda found: FIELDS[found[0]], problem.what)
-    problem.hint = _OPTION.sub(lambda found: FIELDS[found[0]], problem.hint)
+    problem.what = _in_words(problem.what)
+    problem.hint = _in_words(problem.hint)
     return problem
+
+
+def _in_words(text: str) -> str:
+    named = _QUARANTINED.sub("in the report (The plan, and how it went)", text)
+    named = _COMMAND.sub(lambda found: COMMANDS[found[1]], named)
+    return _OPTION.sub(lambda found: FIELDS[found[0]], named)

@@ -156,7 +156,7 @@ def reconcile(
         chosen = chosen_run_id(pipeline, run_id, started)
         job = job_of(spark, pipeline, night.plan, progress, chosen, RunKind.RECONCILE, attempt=new_token(), **common)
         work = IncrementalWork(job, night)
-        check_quarantine(pipeline, night.plan)
+        check_quarantine(job)
         refuse_missing_event_time(pipeline, night.plan, replace(work.history, records=work.good_news))
         result = Evaluator(work, end_policy, started=started, asked=asked).evaluate()
         if night.idle:

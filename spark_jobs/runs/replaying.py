@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -20,10 +19,9 @@ from spark_jobs.replay.overflow import overflow_in_words
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import PANE
 from spark_jobs.runs.difference import identity_of
-from spark_jobs.runs.documents import Quarantine, QuarantineReason
 from spark_jobs.runs.job import Job
+from spark_jobs.runs.start import keep_reasons
 from spark_jobs.sources import quarantined
-from spark_jobs.sources.quarantine import reasons_of
 from spark_jobs.spark.failures import AggregateOverflowError
 from spark_jobs.spark.parallel import run_parallel
 
@@ -98,8 +96,7 @@ def stage_quarantine(job: Job, records: DataFrame) -> None:
     if job.plan.quarantined:
         with job.stage("quarantine", f"{job.plan.quarantined} records"):
             job.staging.write(0, quarantined(records), StagedPart.QUARANTINE)
-            found = reasons_of(job.staging.rows(StagedPart.QUARANTINE))
-            Quarantine(reasons=tuple(QuarantineReason(**asdict(one)) for one in found)).write(job.folder)
+            keep_reasons(job, job.staging.rows(StagedPart.QUARANTINE))
 
 
 def published_windows(windows: DataFrame) -> DataFrame:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs import __version__
@@ -15,15 +16,25 @@ from spark_jobs.lakehouse.staging import StagedPart, Staging
 from spark_jobs.lakehouse.tables import LAYOUT, create_tables
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
 from spark_jobs.replay.engine import History
-from spark_jobs.runs.documents import Approval, Outcome, Request, Requested, StagedRange
+from spark_jobs.runs.documents import (
+    Approval,
+    Outcome,
+    Quarantine,
+    QuarantineReason,
+    Request,
+    Requested,
+    StagedRange,
+)
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.lifecycle import Event
 from spark_jobs.runs.live_batches import keep_batches
-from spark_jobs.runs.plan import Plan, check_plan
+from spark_jobs.runs.plan import Plan, check_plan, read_planned
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import DEFINITION, PLAN
 from spark_jobs.runs.table_check import from_table, with_scope
 from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.sources import quarantined
+from spark_jobs.sources.quarantine import reasons_of
 
 _FIRST = -62_135_596_800_000
 _LAST = 253_402_300_799_999
@@ -49,7 +60,7 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
     cover its range, HistoryError for records that break a rule.
     """
     check_plan(job.plan, job.pipeline)
-    check_quarantine(job.pipeline, job.plan)
+    check_quarantine(job)
     refuse_missing_event_time(job.pipeline, job.plan, history)
     create_tables(job.spark, job.result.tables)
     keep_batches(job.spark, job.pipeline)
@@ -143,15 +154,28 @@ def instant(milliseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
 
 
-def check_quarantine(pipeline: Pipeline, plan: Plan) -> None:
-    """Raises HistoryError where more records are in quarantine than the definition allows."""
+def check_quarantine(job: Job) -> None:
+    """Raises HistoryError where more records are in quarantine than the definition allows.
+
+    The report of a run of Airflow says why they are there; on the command line another command does.
+    """
+    pipeline, plan = job.pipeline, job.plan
     if pipeline.quarantine.threshold.is_exceeded(plan.quarantined, plan.records):
+        if Request.read(job.folder) is not None:
+            keep_reasons(job, quarantined(read_planned(job.spark, pipeline, plan)))
+            job.folder.write_text(PLAN, plan.to_json())
         raise HistoryError(
             f"{plan.quarantined} of {plan.records} records cannot be used, more than the quarantine allows",
             pipeline.source_of(("quarantine",)) or pipeline.name,
             f"See the reasons with `rewindow plan {pipeline.name} --quarantined`, fix the definition or raise "
             "quarantine.threshold.",
         )
+
+
+def keep_reasons(job: Job, rows: DataFrame) -> None:
+    """Write down why records are in quarantine, for the report. `rows`: they, with the columns of the quarantine."""
+    found = tuple(QuarantineReason(**asdict(one)) for one in reasons_of(rows))
+    Quarantine(reasons=found).write(job.folder)
 
 
 def refuse_missing_event_time(pipeline: Pipeline, plan: Plan, history: History) -> None:

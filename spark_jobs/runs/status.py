@@ -22,8 +22,15 @@ class Stage(StrEnum):
     VERIFY = "verify"
     PUBLISH = "publish"
     CORRECT = "correct"
+    REPEAT = "repeat"
+    REVERT = "revert"
     DISCARD = "discard"
     RECONCILE = "reconcile"
+
+    @property
+    def follows_the_end(self) -> bool:
+        """The stage works on a run that is published: readers of the live job's output get something."""
+        return self in (Stage.CORRECT, Stage.REPEAT, Stage.REVERT)
 
 
 class Level(StrEnum):

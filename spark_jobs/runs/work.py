@@ -155,8 +155,6 @@ class IncrementalWork:
         order += [StagedPart.WINDOWS] * len(self.parts) + [StagedPart.LATE] * len(self.night.plan.chunks)
         has_quarantine = bool(self.night.plan.quarantined)
         expected: dict[str, tuple[int, ...]] = {StagedPart.QUARANTINE.value: (0,)} if has_quarantine else {}
-            {StagedPart.QUARANTINE.value: (0,)} if self.night.plan.quarantined else {}
-        )
         for number, part in enumerate(order, 1):
             expected[part.value] = (*expected.get(part.value, ()), number)
         return StagedRange(

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.corrections.stage import correct_run
+from spark_jobs.corrections.stage import again, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.size import is_small
@@ -46,6 +46,7 @@ from spark_jobs.runs.store import PLAN, RunFolder, RunStore
 from spark_jobs.runs.work import FullWork
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.conf import more_conf
+from spark_jobs.submit.looking import answer_question
 from spark_jobs.submit.package import ERROR
 
 
@@ -126,6 +127,13 @@ def reopened_run(
     return Evaluator(FullWork(job), end_policy, staged=staged, around=_recorded_stages(job))
 
 
+def correct_again(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, stage: Stage, by: str) -> None:
+    """Deliver the run's corrections once more, or bring back what readers had before them."""
+    with recorded(spark, folder, stage):
+        done = again(spark, pipeline, folder, revert=stage is Stage.REVERT, by=by)
+    print(done.sentence(), flush=True)
+
+
 def correct_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> int:
     """Deliver what is due to the readers of the live job's output, once the run is published; the exit code."""
     status = status_of(folder)
@@ -169,7 +177,7 @@ def run_stage(
     folder, progress = RunStore.configured().folder(run_id), LogProgress()
     try:
         status = status_of(folder)
-        if status is not None and status.is_final and stage is not Stage.CORRECT:
+        if status is not None and status.is_final and not stage.follows_the_end:
             print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
@@ -178,6 +186,9 @@ def run_stage(
             spark = _session(f"rewindow {stage} {pipeline.name}", pipeline, master)
         if stage is Stage.CORRECT:
             return correct_stage(spark, folder, pipeline)
+        if stage in (Stage.REPEAT, Stage.REVERT):
+            correct_again(spark, folder, pipeline, stage, f"{person or 'somebody'}: {why}")
+            return 0
         if stage is Stage.DISCARD:
             with recorded(spark, folder, stage):
                 discard_staged(lambda _: spark, run_id, progress, why, RunStatus.REJECTED)
@@ -292,6 +303,8 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--run", help="the run whose stage is carried out")
     what.add_argument("--maintain", metavar="PIPELINE.yaml", help="clean up this pipeline's tables instead")
+    what.add_argument("--look", metavar="PIPELINE.yaml", help="answer a question about this pipeline instead")
+    parser.add_argument("--question", help="the document of the question, needed with --look")
     parser.add_argument("--stage", type=Stage, choices=list(Stage), help="needed with --run")
     parser.add_argument("--chunk", type=int)
     parser.add_argument("--why", default="", help="why a run is published all the same, or discarded")
@@ -304,6 +317,12 @@ def main() -> None:
     if given.maintain:
         code = maintain_tables(
             given.maintain, given.keep_snapshots, given.keep_revisions, given.keep_runs, given.master
+        )
+    elif given.look:
+        if given.question is None:
+            parser.error("--look needs --question")
+        code = answer_question(
+            given.look, given.question, lambda name, pipeline: _session(name, pipeline, given.master), _say
         )
     elif given.stage is None:
         parser.error("--run needs --stage")

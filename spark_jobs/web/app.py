@@ -10,7 +10,7 @@ from collections.abc import MutableMapping, Sequence
 from datetime import date
 from functools import cache
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
@@ -26,13 +26,16 @@ from spark_jobs.orchestration.form import MAX_REASON
 from spark_jobs.orchestration.run_ids import dag_id_of, pipeline_of, run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
-from spark_jobs.web.decisions import ACTIONS, Decision, form_token, is_own_form, is_paused, start_decision
+from spark_jobs.web.decisions import Decision, actions_of
+from spark_jobs.web.html import airflow_of, dag_run_url, form_of, home_of, html_page
 from spark_jobs.web.kept import kept_summaries
 from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
-from spark_jobs.web.pages import REPORT_HEADERS, headers, rendered, with_links, with_run_links
+from spark_jobs.web.looks import router
+from spark_jobs.web.pages import REPORT_HEADERS, headers, with_links, with_run_links
 from spark_jobs.web.reports import report_bytes, report_page
 from spark_jobs.web.runs import Runs
 from spark_jobs.web.standing import Standing, last_reported, standing_of
+from spark_jobs.web.starting import dag_run, form_token, is_own_form, is_paused, started
 from spark_jobs.web.summary import DAMAGED, RUNNING, Run, read_run
 from spark_jobs.web.trend import LONGEST, trends_of
 
@@ -72,6 +75,7 @@ app = FastAPI(
     openapi_url=None,  # served below, to authenticated users only
 )
 app.add_middleware(SafeHeaders)
+app.include_router(router)
 
 
 # Parameters of requests.
@@ -153,22 +157,6 @@ def _page(runs: Runs, found: Sequence[Run], page: int, per_page: int, reader: Re
 # Pages.
 
 
-def _html(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    home = _home(request)
-    text, safe = rendered(template, home=home, run_url=lambda i: f"{home}runs/{quote(i, safe='')}", **values)
-    return HTMLResponse(text, status, headers=safe)
-
-
-def _home(request: Request) -> str:
-    """The path of the list of runs. It has no host, so no header of the request can redirect to another one."""
-    return f"{request.scope['root_path']}/"
-
-
-def _airflow(request: Request) -> str:
-    """The path of Airflow's own pages, without a slash at its end."""
-    return request.scope["root_path"].removesuffix("/rewindow")
-
-
 @app.get("/", response_class=HTMLResponse, include_in_schema=False)
 def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: PageNumber = 1) -> HTMLResponse:
     """The list of the runs that the reader may see, the last requested first."""
@@ -180,7 +168,7 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
     statuses = {run.status: run.status_title for run in visible} | (
         {wanted.status: wanted.status} if wanted.status else {}
     )
-    return _html(
+    return html_page(
         request,
         "runs.html.j2",
         page=part,
@@ -192,7 +180,7 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
         more_trends=len(trends) - MAX_TRENDS,
         pipelines=sorted({run.pipeline for run in visible} | ({wanted.pipeline} - {""})),
         statuses=sorted(statuses.items()),
-        page_url=lambda number: f"{_home(request)}?{urlencode({**query, 'page': number})}",
+        page_url=lambda number: f"{home_of(request)}?{urlencode({**query, 'page': number})}",
     )
 
 
@@ -200,7 +188,7 @@ def list_runs(request: Request, reader: ReaderDep, wanted: WantedDep, page: Page
 def show_report(request: Request, run_id: str, reader: ReaderDep) -> HTMLResponse:
     """The report of a run."""
     folder, run = _folder(run_id, reader)
-    home, airflow = _home(request), _airflow(request)
+    home, airflow = home_of(request), airflow_of(request)
     page = with_links(with_run_links(report_page(folder), home), home, airflow, run)
     return HTMLResponse(page, headers=REPORT_HEADERS | _reloading(run))
 
@@ -213,77 +201,65 @@ def _reloading(run: Run) -> dict[str, str]:
 _RELOAD_SECONDS = 20
 
 
-async def _form_of(request: Request) -> dict[str, str]:
-    """The fields of a form that was sent, as UTF-8 text."""
-    body = await request.body()
-    if len(body) > _LONGEST_FORM:
-        raise HTTPException(413, "The form is too long.")
-    fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
-    return {name: value.strip() for name, value in fields}
-
-
-_LONGEST_FORM = 20_000
-"""Bytes."""
-
-
-def _decidable(run_id: str, reader: Reader) -> tuple[Run, str, str]:
-    """A run that the reader may read, the DAG that decides about it, and why nothing can be decided; empty: it can."""
-    _, run = _folder(run_id, reader)
+def _decidable(run_id: str, reader: Reader) -> tuple[Run, str, dict[str, str]]:
+    """A run that the reader may read, the DAG that decides about it, and the actions that it can have."""
+    folder, run = _folder(run_id, reader)
     dag_id = dag_id_of("decide", run.pipeline)
     if not reader.may_trigger(dag_id):
         raise HTTPException(403, f"You may not start runs of the DAG {dag_id}.")
-    status = run.known_status
-    refused = "" if status is not None and status.waits else "There is nothing to decide: nothing of this run waits."
-    return run, dag_id, refused
+    return run, dag_id, actions_of(folder, run.known_status)
 
 
 def _decision_page(
-    request: Request, run_id: str, reader: Reader, given: Decision | None = None, status: int = 200, begun: str = ""
+    request: Request, run_id: str, reader: Reader, given: Decision, problem: str = "", begun: str = ""
 ) -> HTMLResponse:
-    run, dag_id, refused = _decidable(run_id, reader)
-    return _html(
+    run, dag_id, actions = _decidable(run_id, reader)
+    return html_page(
         request,
         "decide.html.j2",
-        status,
+        422 if problem else 200,
         run=run,
         dag_id=dag_id,
-        refused=refused,
-        problem=given.problem if given else "",
-        given=given or Decision("", ""),
-        actions=ACTIONS,
+        problem=problem,
+        given=given,
+        actions=actions,
         longest=MAX_REASON,
         paused=is_paused(dag_id),
         token=form_token(reader.name, run_id),
         begun=begun,
-        begun_url=f"{_airflow(request)}/dags/{quote(dag_id, safe='')}/runs/{quote(begun, safe='')}",
+        begun_url=dag_run_url(request, dag_id, begun),
     )
 
 
 @app.get("/decide/{run_id}", response_class=HTMLResponse, include_in_schema=False)
 def show_decision(
-    request: Request, run_id: str, reader: ReaderDep, begun: Annotated[str, Query(max_length=300)] = ""
+    request: Request,
+    run_id: str,
+    reader: ReaderDep,
+    action: Annotated[str, Query(max_length=30)] = "",
+    begun: Annotated[str, Query(max_length=300)] = "",
 ) -> HTMLResponse:
-    """The form by which a waiting run is published or discarded: the run is filled in, no action is chosen.
+    """The form by which a run that waits is published or discarded, and corrections are repeated or reverted.
 
-    `begun`: the DAG run that carries a decision out; then the page says so. Airflow shows it in a frame that cannot
-    lead to other pages of Airflow.
+    No action is chosen but by the link that leads here. `begun`: the DAG run that carries a decision out; then the page
+    says so. Airflow shows it in a frame that cannot lead to other pages of Airflow.
     """
-    return _decision_page(request, run_id, reader, begun=begun)
+    return _decision_page(request, run_id, reader, Decision(action, ""), begun=begun)
 
 
 @app.post("/decide/{run_id}", response_class=HTMLResponse, include_in_schema=False)
 def decide(
-    request: Request, run_id: str, reader: ReaderDep, fields: Annotated[dict[str, str], Depends(_form_of)]
+    request: Request, run_id: str, reader: ReaderDep, fields: Annotated[dict[str, str], Depends(form_of)]
 ) -> Response:
     """Start the DAG `decide__<pipeline>` with what was chosen; on to the page that says so."""
-    _, dag_id, refused = _decidable(run_id, reader)
+    _, dag_id, actions = _decidable(run_id, reader)
     if not is_own_form(fields.get("token", ""), reader.name, run_id):
         raise HTTPException(403, "This form is not from here, or too old. Load it again.")
     decision = Decision(fields.get("action", ""), fields.get("reason", ""))
-    if refused or decision.problem:
-        return _decision_page(request, run_id, reader, decision, 422)
-    begun = start_decision(dag_id, run_id, decision, reader.name)
-    return RedirectResponse(f"{_home(request)}decide/{quote(run_id, safe='')}?{urlencode({'begun': begun})}", 303)
+    if problem := decision.problem(actions):
+        return _decision_page(request, run_id, reader, decision, problem)
+    begun = started(dag_id, {"run": run_id, "action": decision.action, "reason": decision.reason}, reader.name)
+    return RedirectResponse(f"{home_of(request)}decide/{quote(run_id, safe='')}?{urlencode({'begun': begun})}", 303)
 
 
 _NO_PIPELINE = "There is no such pipeline, or you may not read the runs of its DAGs."
@@ -303,7 +279,7 @@ def _standing(pipeline: str, reader: Reader) -> tuple[Standing, list[Run]]:
 def show_pipeline(request: Request, pipeline: str, reader: ReaderDep) -> HTMLResponse:
     """Where a pipeline stands: the history's range, the as-of of the last run, the last runs, policy, owner, links."""
     standing, _ = _standing(pipeline, reader)
-    return _html(request, "pipeline.html.j2", standing=standing, airflow=_airflow(request))
+    return html_page(request, "pipeline.html.j2", standing=standing, airflow=airflow_of(request))
 
 
 @app.get("/last/{pipeline}", include_in_schema=False)
@@ -312,8 +288,8 @@ def show_last_report(request: Request, pipeline: str, reader: ReaderDep) -> Resp
     _, visible = _standing(pipeline, reader)
     run = last_reported(pipeline, visible)
     if run is None:
-        return _html(request, "message.html.j2", title="No run yet", text=f"{pipeline} has no run yet.")
-    return RedirectResponse(f"{_home(request)}runs/{quote(run.run_id, safe='')}", 302)
+        return html_page(request, "message.html.j2", title="No run yet", text=f"{pipeline} has no run yet.")
+    return RedirectResponse(f"{home_of(request)}runs/{quote(run.run_id, safe='')}", 302)
 
 
 @app.get("/tab", response_class=HTMLResponse, include_in_schema=False)
@@ -322,17 +298,25 @@ def show_tab(
     reader: ReaderDep,
     dag_id: Annotated[str, Query(max_length=500)],
     run_id: Annotated[str, Query(max_length=500)],
-) -> HTMLResponse:
-    """The report of a run of a DAG, for the tab beside it. `run_id` is Airflow's."""
+) -> Response:
+    """The report of a run of a DAG, for the tab beside it. `run_id` is Airflow's.
+
+    Of a question it is the answer, of a decision the report of the run that was decided about.
+    """
     if not reader.may_read(dag_id):
         raise HTTPException(403, "You may not read the runs of this DAG.")
-    pipeline = pipeline_of(dag_id)
-    if pipeline is None:
-        return _html(
+    kind, _, named = dag_id.partition("__")
+    if kind == "look" and is_pipeline_name(named):
+        return RedirectResponse(f"{home_of(request)}looks/{named}/{quote(run_id, safe='')}", 302)
+    decided = dag_run(dag_id, run_id) if kind == "decide" else None
+    if decided is not None and decided.conf and isinstance(decided.conf.get("run"), str):
+        return RedirectResponse(f"{home_of(request)}runs/{quote(decided.conf['run'], safe='')}", 302)
+    if pipeline_of(dag_id) is None:
+        return html_page(
             request,
             "message.html.j2",
-            title="Not a DAG of Rewindow",
-            text="Its runs have no report. The names of Rewindow's DAGs start with backfill__ or reconcile__.",
+            title="Not a DAG with reports",
+            text="Its runs have no report. The DAGs whose runs have one are named backfill__... and reconcile__...",
         )
     try:
         folder = _store().folder(run_id_of(dag_id, run_id))
@@ -341,7 +325,7 @@ def show_tab(
     run = read_run(folder) if folder else None
     # Two DAGs of a pipeline may have runs of the same name, so the folder may belong to the other DAG.
     if folder is None or run is None or run.dag_id != dag_id:
-        return _html(
+        return html_page(
             request,
             "message.html.j2",
             title="No report yet",
@@ -349,7 +333,7 @@ def show_tab(
             "the task `report` has ended.",
         )
     _refuse_damaged(run)
-    page = with_run_links(report_page(folder), _home(request))
+    page = with_run_links(report_page(folder), home_of(request))
     return HTMLResponse(page, headers=REPORT_HEADERS | _reloading(run))
 
 
@@ -411,8 +395,10 @@ def _refused(request: Request, status: int, text: str, more: MutableMapping[str,
         return JSONResponse({"detail": text}, status, headers={**headers(), **(more or {})})
     login = ""
     if status == 401:
-        login = f"{_airflow(request)}/api/v2/auth/login?{urlencode({'next': request.url.path})}"
-    response = _html(request, "message.html.j2", status, title=_TITLES.get(status, "Refused"), text=text, login=login)
+        login = f"{airflow_of(request)}/api/v2/auth/login?{urlencode({'next': request.url.path})}"
+    response = html_page(
+        request, "message.html.j2", status, title=_TITLES.get(status, "Refused"), text=text, login=login
+    )
     response.headers.update(more or {})
     return response
 

@@ -87,6 +87,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(plain=formatting.plain, count=formatting.count, plural=formatting.plural)
+    environment.filters.update(
+        plain=formatting.plain, count=formatting.count, plural=formatting.plural, written=formatting.written_time
+    )
     environment.globals.update(percent=formatting.percent, changes_in_words=changes_in_words)
     return environment

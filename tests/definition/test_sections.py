@@ -122,3 +122,15 @@ def test_allowed_lateness_can_be_for_ever(load, refusals, definition) -> None:
     assert refusals(definition(("keys:", "allowed_lateness: -1 s\nkeys:"))) == [
         "p.yaml:7: allowed_lateness: `-1 s` is negative; write 0 or a positive duration"
     ]
+
+
+@pytest.mark.parametrize("position", ["{going_back: running_maximum}", "{offset: o}"])
+def test_a_topic_that_is_refused_leaves_its_values_their_column(refusals, definition, position: str) -> None:
+    """One mistake is one message: where the history is refused, its values' column is not asked for."""
+    text = definition(
+        ("  kind: files\n  path: data/*.parquet\n  format: parquet\n", "  kind: kafka\n  servers: b:1\n  topic: t\n"),
+        ("{partition: partition, offset: offset, arrival: arrival}", position),
+        ("keys:", 'value: {format: json, schema: "ts BIGINT, key STRING"}\nkeys:'),
+    )
+    [message] = refusals(text)
+    assert message.startswith("p.yaml:6: history.position: does not belong to kind `kafka`")

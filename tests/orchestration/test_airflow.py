@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import psutil
 import pytest
@@ -25,10 +25,11 @@ from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
 from spark_jobs.demo.waiting import becomes_true
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.documents import Application
+from spark_jobs.runs.looks import Looks
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.status import Stage
-from spark_jobs.runs.store import APPROVAL, GATE, OUTCOME, PAGE, PLAN, REPORT
+from spark_jobs.runs.store import APPROVAL, GATE, OUTCOME, PAGE, PLAN, REPORT, RunStore
 from spark_jobs.web.summary import read_run
 from tests.orchestration.project import SPACING, SPARK_CONF, START, day, definition, folder_of, make_project, rows
 
@@ -110,6 +111,8 @@ class Runs:
     approved: DagRun
     nights: list[DagRun]
     """Of Airflow's own backfill, the earliest first."""
+    question: DagRun
+    """What does a run need?"""
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +120,7 @@ def runs(airflow: Airflow) -> Runs:
     first_half = airflow.trigger("backfill__plain", {"to": day(2), "chunks": 4, "reason": "a test"})
     second_half = airflow.trigger("backfill__plain", {"from": day(2), "reason": "a test"})
     closed = airflow.trigger("backfill__closed", {"to": day(1), "reason": "a test"})
+    question = airflow.trigger("look__plain", {"what": "doctor"})  # nobody has unpaused it
     approved = airflow.trigger("backfill__reviewed", {"to": day(1), "reason": "a test"})
     backfill_nights(airflow, day(1), day(3), run_backwards=False, reprocess_behavior="none")
     # Airflow starts nothing of a paused DAG. Unpaused first, the latest night would run before the others.
@@ -124,7 +128,7 @@ def runs(airflow: Airflow) -> Runs:
     found = airflow.get(f"/dags/{NIGHTS}/dagRuns?limit=50")["dag_runs"]
     nights = [DagRun(NIGHTS, run_id) for run_id in sorted(run["dag_run_id"] for run in found)]
     kill_one_replay(first_half)
-    return Runs(first_half, second_half, closed, approved, nights)
+    return Runs(first_half, second_half, closed, approved, nights, question)
 
 
 def backfill_nights(airflow: Airflow, start: str, end: str, **options: Any) -> int:
@@ -223,7 +227,7 @@ def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_t
     assert labels[0].startswith(f"1: {START - timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ} to 20")
     assert [label[0] for label in labels] == ["1", "2", "3", "4"]
     log = airflow.task_log(run, "replay", attempt=chunks[2]["try_number"], map_index=2)
-    assert '"stage": "windows"' in log
+    assert "windows has taken " in log
     assert "publish has ended: the run is published: " in airflow.task_log(run, "publish")
     assert rows(spark, "plain") == undisturbed
 
@@ -319,6 +323,15 @@ def test_what_a_closed_gate_keeps_back_a_person_publishes_or_discards_by_a_form_
     maintained = airflow.scheduled("maintain__closed")  # its schedule starts it: that of the last Sunday
     assert airflow.wait(maintained, PATIENCE) == "success", airflow.failures(maintained)
     assert len(rows(spark, "closed")) == ledger["windows"]
+
+
+def test_a_question_of_a_form_is_answered_in_its_document(airflow: Airflow, runs: Runs) -> None:
+    assert airflow.wait(runs.question, PATIENCE) == "success", airflow.failures(runs.question)
+    looks = Looks(RunStore.configured(), "plain")
+    look = looks.read(looks.found(runs.question.run_id) or "")
+    assert look is not None and look.answer is not None and look.asked_by == "admin"
+    assert look.answer.is_well and "history" in {row[0] for row in look.answer.tables[0].rows}
+    assert f"/rewindow/looks/plain/{quote(runs.question.run_id, safe='')}" in airflow.task_log(runs.question, "look")
 
 
 def await_approval(airflow: Airflow, project: Path, run: DagRun) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.definition.alias_bomb import BOMB
 
 ROOT = Path(__file__).parents[2]
-KINDS = ("backfill", "reconcile", "decide", "maintain")
+KINDS = ("backfill", "reconcile", "decide", "look", "maintain")
 PARSE = """
 import json, resource, sys, time
 # As where the extra is not installed.
@@ -32,7 +32,8 @@ dags = {
         "tasks": {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks},
         "teardowns": [t.task_id for t in dag.teardowns],
         "catchup": dag.catchup, "runs": dag.max_active_runs,
-        "form": sorted(dag.params),
+        "form": sorted(dag.params), "paused": dag.is_paused_upon_creation,
+        "choices": {name: param.schema.get("enum") for name, param in dag.params.items() if param.schema.get("enum")},
     }
     for dag in bag.dags.values()
 }
@@ -71,7 +72,7 @@ def definition(name: str) -> str:
     )
 
 
-def test_each_pipeline_has_its_four_dags(folder: Path, tmp_path: Path) -> None:
+def test_each_pipeline_has_its_five_dags(folder: Path, tmp_path: Path) -> None:
     """Beside a DAG that follows a published table, as docs/airflow.md has it."""
     for file in (ROOT / "dags/pipelines").glob("*.yaml"):
         shutil.copy(file, folder / "pipelines")
@@ -98,7 +99,15 @@ def test_each_pipeline_has_its_four_dags(folder: Path, tmp_path: Path) -> None:
     assert nightly["tasks"]["reconcile"] == ["approve", "compare", "publish", "report"]
     assert not nightly["catchup"]
     assert nightly["runs"] == 1
-    assert parsed["dags"]["decide__departures_hourly"]["form"] == ["action", "reason", "run"]
+    decide = parsed["dags"]["decide__departures_hourly"]
+    assert decide["form"] == ["action", "reason", "run"] and decide["paused"] is False
+    assert decide["choices"]["action"] == ["publish", "discard"], "it delivers no corrections"
+    assert parsed["dags"]["decide__departures_live"]["choices"]["action"] == ["publish", "discard", "repeat", "revert"]
+    look = parsed["dags"]["look__departures_live"]
+    assert look["form"] == ["keys", "run", "what", "window"] and look["paused"] is False
+    assert look["choices"]["what"] == ["window", "late", "quarantined", "corrections", "live", "doctor"]
+    hasty = parsed["dags"]["look__departures_hasty"]["choices"]["what"]
+    assert hasty == ["window", "late", "quarantined", "doctor"], "it has no section `live:`"
     assert not parsed["dags"]["maintain__departures_hourly"]["catchup"]
     assert parsed["heavy"] == []
 
@@ -127,7 +136,7 @@ def test_fifty_pipelines_are_read_in_less_than_a_second_of_work(folder: Path, tm
     for number in range(50):
         (folder / f"pipelines/p{number:02}.yaml").write_text(definition(f"p{number:02}"))
     parsed = parse(folder, tmp_path)
-    assert len(parsed["dags"]) == 200
+    assert len(parsed["dags"]) == 250
     print(f"{parsed['seconds']:.2f} s")
     assert parsed["heavy"] == []
 

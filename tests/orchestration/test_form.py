@@ -21,7 +21,7 @@ from spark_jobs.orchestration.form import (
 )
 from spark_jobs.orchestration.operators import what_became, why_it_ended
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, without_ivy
+from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, readable, without_ivy
 from spark_jobs.orchestration.summary import escaped
 from spark_jobs.report.verdict import verdict_of
 from spark_jobs.runs.documents import Outcome, Request
@@ -88,8 +88,8 @@ def test_what_no_form_has_is_refused_and_so_is_an_empty_reason() -> None:
 
 
 def test_errors_name_the_fields_of_the_form() -> None:
-    error = DefinitionError("--to: it is early", hint="Correct --as-of, or see `rewindow plan --to-json`.")
-    assert str(in_form_words(error)) == "To: it is early. Correct As of, or see `rewindow plan --to-json`."
+    error = DefinitionError("--to: it is early", hint="Correct --as-of, or see `rewindow sql --to-json`.")
+    assert str(in_form_words(error)) == "To: it is early. Correct As of, or see `rewindow sql --to-json`."
 
 
 def test_the_log_keeps_all_but_the_everyday_lines_of_ivy() -> None:
@@ -113,6 +113,18 @@ org.apache.spark#spark-avro_2.13 added as a dependency
 """
     ours = ["the gate is closed: 1 critical expectation failed\n", "\t\tmodule not found: a#b;1\n", "| a | b |\n"]
     assert list(without_ivy(iter([*ivy.splitlines(keepends=True), *ours]))) == ours
+
+
+def test_the_log_says_the_stages_in_words_and_leaves_other_lines_as_they_are() -> None:
+    lines = [
+        '{"stage": "windows", "detail": "chunk 1 of 4", "event": "stage started", "timestamp": "t", "level": "info"}\n',
+        '{"stage": "gate", "detail": "", "event": "stage started", "timestamp": "t", "level": "info"}\n',
+        '{"stage": "gate", "detail": "", "seconds": 3.25, "event": "stage ended", "timestamp": "t", "level": "info"}\n',
+    ]
+    others = ['{"stage": broken\n', '{"stage": "x", "event": "another"}\n', "the end\n"]
+    assert list(readable(iter([*lines, *others]))) == [
+        "windows: chunk 1 of 4", "gate begins", "gate has taken 3.25 s", *others,
+    ]  # fmt: skip
 
 
 def test_an_application_that_fails_is_quoted_and_its_command_line_is_not() -> None:
@@ -213,7 +225,7 @@ def test_a_run_that_waits_says_why_it_was_refused_and_not_why_it_waits() -> None
     assert why_it_ended(staged) == "it is gone"
     published = Outcome(run_id="a", status=RunStatus.PUBLISHED, changes={"inserted": 2, "bookkeeping": 5})
     assert what_became(published) == "the run is published: 2 windows inserted"
-    assert what_became(waiting) == "the run is gate failed: the gate is closed. Read the report"
+    assert what_became(waiting) == "the run is stopped by its gate: the gate is closed. Read the report"
     assert what_became(None) == "the run goes on"
     assert why_it_ended(None) == why_it_ended(staged.model_copy(update={"refusal": ""})) == ""
     verdict = verdict_of(refused.to_dict(), {}, [])
@@ -224,3 +236,12 @@ def test_a_run_that_waits_says_why_it_was_refused_and_not_why_it_waits() -> None
 def test_a_decision_is_carried_out_once_and_may_be_repeated() -> None:
     refuse_late_decision("r", RunStatus.PUBLISHED, "publish")
     refuse_late_decision("r", RunStatus.DISCARDED, "discard")
+
+
+@pytest.mark.parametrize("action", ["repeat", "revert"])
+def test_only_corrections_of_a_published_run_are_repeated_or_reverted(action: str) -> None:
+    for status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
+        refuse_late_decision("r", status, action)
+    for status in (None, RunStatus.GATE_FAILED, RunStatus.AWAITING_APPROVAL, RunStatus.REJECTED, RunStatus.FAILED):
+        with pytest.raises(RunStateError, match="it has delivered no corrections"):
+            refuse_late_decision("r", status, action)

@@ -13,11 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs import cli
-from spark_jobs.runs.documents import Outcome
-from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.spark.session import spark_session
-from tests.sampling import IN_FULL
 
 ROOT = Path(__file__).parents[2]
 Rewindow = Callable[..., str]
@@ -130,80 +127,3 @@ def test_the_hour_of_one_late_airline_on_the_page_of_the_three_truths() -> None:
     assert f"the last one at {after[-1]:%H:%M}." in text
     row = {"flights": len(before), "distance": sum(before), "shortest": min(before), "longest": max(before)}
     assert json.dumps(row, separators=(",", ":"))[:-1] in text
-
-
-NOON = datetime(2024, 3, 1, 9, tzinfo=UTC)
-
-
-def orders(file: Path, first: int, count: int, behind: timedelta = timedelta(0)) -> None:
-    """Orders of one shop, one a minute, in a log of one partition."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as lines:
-        for number in range(first, first + count):
-            arrived = NOON + timedelta(minutes=number)
-            order = {"partition": 0, "offset": number, "append_time": arrived.isoformat(), "shop": "north"}
-            lines.write(json.dumps(order | {"amount": 2.5, "ordered_at": (arrived - behind).isoformat()}) + "\n")
-
-
-def definition(folder: Path, position: str, *more: str) -> None:
-    """The definition of the README over files, with fields of the how-to page."""
-    (text,) = blocks(page("README.md"), "yaml")
-    ddl = "shop STRING, amount DOUBLE, ordered_at STRING, append_time STRING, `partition` INT, `offset` BIGINT"
-    history = f"history: {{kind: files, path: '{folder}/data/*.jsonl', format: json{position}}}\n"
-    text = history + re.sub(r"^history:.*\n", "", text, flags=re.MULTILINE)
-    file = folder / "dags/pipelines/orders_hourly.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(re.sub(r"format: json, schema: \".*?\"", f'schema: "{ddl}"', text) + "\n".join(more))
-
-
-POSITION = ", position: {partition: partition, offset: offset, arrival: append_time, arrival_unit: iso}"
-
-
-@pytest.mark.long
-def test_the_ways_of_the_how_to_page(rewindow: Rewindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page("docs/how-to.md"), re.DOTALL | re.MULTILINE))
-    backfill, nights, restate, files, column, _, restore, _ = sections.values()
-    project = tmp_path / "project"
-    orders(project / "data/first.jsonl", 0, 300)
-    definition(project, POSITION)
-    monkeypatch.chdir(project)
-    planned, dry, _ = [rewindow(line) for line in commands(blocks(backfill, "console")[0])]
-    assert "log_order" in planned
-    assert "inserted" in dry
-    assert "nothing has arrived" in rewindow(*commands(blocks(nights, "console")[0]))
-
-    (policy,) = blocks(restate, "yaml")
-    definition(project, POSITION, policy)
-    report, publish, discard = commands(blocks(restate, "console")[0])
-    for number, decide in enumerate((publish, discard)):
-        orders(project / f"data/late-{number}.jsonl", 300 + 100 * number, 100, timedelta(hours=4))
-        rewindow("rewindow reconcile orders_hourly", code=3)
-        run_id = next(RunStore.configured().run_ids())
-        assert run_id in rewindow(report)
-        rewindow(decide, RUN=run_id)
-    (history,) = re.findall(r"`(rewindow revisions [^`]*)`", restate)
-    revisions = rewindow(history)
-    assert "backfill" in revisions and "late_arrivals" in revisions
-
-    definition(project, POSITION, policy)
-    file = project / "dags/pipelines/orders_hourly.yaml"
-    file.write_text(file.read_text().replace("orders: count(*)", "orders: count(*), largest: max(amount)"))
-    check, diff = commands(blocks(column, "console")[0])
-    rewindow(check)
-    doctor, *rest = commands(blocks(restore, "console")[0])
-    rewindow(doctor)
-    if IN_FULL:  # other tests maintain tables, and change definitions
-        assert "updated" in rewindow(diff)
-        file.write_text(file.read_text().replace(", largest: max(amount)", ""))
-        for line, code in zip(rest, (0, 3), strict=True):
-            rewindow(line, code=code)
-
-    unordered = tmp_path / "unordered"
-    orders(unordered / "data/first.jsonl", 0, 300)
-    definition(unordered, "")
-    monkeypatch.chdir(unordered)
-    monkeypatch.setenv("REWINDOW_HOME", str(tmp_path / "other"))
-    rewindow(*commands(blocks(files, "console")[0]))
-    (run_id,) = RunStore.configured().run_ids()
-    outcome = Outcome.read(RunStore.configured().folder(run_id))
-    assert outcome is not None and outcome.status is RunStatus.PUBLISHED

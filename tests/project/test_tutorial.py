@@ -1,17 +1,23 @@
-"""The tutorial: its Python and its commands are run as they stand on the page, and its table shows what they give."""
+"""The tutorial and the short ways: Python, commands and YAML are used as they stand on the pages, in their order."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from spark_jobs import cli
 
-PAGE = (Path(__file__).parents[2] / "docs/tutorial.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, WAYS = (DOCS / "tutorial.md").read_text(), (DOCS / "how-to.md").read_text()
+WAITS = {"rewindow run orders --run-id south-late", "rewindow run orders --run-id largest"}
+"""How the commands begin that end with exit code 3, as the page says."""
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -21,14 +27,32 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return int(left.value.code or 0)
 
 
+def blocks(page: str) -> Iterator[tuple[str, str]]:
+    """Language and text of each block that is used."""
+    yield from re.findall(r"^```(python|console|yaml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def follow(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Paste each block: YAML into the definition of `orders`, in the place of the keys of the same names."""
+    yaml, names = YAML(), {}
+    for kind, block in blocks(page):
+        if kind == "python":
+            exec(compile(block, "page", "exec"), names)
+        elif kind == "yaml":
+            file = Path("dags/pipelines/orders.yaml")
+            definition: Any = yaml.load(file)
+            definition.update(yaml.load(block))
+            yaml.dump(definition, file)
+        else:
+            for line in block.splitlines():
+                code = call(monkeypatch, *shlex.split(line))
+                waits = any(line.startswith(beginning) for beginning in WAITS)
+                assert code == (3 if waits else 0), (line, capfd.readouterr().err[-2000:])
+
+
 def test_the_commands_of_the_page(spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
-    for kind, block in re.findall(r"^```(python|console)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
-        if kind == "python":
-            exec(compile(block, "tutorial.md", "exec"), {})
-            continue
-        for line in block.splitlines():
-            assert call(monkeypatch, *shlex.split(line)) == 0, capfd.readouterr().err
+    follow(PAGE, monkeypatch, capfd)
     assert "fidelity log_order" in capfd.readouterr().out
     capfd.readouterr()
     (query,) = re.findall(r'^rewindow sql "(.*)"$', PAGE, re.MULTILINE)
@@ -36,3 +60,21 @@ def test_the_commands_of_the_page(spark, tmp_path: Path, monkeypatch: pytest.Mon
     found = [[str(cell) for cell in json.loads(line).values()] for line in capfd.readouterr().out.splitlines()]
     table = PAGE.partition("| shop | window_start |")[2].partition("\n\n")[0].splitlines()[2:]
     assert [[cell.strip() for cell in row.strip("|").split("|")] for row in table] == found
+
+
+@pytest.mark.long
+def test_the_short_ways_go_on_where_the_tutorial_ends(spark, tmp_path: Path, monkeypatch, capfd) -> None:
+    monkeypatch.chdir(tmp_path)
+    for page in (PAGE, WAYS):  # in a namespace of their own: the test before has published the same pipeline
+        follow(re.sub(r"(--namespace |rewindow\.)tutorial\b", r"\1short_ways", page), monkeypatch, capfd)
+    capfd.readouterr()
+    noon = "window_start = '2024-03-01 12:00:00'"
+    query = (
+        f"SELECT shop, records, records__complete, largest FROM rewindow.short_ways.orders WHERE {noon} ORDER BY shop"
+    )
+    assert call(monkeypatch, "rewindow", "sql", query, "--json") == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [(row["shop"], row["records"], row["records__complete"]) for row in rows] == [
+        ("north", 238, 245), ("south", 120, 126),
+    ]  # fmt: skip
+    assert {row["largest"] for row in rows} == {8}

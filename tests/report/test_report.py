@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,6 +16,7 @@ from spark_jobs.report.advice import advise
 from spark_jobs.report.build import build_report
 from spark_jobs.report.junit import junit_xml
 from spark_jobs.report.model import Documents, report_of
+from spark_jobs.report.page import render
 from spark_jobs.runs.store import REPORT
 from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, request, verdicts, written
 
@@ -23,6 +26,9 @@ FAILING = [
     RESULT | {"success": False, "severity": "critical", "error": "column flights is gone"},
     RESULT,
 ]
+
+
+WINDOW_PAGE = "looks/departures_hourly?what=window&window=2013-02-08T18%3A00%3A00Z&keys=carrier%3DUA"
 
 
 def reported(folder, **documents):
@@ -234,5 +240,38 @@ def test_the_report_of_a_run_of_airflow_has_no_terminal_command_and_leads_to_the
         assert all(step["command"] is None for step in steps), status
         assert not any("rewindow " in step["text"] for step in steps), status
         assert found["links"]["late_rows"] is None
-        pages = [step["page"] for step in steps if step["page"]]
-        assert pages == ([f"decide/{status}"] if status in ("gate_failed", "awaiting_approval") else [])
+        forms = [step["page"] for step in steps if (step["page"] or "").startswith("decide/")]
+        assert forms == ([f"decide/{status}"] if status in ("gate_failed", "awaiting_approval") else [])
+
+
+def test_a_run_that_was_refused_has_no_empty_parts(tmp_path) -> None:
+    nothing = dict.fromkeys(("changes", "facts", "gate", "verdicts", "plan", "chunk-0001", "chunk-0002"))
+    refused = outcome("failed", message="From: `x` is not a time", where="the form", stage="plan")
+    page = render(reported(tmp_path, outcome=refused, request=request(dag_id="d"), **nothing), None)
+    assert "From: `x` is not a time" in html.unescape(page) and 'href="#plan"' in page
+    for part in ("changes", "watermark", "late", "expectations", "advisor"):
+        assert f'id="{part}"' not in page and f'href="#{part}"' not in page
+    at_work = render(reported(tmp_path / "at-work", outcome=None, request=request(dag_id="d"), **nothing), None)
+    assert 'id="changes"' in at_work, "they are still to come"
+
+
+@pytest.mark.parametrize(
+    ("ended", "more", "pages"),
+    [
+        (outcome("published"), {}, [WINDOW_PAGE]),
+        (outcome("gate_failed"), {"gate": gate(FAILING)}, ["decide/night-1"]),
+        (outcome("failed", message="no broker", exit_code=4), {}, ["looks/departures_hourly?what=doctor"]),
+        (outcome("failed", message="no such field", exit_code=2), {}, []),
+    ],
+)  # fmt: skip
+def test_the_next_steps_in_airflow_are_links_to_forms(tmp_path, ended: dict, more: dict, pages: list[str]) -> None:
+    delivered = {"destination": "topic t", "value": "complete", "delivered": {"upsert": 3}, "is_delivered": True}
+    report = reported(tmp_path, outcome=ended, request=request(dag_id="d"), corrections=delivered, **more)
+    steps = report["verdict"]["next"]
+    assert [step["page"] for step in steps if step["page"]] == pages
+    steps += report["corrections"]["steps"]
+    assert [step["page"] for step in steps[-2:]] == [
+        "looks/departures_hourly?what=corrections&run=night-1", "decide/night-1",
+    ]  # fmt: skip
+    assert not any(step["command"] for step in steps) and all(step["label"] for step in steps if step["page"])
+    assert not re.search(r"<code[^>]*>rewindow ", render(report, None))

@@ -10,8 +10,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -22,6 +24,7 @@ from spark_jobs.demo.supervised import Supervised
 from spark_jobs.orchestration.run_ids import dag_id_of, run_id_of
 from spark_jobs.report.build import build_report
 from spark_jobs.runs.last_run import remember
+from spark_jobs.runs.looks import Answer, Look, Looks, Question, Table
 from spark_jobs.runs.store import OUTCOME, REPORT, REQUEST, RunStore
 from tests.browser import launched_or_skipped
 from tests.report.documents import outcome, request, written
@@ -34,7 +37,8 @@ ADDRESSES = (
     "/rewindow/", "/rewindow/?pipeline=departures_hourly", f"/rewindow/runs/{HOURLY}",
     "/rewindow/tab?dag_id=backfill__departures_hourly&run_id=tab-1", "/rewindow/api/runs",
     f"/rewindow/api/runs/{HOURLY}", "/rewindow/openapi.json", "/rewindow/runs/no-such-run",
-    "/rewindow/pipelines/departures_hourly", f"/rewindow/decide/{KAFKA}",
+    "/rewindow/pipelines/departures_hourly", f"/rewindow/decide/{KAFKA}", "/rewindow/looks/departures_hourly",
+    "/rewindow/looks/departures_hourly/asked-1",
 )  # fmt: skip
 
 PLAIN_DAG = """
@@ -419,7 +423,7 @@ def test_the_tab_of_somebody_elses_dag_says_so(server: Server, page: Page) -> No
     page.goto(f"{server.url}/dags/somebody_elses/runs/tab-1")
     page.get_by_role("link", name="Rewindow report").click()
     frame = page.frame_locator("iframe[title='Rewindow report']")
-    frame.get_by_role("heading", name="Not a DAG of Rewindow").wait_for()
+    frame.get_by_role("heading", name="Not a DAG with reports").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -469,7 +473,86 @@ def test_only_who_may_start_the_dag_decides_and_only_by_this_form(server: Server
     for wrong in ({"action": "drop table"}, {"reason": " "}, {"reason": "x" * 1001}):
         assert server.get(address, method="POST", data=own | wrong).status_code == 422
     assert "There is nothing to decide" in server.get(f"/rewindow/decide/{HOURLY}").text
+    assert server.get(address, method="POST", data=own | {"action": "revert"}).status_code == 422, "it waits"
     assert len(server.get(before).json()["dag_runs"]) == known
+
+
+def test_corrections_are_reverted_from_the_report_of_their_run(server: Server, page: Page) -> None:
+    delivered = {"destination": "topic t", "value": "complete", "delivered": {"upsert": 3}, "is_delivered": True}
+    run_id = server.run("departures_live", "put-right-1", day=5, corrections=delivered)
+    page.goto(f"{server.url}/rewindow/runs/{run_id}")
+    assert page.get_by_role("link", name="List them").get_attribute("href") == (
+        f"/rewindow/looks/departures_live?what=corrections&run={run_id}"
+    )
+    page.locator("section[aria-labelledby=corrections]").get_by_role("link", name="Open its form").click()
+    page.get_by_role("heading", name="Corrections").wait_for()
+    assert page.get_by_role("radio").count() == 2 and page.get_by_role("radio", checked=True).count() == 0
+    page.get_by_label("Revert its corrections").check()
+    page.get_by_label("Why").fill("they were wrong")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_role("heading", name="Started").wait_for()
+    (begun,) = server.get("/api/v2/dags/decide__departures_live/dagRuns").json()["dag_runs"]
+    assert begun["conf"] == {"run": run_id, "action": "revert", "reason": "they were wrong"}
+    tab = server.get(f"/rewindow/tab?dag_id=decide__departures_live&run_id={quote(begun['dag_run_id'])}")
+    assert tab.status_code == 302 and tab.headers["location"] == f"/rewindow/runs/{run_id}"
+
+
+# Questions.
+
+
+def test_a_report_leads_to_a_question_whose_answer_is_a_page(server: Server, page: Page) -> None:
+    page.goto(f"{server.url}/rewindow/runs/{HOURLY}")
+    page.locator("section[aria-labelledby=changes]").get_by_role("link", name="revisions").first.click()
+    page.get_by_role("heading", name="Look at departures_hourly").wait_for()
+    assert page.get_by_label("The revisions of a window").is_checked()
+    start, keys = page.get_by_label("Start of the window").input_value(), page.get_by_label("Keys").input_value()
+    assert start.startswith("2013-") and "=" in keys
+    page.get_by_label("Keys").fill(f"{keys}\n")
+    page.get_by_role("button", name="Look").click()
+    page.get_by_role("heading", name="It is being looked up").wait_for()
+    (asked,) = server.get("/api/v2/dags/look__departures_hourly/dagRuns").json()["dag_runs"]
+    assert asked["conf"] == {"what": "window", "window": start, "keys": keys}
+    assert asked["triggering_user_name"] == "admin"
+    # No scheduler works here: the answer is written as the task would.
+    looks = Looks(server.store, "departures_hourly")
+    at = datetime(2026, 11, 6, tzinfo=UTC)
+    look = Look(
+        question=Question.of(asked["conf"]), dag_run_id=asked["dag_run_id"], asked_by="admin", asked_at=at.isoformat()
+    )
+    name = looks.name_of(asked["dag_run_id"], at)
+    tables = Table(title=HOSTILE, run=HOURLY, columns=("Column", "run_id"), rows=((HOSTILE, HOURLY), (None, None)))
+    looks.write(name, look.model_copy(update={"answer": Answer(sentence=f"two {HOSTILE}", tables=(tables,))}))
+    page.reload()
+    page.get_by_role("link", name="The report of its run").wait_for()
+    assert page.get_by_role("cell", name=HOSTILE[:20]).count() == 1 and page.locator("script").count() == 0
+    tab = server.get(f"/rewindow/tab?dag_id=look__departures_hourly&run_id={quote(asked['dag_run_id'])}")
+    assert tab.status_code == 302
+    answer = server.get(tab.headers["location"], "viewer")
+    assert answer.status_code == 200 and "Refresh" not in answer.headers
+    looks.write(name, look.model_copy(update={"problem": "no run has published it", "hint": "Start one."}))
+    assert "no run has published it" in server.get(tab.headers["location"]).text
+    assert "The revisions of a window: window" in server.get("/rewindow/looks/departures_hourly").text
+
+
+def test_only_who_may_start_the_dag_asks_and_what_is_asked_is_checked_first(server: Server) -> None:
+    address, begun = "/rewindow/looks/departures_kafka", "/api/v2/dags/look__departures_kafka/dagRuns"
+    assert "you need the right to start the DAG" in server.get(address, "viewer").text
+    for odd in ("/rewindow/looks/no_such", "/rewindow/looks/..%2f..", f"{address}/no-such-run"):
+        assert server.get(odd).status_code == 404
+    assert server.get(address, "outsider").status_code == 404
+    token = re.search(r'name="token" value="([0-9a-f]{64})"', server.get(address).text)
+    assert token is not None
+    own = {"what": "doctor", "token": token[1]}
+    assert server.get(address, method="POST", data=own | {"token": "0" * 64}).status_code == 403
+    assert server.get(address, "viewer", method="POST", data=own).status_code == 403
+    for wrong in (
+        {"what": "drop table"}, {"what": "window"}, {"what": "late", "keys": "x"}, {"what": "late", "run": "a b"},
+    ):  # fmt: skip
+        answer = server.get(address, method="POST", data=own | wrong)
+        assert answer.status_code == 422 and "the form" not in answer.text
+    assert server.get(begun).json()["dag_runs"] == []
+    assert server.get(address, method="POST", data=own | {"run": "ignored here"}).status_code == 303
+    assert [run["conf"] for run in server.get(begun).json()["dag_runs"]] == [{"what": "doctor"}]
 
 
 def test_the_page_of_a_run_at_work_says_so_and_loads_itself_again(server: Server) -> None:
