@@ -314,3 +314,26 @@ def test_numbers_that_are_no_amounts_are_not_summed(project: Path) -> None:
         "records": "count(*)", "amount_sum": "sum(amount)", "temperature_avg": "avg(temperature)",
         "qty_sum": "sum(qty)",
     }  # fmt: skip
+
+
+def test_folders_encodings_and_line_breaks_are_seen_as_a_run_reads_them(project: Path, spark) -> None:
+    header = "id,ordered_at,note\n"
+    for store, number in (("007", 1), ("A1", 2)):
+        rows = "".join(f'{n},{NOON.isoformat()},"Grü\n{n},{NOON.isoformat()},x"\n' for n in range(10 * number))
+        file = project / f"sales/store={store}/part.csv"
+        file.parent.mkdir(parents=True)
+        file.write_text(header + rows, encoding="latin-1")
+    init("sales", "--yes", "--key", "store")
+    made = definition(project, "sales")
+    text = (project / "dags/pipelines/sales.yaml").read_text()
+    assert made.history.model_dump()["options"] == {"header": True, "encoding": "windows-1252"}
+    assert "# CHECK: the files are not UTF-8; that they are windows-1252 is a guess" in text
+    assert made.history.model_dump()["path"] == ("sales",) or "path: sales" in text
+    assert (made.keys, made.value.ddl) == ({"store": "store"}, "id BIGINT, ordered_at STRING, note STRING")
+    assert check_expressions(spark, made) == []
+    sample = read_files("sales", 100)
+    assert {record["store"] for record in sample.records} == {"007", "A1"}
+    assert sample.records[0]["note"] == f"Grü\n0,{NOON.isoformat()},x" and sample.unreadable == 0
+    (project / "wide.csv").write_text("a,b\n1,2\n", encoding="utf-16")
+    with pytest.raises(SourceError, match="look like UTF-16"):
+        read_files("wide.csv", 10)
