@@ -26,4 +26,16 @@ def doubts(node: SqlNode) -> Iterator[Remark]:
         elif part.kind == "OTHER_FUNCTION" and part.operator == "AVG":
             yield Remark(part.line, part.text, "CHECK: Flink's AVG of integers is an integer, Spark's a double")
         elif part.kind == "OTHER_FUNCTION" and part.operator.upper() not in SAME_IN_SPARK:
-            yield Remark(part.line, part.text, f"CHECK: {part.operator} may differ in Spark")
+            yield Remark(part.line, part.text, f"CHECK: {_instead(part) or f'{part.operator} may differ in Spark'}")
+
+
+def _instead(call: SqlNode) -> str:
+    """What to write for a function that Spark does not have; empty where it has it."""
+    if call.operator.upper() != "SPLIT_INDEX" or len(call.operands) != 3:
+        return ""
+    text, separator, index = (part.text if part is not None else "" for part in call.operands)
+    place = int(index) + 1 if index.isdigit() else f"{index} + 1"
+    return (
+        f"Spark has no SPLIT_INDEX: write split_part({text}, {separator}, {place}), which counts from 1, and gives '' "
+        "where Flink gives null because there are fewer parts"
+    )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import fsspec
 import pyarrow.parquet as pq
@@ -15,11 +18,15 @@ from pyarrow.lib import ArrowException
 
 from spark_jobs.errors import SourceError
 from spark_jobs.project.sample import Sample, ddl_of, json_object
+from spark_jobs.sources.csv_text import CsvRules
 
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 _GLOB = set("*?[")
 _SNIFFED = 64_000
 """Characters of a CSV file in which its delimiter is looked for."""
+_LINE_BREAK = re.compile(r"\r\n|[\r\n]")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF_8_LETTER = re.compile(rb"[\xc3-\xf4][\x80-\xbf]")
 
 
 def read_files(path: str, limit: int) -> Sample:
@@ -27,7 +34,7 @@ def read_files(path: str, limit: int) -> Sample:
 
     Raises SourceError where there is no file, its format is unknown, or it cannot be read.
     """
-    system, _, files = _files(path)
+    system, place, files = _files(path)
     formats = {_format_of(file) for file in files} - {None}
     if len(formats) != 1:
         found = ", ".join(sorted(str(name) for name in formats)) or "none of these endings"
@@ -39,11 +46,9 @@ def read_files(path: str, limit: int) -> Sample:
     what = f"{path}: {len(files)} {file_format} file{'s' if len(files) != 1 else ''}"
     try:
         if file_format == "parquet":
-            return _parquet(system, files, limit, where, what)
-        lines = _lines(system, files)
-        if file_format == "json":
-            return _json(lines, limit, where, what)
-        return _csv(lines, limit, where, what)
+            return _parquet(system, files, _literal_folder(place), limit, where, what)
+        heads = _heads(system, files, _literal_folder(place), limit)
+        return (_json if file_format == "json" else _csv)(heads, limit, where, what)
     except (OSError, ValueError, ArrowException) as error:
         raise SourceError(f"the files cannot be read: {error}", path, "Name files that can be read.") from error
 
@@ -83,75 +88,140 @@ def _pattern(path: str, system: Any, files: Sequence[str]) -> str:
     return path if nested or not flat or len(endings) != 1 else f"{path.rstrip('/')}/*{endings.pop()}"
 
 
-def _lines(system: Any, files: Sequence[str]) -> Iterator[Iterator[str]]:
-    for file in files:
-        with system.open(file, "rt", encoding="utf-8-sig", compression="infer", newline="") as opened:
-            yield iter(opened)
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """The first lines of files as text, each with the columns that its folders `k=v` give."""
+
+    texts: Sequence[tuple[dict[str, str], str]]
+    options: Mapping[str, str | bool]
+    checks: tuple[str, ...]
 
 
-def _json(files: Iterator[Iterator[str]], limit: int, path: str, what: str) -> Sample:
-    lines = (line for file in files for line in file if line.strip())
-    texts = list(itertools.islice(lines, limit))
-    objects = [found for found in map(json_object, texts) if found is not None]
+def _heads(system: Any, files: Sequence[str], base: str, limit: int) -> _Heads:
+    """At most so many lines of all files, in their order; of files in folders `k=v` each has its share.
+
+    Raises SourceError for an encoding whose lines cannot be told apart before they are decoded.
+    """
+    folders = [_folders_of(file, base) for file in files]
+    share = max(2, limit // len(files)) if any(folders) else limit
+    heads: list[tuple[dict[str, str], bytes]] = []
+    left = limit
+    for file, columns in zip(files, folders, strict=True):
+        with system.open(file, "rb", compression="infer") as opened:
+            lines = list(itertools.islice(opened, min(share, left) + 1))
+        if lines and (lines[0][:2] in _UTF_16 or b"\0" in lines[0][:4]):
+            hint = "Convert them, for example with `iconv -f UTF-16 -t UTF-8`."
+            raise SourceError("the files look like UTF-16, which cannot be read line by line", file, hint)
+        heads.append((columns, b"".join(lines)))
+        left -= len(lines)
+        if left <= 0:
+            break
+    encoding = _encoding_of(b"".join(head for _, head in heads))
+    texts = [(columns, head.decode(encoding, "replace").removeprefix("\ufeff")) for columns, head in heads]
+    if encoding == "utf-8":
+        return _Heads(texts, {}, ())
+    check = f"the files are not UTF-8; that they are {encoding} is a guess"
+    return _Heads(texts, {"encoding": encoding}, (check,))
+
+
+def _folders_of(file: str, base: str) -> dict[str, str]:
+    """The columns that Spark makes of the folders named `k=v` between the path that was given and the file."""
+    parts = PurePosixPath(file.removeprefix(base)).parts[:-1]
+    return {name: unquote(value) for name, is_named, value in (part.partition("=") for part in parts) if is_named}
+
+
+def _literal_folder(place: str) -> str:
+    """The part of a path before its first wildcard."""
+    wild = next((index for index, letter in enumerate(place) if letter in _GLOB), len(place))
+    return place[:wild].rpartition("/")[0] if wild < len(place) else place
+
+
+def _encoding_of(data: bytes) -> str:
+    """UTF-8, unless bytes are no text in it and none are letters beyond ASCII."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        if not _UTF_8_LETTER.search(data):
+            return "windows-1252"
+    return "utf-8"
+
+
+def _json(heads: _Heads, limit: int, path: str, what: str) -> Sample:
+    lines = [(columns, line) for columns, text in heads.texts for line in _LINE_BREAK.split(text) if line.strip()]
+    read = [(columns, json_object(line)) for columns, line in lines[:limit]]
+    objects = [found for _, found in read if found is not None]
     if not objects:
         hint = "Each line must hold one JSON object. Rewrite the file that way, for example with `jq -c '.[]'`."
         raise SourceError("no line of the files is a JSON object", path, hint)
     return Sample(
-        objects,
-        f"{what}, {len(texts)} lines read",
+        [{**found, **columns} for columns, found in read if found is not None],
+        f"{what}, {len(read)} lines read",
         schema=ddl_of(objects),
         path=path,
         file_format="json",
-        unreadable=len(texts) - len(objects),
+        options=heads.options,
+        unreadable=len(read) - len(objects),
+        checks=heads.checks,
     )
 
 
-def _csv(files: Iterator[Iterator[str]], limit: int, path: str, what: str) -> Sample:
-    first = next(files)
-    text = "".join(itertools.islice(first, limit + 1))
+def _csv(heads: _Heads, limit: int, path: str, what: str) -> Sample:
+    first = heads.texts[0][1]
     try:
-        delimiter = csv.Sniffer().sniff(text[:_SNIFFED], ",;\t|").delimiter
+        delimiter = csv.Sniffer().sniff(first[:_SNIFFED], ",;\t|").delimiter
     except csv.Error:
         delimiter = ","
-    lines = [line for line in text.splitlines() if line.strip()]
-    if delimiter == "|" and lines and "|" not in lines[0].replace("||", ""):
+    start = _LINE_BREAK.split(first.lstrip(), maxsplit=1)[0]
+    if delimiter == "|" and "|" not in start.replace("||", ""):
         delimiter = "||"
-    rows = [cells for line in lines if (cells := _cells(line, delimiter)) is not None]
-    named = [cell for cell in rows[0] if cell.strip()] if rows else []
+    rules = CsvRules(delimiter)
+    texts = [(columns, _records(rules, text)) for columns, text in heads.texts]
+    head = next((_cells(records[0], delimiter) for _, records in texts if records), None) or []
+    named = [cell for cell in head if cell.strip()]
     has_header = bool(named) and not any(map(_is_number, named))
-    names = [cell.strip() for cell in rows[0]] if has_header else [f"c{number}" for number in range(len(rows[0]))]
-    whole = [row for row in rows[has_header:] if len(row) == len(names)]
+    names = [cell.strip() for cell in head] if has_header else [f"c{number}" for number in range(len(head))]
+    read = [(columns, _cells(record, delimiter)) for columns, records in texts for record in records[has_header:]]
+    read = read[:limit]
+    whole = [(columns, row) for columns, row in read if row is not None and len(row) == len(names)]
     # A column without a name, as pandas writes its index, and columns of one name cannot be used by it.
     times = Counter(name.lower() for name in names)
-    columns = {
-        name: _typed([row[index] or None for row in whole])
+    values = {
+        name: _typed([row[index] or None for _, row in whole])
         for index, name in enumerate(names)
         if name and times[name.lower()] == 1
     }
-    records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    records = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
     if not records:
         raise SourceError("the files hold no record", path, "Name files with records.")
     options: dict[str, str | bool] = {"header": True} if has_header else {}
     if delimiter != ",":
         options["sep"] = delimiter
     return Sample(
-        records,
-        f"{what}, {len(lines) - has_header} lines read",
+        [{**record, **columns} for record, (columns, _) in zip(records, whole, strict=True)],
+        f"{what}, {len(read)} lines read",
         schema=ddl_of(records),
         path=path,
         file_format="csv",
-        options=options,
-        unreadable=len(lines) - has_header - len(whole),
+        options={**options, **heads.options},
+        unreadable=len(read) - len(whole),
+        checks=heads.checks,
     )
 
 
-def _cells(line: str, delimiter: str) -> list[str] | None:
-    """The cells of one line by RFC 4180, as a run reads it; None where a quote is not closed."""
+def _records(rules: CsvRules, text: str) -> list[str]:
+    """The records of a text, cut as a run cuts them."""
+    return [record for record in re.findall(rules.records(), text) if record.strip()]
+
+
+def _cells(record: str, delimiter: str) -> list[str] | None:
+    """The cells of one record by RFC 4180, as a run reads it; None where a quote is not closed."""
     single = delimiter if len(delimiter) == 1 else "\x1f"
+    lines = record.replace(delimiter, single).splitlines(keepends=True)
     try:
-        return next(csv.reader([line.replace(delimiter, single)], delimiter=single, strict=True), [])
+        rows = list(csv.reader(lines, delimiter=single, strict=True))
     except csv.Error:
         return None
+    return rows[0] if len(rows) == 1 else None
 
 
 def _is_number(text: str) -> bool:
@@ -180,14 +250,14 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _parquet(system: Any, files: Sequence[str], limit: int, path: str, what: str) -> Sample:
+def _parquet(system: Any, files: Sequence[str], base: str, limit: int, path: str, what: str) -> Sample:
     records: list[dict[str, Any]] = []
-    for file in files:
+    folders = [_folders_of(file, base) for file in files]
+    share = max(2, limit // len(files)) if any(folders) else limit
+    for file, columns in zip(files, folders, strict=True):
         with system.open(file, "rb") as opened:
-            for batch in pq.ParquetFile(opened).iter_batches(batch_size=limit):
-                records += batch.to_pylist()[: limit - len(records)]
-                if len(records) >= limit:
-                    break
+            batch = next(pq.ParquetFile(opened).iter_batches(batch_size=min(share, limit - len(records))), None)
+        records += [{**record, **columns} for record in (batch.to_pylist() if batch is not None else ())]
         if len(records) >= limit:
             break
     if not records:

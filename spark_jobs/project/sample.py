@@ -55,6 +55,12 @@ class Field:
     def kind(self) -> FieldKind:
         """The type that all its values share; OTHER for none, several, arrays and bytes."""
         kinds = {_kind_of(value) for value in self.values}
+        if (
+            FieldKind.TEXT in kinds
+            and kinds <= {FieldKind.TEXT, FieldKind.INTEGER, FieldKind.NUMBER}
+            and len(kinds) > 1
+        ):
+            kinds = {_kind_of_text(value) if isinstance(value, str) else _kind_of(value) for value in self.values}
         if kinds == {FieldKind.INTEGER, FieldKind.NUMBER}:
             return FieldKind.NUMBER
         return kinds.pop() if len(kinds) == 1 else FieldKind.OTHER
@@ -153,6 +159,13 @@ def _kind_of(value: Any) -> FieldKind:
         case date():
             return FieldKind.DATE
     return FieldKind.OTHER
+
+
+def _kind_of_text(text: str) -> FieldKind:
+    """The type of text beside numbers, as a run reads it: text that holds a number is one."""
+    if re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        return FieldKind.INTEGER
+    return FieldKind.NUMBER if re.fullmatch(r"\s*[+-]?\d+[.]\d+\s*", text) else FieldKind.TEXT
 
 
 _DDL = {

@@ -11,7 +11,10 @@ from typing import Any
 
 from spark_jobs.project.sample import Field, FieldKind
 
-_NAMED_AS_TIME = re.compile(r"time|date|epoch|stamp|(^|_)(ts|at|ms|millis)$|_(ts|at)_", re.IGNORECASE)
+_NAMED_AS_TIME = re.compile(
+    r"time|date|epoch|stamp|(^|_)(ts|at|ms|millis|when|sent|seen|start|end)$|_(ts|at)_|[a-z]{2}[a-df-z]ed$",
+    re.IGNORECASE,
+)
 # Seconds, ms and µs since 1970 of the years 1980 to 2100: three ranges that do not overlap.
 _UNITS = (("s", 315_532_800, 1), ("ms", 315_532_800_000, 1_000), ("us", 315_532_800_000_000, 1_000_000))
 _MOST = 0.9

@@ -20,6 +20,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS, window_columns
+from spark_jobs.quality.conditions import columns_of_condition
 from spark_jobs.quality.live import LIVE_COLUMNS
 from spark_jobs.quality.suites import Data, Expectation, Suite, Suites
 
@@ -180,7 +181,7 @@ def _unknown_columns(
     suite: Suite, written: Expectation, kwargs: Mapping[str, Any], known: Sequence[str]
 ) -> list[Problem]:
     problems = []
-    for column in _columns_of(kwargs):
+    for column in (*_columns_of(kwargs), *columns_of_condition(kwargs.get("row_condition"))):
         if column not in known:
             near = nearest(str(column), known)
             hint = f"did you mean `{near}`?" if near else f"the columns are {', '.join(known)}"

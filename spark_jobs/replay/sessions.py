@@ -222,12 +222,11 @@ def replay_sessions(
     rules = spec.rules
     base = rules.session_records(with_sessions_columns(records, spec), spec)
     flushes = spec.flush and timeline.flushes
+    if spec.mode is Mode.COMPLETE:  # whatever was late: a history may have no order
+        whole = sessionize(base, spec, F.lit(False)).drop("rw_all", "rw_suspicious")
+        return SessionReplay(_chosen(whole, span), _no_late_rows(base, spec), None, 0)
     suspicious, frontier = rules.suspicion(base, cells, flushes)
     sessions = sessionize(base, spec, suspicious)
-    if spec.mode is Mode.COMPLETE:
-        return SessionReplay(
-            _chosen(sessions.drop("rw_all", "rw_suspicious"), span), _no_late_rows(base, spec), None, 0
-        )
     needs_closer_look = F.col("rw_suspicious") | frontier
     sessions = cache.keep(_overlapping(sessions, span).withColumn("rw_dirty", needs_closer_look))
     dirty = sessions.where("rw_dirty")

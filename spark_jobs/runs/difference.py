@@ -16,7 +16,7 @@ from spark_jobs.lakehouse.side_tables import Side, SideChange
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import branch_of, starts_within
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
-from spark_jobs.replay.spec import Panes, ReplaySpec
+from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.windows import PANE
 from spark_jobs.runs.affected import AffectedWindows
 from spark_jobs.runs.causes import cause_of_change, cause_of_run
@@ -31,7 +31,7 @@ COVERS = "rw_covers"
 
 def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
     """The published columns that tell one window from another, or one pane."""
-    by_pane = spec.panes is Panes.ALL or spec.has_sessions
+    by_pane = (spec.panes is Panes.ALL or spec.has_sessions) and spec.mode is not Mode.COMPLETE
     return (*spec.keys, "window_start", "window_end", *((PANE,) if by_pane else ()))
 
 

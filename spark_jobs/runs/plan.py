@@ -52,6 +52,7 @@ from spark_jobs.sources import (
     is_small,
     open_history,
     partition_columns,
+    quarantined,
     spooled,
     with_holes,
 )
@@ -228,7 +229,9 @@ def make_plan(
         raise EmptyRangeError(
             f"the history holds no usable record (read {seen.records}, quarantined {seen.quarantined})",
             opened.description,
-            "Check the path or table, the filter, and the event time's expression.",
+            _why_unusable(canonical(opened.frame, pipeline) if records is None else records)
+            if seen.quarantined
+            else "Check the path or table, the filter, and the event time's expression.",
         )
     covered = _covering(pipeline, seen.event_times)
     span = TimeRange(start if start is not None else covered.start, end if end is not None else covered.end)
@@ -419,6 +422,12 @@ def _covering(pipeline: Pipeline, times: TimeRange) -> TimeRange:
 def _closes_looked_up(pipeline: Pipeline, strategy: WatermarkStrategy) -> int:
     """How many closes each window end has: in Kafka Streams one in each partition."""
     return max(1, len(strategy.partitions)) if pipeline.engine is Engine.KAFKA_STREAMS else 1
+
+
+def _why_unusable(records: DataFrame) -> str:
+    """The commonest reasons for which records are in quarantine, as a hint."""
+    reasons = quarantined(records).groupBy("reason").count().sort("count", "reason", ascending=[False, True]).head(3)
+    return f"Why they cannot be used: {', '.join(f'{row[0]} ({row[1]} records)' for row in reasons)}."
 
 
 def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:

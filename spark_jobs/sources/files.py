@@ -148,7 +148,7 @@ def read_files(
             reader = _exactly(spark.read.options(**history.options), history, spark)
             return read_parquet(reader, paths, columns or parquet_columns(spark, history, files), schema)
         reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
-        return read_lines(spark, history, reader, paths, schema, infer_from)
+        return read_lines(spark, history, reader, paths, [file.size for file in files], schema, infer_from)
 
 
 def parquet_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> ParquetColumns:

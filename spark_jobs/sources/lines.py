@@ -1,12 +1,11 @@
 """Lines of JSON and CSV files in the files' encoding, and the columns of CSV files by their header.
 
-CSV is read by RFC 4180: a quote within a quoted field is written twice. A definition can name another `escape`, such as
-Spark's backslash. `rewindow init` reads by the same rules.
+CSV is read by the rules of `csv_text`. So that a field can hold line breaks, a file is read as one text and cut into
+records, unless it is large: Spark reads large files in parts, line by line, where such a record goes to quarantine.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,15 +15,22 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.errors import SourceError
+from spark_jobs.sources.csv_text import NOT_WELL_QUOTED, CsvRules
 from spark_jobs.sources.decode import NOT_UTF8, RAW, REASON, decode
+from spark_jobs.sources.parquet import with_typed_folders
 from spark_jobs.spark.failures import plain_path
 from spark_jobs.spark.gateway import JAVA_ERRORS, csv_cells, jvm, tried
 
 OptionValue = str | int | float | bool
 
-NOT_WELL_QUOTED = (
-    "not valid CSV: a quote that is not closed, or within a field without quotes (perhaps a line break in a field)"
-)
+WHOLE_BYTES = 32 << 20
+"""Larger CSV files are read line by line, unless the definition says `multiLine: true`."""
+_MOST_BYTES = 1 << 30
+"""A text is at most so large: Java holds it in memory, and several of them at once."""
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
+_COMPRESSION = 8
+"""How many times larger than its file a text is taken to be."""
+_LATIN_1 = "ISO-8859-1"
 _BEFORE_A_LINE_IS_DECODED = ("header", "encoding", "charset", "multiline", "linesep", "comment", "mode")
 _BOM = "\ufeff"
 _LINE = "rw_line"
@@ -40,20 +46,25 @@ def read_lines(
     history: FilesHistory,
     reader: DataFrameReader,
     paths: list[str],
+    sizes: Sequence[int],
     schema: StructType | None,
     infer_from: int | None,
 ) -> DataFrame:
     """The decoded lines of files, with RAW (the line) and REASON (why it cannot be decoded; null: it can).
 
     Args:
+        sizes: The bytes of each file.
         reader: Knows where the folders `k=v` begin. They are columns of text, unless the schema gives another type.
         schema: The fields of the lines and folders; None: those of the lines are inferred.
         infer_from: Infer them from so many files only.
 
     Raises SourceError for an encoding that cannot be read line by line, and for headers that cannot be used.
     """
-    _refuse_multiline(history)
-    lines = _decoded(spark, history, reader.text(paths))
+    if history.format == "json":
+        _refuse_multiline(history)
+        lines = _decoded(spark, history, reader.text(paths))
+    else:
+        lines = _decoded(spark, history, _csv_records(history, reader, paths, sizes))
     folders = {name.lower() for name in lines.columns} - {RAW, _LINE}
     in_lines = None if schema is None else StructType([f for f in schema if f.name.lower() not in folders])
     if history.format == "json":
@@ -63,15 +74,9 @@ def read_lines(
     else:
         whole, records = _csv(spark, history, lines, paths, in_lines, infer_from)
         decoded = decode(records, F.col(RAW), "csv", whole, _line_options(history), only=in_lines)
-        reason = F.coalesce(_quoting_reason(history), REASON)
-    of_folders = [f for f in schema or () if f.name.lower() in folders and not isinstance(f.dataType, StringType)]
-    typed = {field.name: F.col(f"`{field.name}`").try_cast(field.dataType) for field in of_folders}
-    wrong = [
-        F.when(F.col(f"`{name}`").isNotNull() & value.isNull(), f"wrong type for field {name}")
-        for name, value in typed.items()
-    ]
-    reason = F.coalesce(_LINE, reason, *wrong)
-    return decoded.withColumns({REASON: reason, **typed}).drop(_LINE)
+        reason = F.coalesce(_quoting_reason(history, sizes), REASON)
+    whole = decoded.withColumn(REASON, F.coalesce(_LINE, reason)).drop(_LINE)
+    return with_typed_folders(whole, schema or StructType(), folders)
 
 
 def inferred(schema: StructType) -> StructType:
@@ -131,25 +136,44 @@ def _inferring(spark: SparkSession, history: FilesHistory) -> DataFrameReader:
     return reader if _encoding(history).upper() in ("UTF-8", "UTF8") else reader.option("lineSep", "\n")
 
 
-def _quoting_reason(history: FilesHistory) -> Column:
-    """Why the quotes of a CSV line are wrong; null where they are not.
-
-    Spark's parser takes an open quote at the end of a line for a whole field.
-    """
-    quote, separator = str(option(history, "quote", '"')), _separator(history)
+def csv_rules(history: FilesHistory) -> CsvRules:
+    """How the fields of the history's CSV files are written."""
+    quote = str(option(history, "quote", '"'))
     escape = str(_line_options(history)["escape"])
-    if not quote:
-        return F.lit(None).cast("string")
-    q, s = re.escape(quote), re.escape(separator)
-    # Possessive quantifiers, as Java would need a frame of its stack for each repetition of others.
-    inside = f"[^{q}]*+(?:{q}{q}[^{q}]*+)*+"
-    if escape != quote:
-        e = re.escape(escape)
-        inside = f"[^{q}{e}]*+(?:{e}.[^{q}{e}]*+)*+" if escape else f"[^{q}]*+"
-    field = f"(?:{q}{inside}{q}|(?:(?!{s})[^{q}])*+)"
-    return F.when(
-        F.contains(F.col(RAW), F.lit(quote)) & ~F.col(RAW).rlike(f"(?s)^{field}(?:{s}{field})*+$"), NOT_WELL_QUOTED
-    )
+    return CsvRules(_separator(history), quote, escape, str(option(history, "comment")))
+
+
+def _csv_records(
+    history: FilesHistory, reader: DataFrameReader, paths: Sequence[str], sizes: Sequence[int]
+) -> DataFrame:
+    """The records of CSV files, undecoded, as the column `value`."""
+    wanted = str(option(history, "multiline")).lower()
+    by_lines = not csv_rules(history).quote or bool(option(history, "linesep")) or wanted == "false"
+    whole, in_lines = [], []
+    for path, size in zip(paths, sizes, strict=True):
+        text_size = size * (_COMPRESSION if path.endswith(_COMPRESSED) else 1)
+        if wanted == "true" and text_size > _MOST_BYTES:
+            hint = "Split it into smaller files, or leave the option `multiLine` out where no field has line breaks."
+            raise SourceError("the file is too large for records over several lines", plain_path(path), hint)
+        (in_lines if by_lines or (text_size > WHOLE_BYTES and wanted != "true") else whole).append(path)
+    parts = [reader.text(in_lines)] if in_lines else []
+    if whole:
+        texts = reader.text(whole, wholetext=True)
+        # One character a byte, so that bytes that are no text in their encoding stay what they are.
+        text = F.decode(F.col("value").cast("binary"), _LATIN_1)
+        pattern = csv_rules(history).encoded(_encoding(history)).records()
+        found = texts.withColumn("value", F.explode(F.regexp_extract_all(text, F.lit(pattern), F.lit(1))))
+        parts.append(found.withColumn("value", F.encode(F.col("value"), _LATIN_1).cast("string")))
+    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+def _quoting_reason(history: FilesHistory, sizes: Sequence[int]) -> Column:
+    """Why the quotes of a CSV record are wrong; null where they are not."""
+    why = csv_rules(history).why_wrong(F.col(RAW))
+    if max(sizes, default=0) <= WHOLE_BYTES:
+        return why
+    hint = f"{NOT_WELL_QUOTED} (perhaps a line break in a field: write `options: {{multiLine: true}}`)"
+    return F.when(why.isNotNull(), hint)
 
 
 def _separator(history: FilesHistory) -> str:
@@ -168,7 +192,7 @@ def _csv(
 ) -> tuple[StructType, DataFrame]:
     """The fields of a CSV line, by the header or else in the order of the schema, and the lines without the header."""
     has_header = str(option(history, "header", "false")).lower() == "true"
-    fields = schema or inferred(_inferring(spark, history).csv(paths[:infer_from]).schema)
+    fields = schema or inferred(_inferring(spark, history).csv(paths[:infer_from], multiLine=True).schema)
     if not has_header:
         return fields, lines
     header, names = _header(spark, history, paths)
@@ -187,10 +211,14 @@ def _header(spark: SparkSession, history: FilesHistory, paths: Sequence[str]) ->
     """The header line that all files share, and the names of its columns, see `column_names`."""
     found: tuple[str, str] | None = None
     for path in paths:
-        head = _decoded(spark, history, spark.read.text(path)).select(RAW).head(1)
-        if not head:
+        head = _decoded(spark, history, spark.read.text(path))
+        first = head.select(RAW, csv_rules(history).why_wrong(F.col(RAW)).isNull()).head(1)
+        if not first:
             continue
-        line = str(head[0][0])
+        if not first[0][1]:
+            records = _csv_records(history, spark.read, [path], [0])
+            first = _decoded(spark, history, records).select(RAW).head(1)
+        line = str(first[0][0])
         if found is not None and line != found[1]:
             raise SourceError(
                 f"the files have different headers: `{found[1]}` and `{line}`",

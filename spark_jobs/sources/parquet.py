@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs.errors import SourceError
+from spark_jobs.sources.attempts import FAILED
 from spark_jobs.spark.failures import plain_path, short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, hadoop_conf, jvm, session_state
 from spark_jobs.spark.java import java_reason
@@ -59,8 +60,21 @@ def read_parquet(
         micros = F.call_function("div", value - F.pmod(value, F.lit(1000)), F.lit(1000))
         frame = frame.withColumn(name, F.timestamp_micros(micros).cast(kind))
     folders = {name.lower() for name in frame.columns} - {name.lower() for name in columns.types}
-    typed = {field.name: field.dataType for field in schema or () if field.name.lower() in folders}
-    return frame.withColumns({name: F.col(f"`{name}`").cast(kind) for name, kind in typed.items()}) if typed else frame
+    return with_typed_folders(frame, schema or StructType(), folders)
+
+
+def with_typed_folders(frame: DataFrame, schema: StructType, folders: Collection[str]) -> DataFrame:
+    """Give columns of folders `k=v` (their names, in lower case) the types that `schema` says.
+
+    FAILED says of a record in which folder the value has another type; it is there only if there is such a column.
+    """
+    of_folders = [f for f in schema if f.name.lower() in folders and not isinstance(f.dataType, StringType)]
+    typed = {field.name: F.col(f"`{field.name}`").try_cast(field.dataType) for field in of_folders}
+    wrong = [
+        F.when(F.col(f"`{name}`").isNotNull() & value.isNull(), f"wrong type for field {name}")
+        for name, value in typed.items()
+    ]
+    return frame.withColumns({FAILED: F.coalesce(*wrong), **typed}) if typed else frame
 
 
 def columns_of(spark: SparkSession, paths: Sequence[str]) -> ParquetColumns:

@@ -23,6 +23,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
@@ -47,6 +48,7 @@ from spark_jobs.replay.columns import (
     end_offset,
 )
 from spark_jobs.sources.attempts import FAILED, arguments, attempt, can_fail, evaluated
+from spark_jobs.sources.csv_text import CsvRules
 from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON, decode, parse_schema
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro
 from spark_jobs.sources.expressions import (
@@ -257,7 +259,10 @@ def _decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType) -> DataFr
     """Add the decoded fields and REASON to a frame whose RAW is the text."""
     if pipeline.value.format == "text":
         return frame.withColumns({REASON: F.when(F.col(RAW).isNull(), NO_VALUE), TEXT_FIELD: F.col(RAW)})
-    return decode(frame, F.col(RAW), pipeline.value.format, schema)
+    if pipeline.value.format == "json":
+        return decode(frame, F.col(RAW), "json", schema)
+    read = decode(frame, F.col(RAW), "csv", schema, {"escape": '"'})
+    return read.withColumn(REASON, F.coalesce(CsvRules().why_wrong(F.col(RAW)), REASON))
 
 
 def _with_bytes_decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType) -> DataFrame:
@@ -282,14 +287,29 @@ def _with_bytes_decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType
 
 
 def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline) -> DataFrame:
-    """Add the key columns, by name and expression. `pipeline` gives the file and line of a key in errors."""
-    attempts = {}
+    """Add the key columns, by name and expression. `pipeline` gives the file and line of a key in errors.
+
+    Text of a table or of Parquet files is checked here: Spark takes any bytes for text, and two keys could become one.
+    """
+    attempts, texts = {}, []
     for name, text in keys.items():
         kind = expression_type(frame, text, pipeline, ("keys", name))
         if (refused := refuse_unpublishable(kind)) is not None:
             raise refuse(pipeline, ("keys", name), refused)
         attempts[name] = attempt(frame, f"key `{name}`", text)
-    return evaluated(frame, attempts)
+        if isinstance(kind, StringType):
+            texts.append(name)
+    keyed = evaluated(frame, attempts)
+    if not texts or RAW_BYTES in frame.columns or _has_lines(pipeline):
+        return keyed
+    broken = [F.when(~F.is_valid_utf8(F.col(name)), f"key `{name}`: {NOT_UTF8}") for name in texts]
+    before = [F.col(FAILED)] if FAILED in keyed.columns else []
+    return keyed.withColumn(FAILED, F.coalesce(*before, *broken))
+
+
+def _has_lines(pipeline: Pipeline) -> bool:
+    """Whether the history's text was read from lines, which are checked as a whole."""
+    return getattr(pipeline.history, "format", None) in ("json", "csv")
 
 
 def with_event_time(
@@ -359,7 +379,12 @@ def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame
     later = {}
     for name, text in pipeline.aggregates.items():
         path = ("aggregates", name)
-        if (found := aggregates.foreign(records, text)) is not None:
+        try:
+            found = aggregates.foreign(records, text)
+        except AnalysisException as error:
+            known = [name for name in records.columns if not name.startswith("rw_")]
+            raise refuse(pipeline, path, Refused(*aggregates.analyzer_message(error, known))) from error
+        if found is not None:
             raise refuse(pipeline, path, Refused(found.what, found.hint, found.column is not None))
         if (refused := refuse_unpublishable(records.agg(F.expr(text)).schema[0].dataType)) is not None:
             raise refuse(pipeline, path, refused)

@@ -86,6 +86,12 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
     if (colon := re.search(r"Relative path in absolute URI: ([^\s)]+)", text)) is not None:
         hint = "Rename it, for example with `-` in place of `:`."
         return SourceError(f"Hadoop reads no file with a colon in its name: {colon[1]}", where, hint)
+    if "CONFLICTING_PARTITION_COLUMN_NAMES" in text:
+        what = "the folders `k=v` are not the same for all files"
+        return SourceError(what, where, "Put all files below folders of the same names, in the same order.")
+    if "partition column value" in text or "Empty partition column" in text:
+        hint = "Rename it: both parts of a folder's name `k=v` need text."
+        return SourceError("a folder `k=v` has no name or no value", where, hint)
     if "zStandard library not available" in text:
         hint = "Write the files with gzip (`.gz`), or without compression."
         return SourceError("this Hadoop reads no files compressed with zstandard (`.zst`)", place, hint)

@@ -213,6 +213,7 @@ def sample_of(**values) -> Sample:
         (["1709294400000000", "1709294400000001"], "us", 1_709_294_400_000),
         ([NOON, NOON], "timestamp", 1_709_294_400_000),
         ([NOON.replace(tzinfo=None)] * 2, "timestamp", 1_709_294_400_000),
+        (["1709294400", 1_709_294_401], "s", 1_709_294_400_000),
         (["2024-03-01", "2024-03-02"], None, None),
         ([17, 18], None, None),
         (["north", "south"], None, None),
@@ -223,6 +224,12 @@ def test_times_are_recognized_with_their_unit(values: list, unit: str | None, mi
     reading = time_reading(field)
     assert (reading.unit if reading else None) == unit
     assert (reading.to_ms(values[0]) if reading else None) == milliseconds
+
+
+def test_seconds_are_known_by_the_name_of_what_happened() -> None:
+    for name, is_time in (("clicked", True), ("last_seen", True), ("sent", True), ("speed", False), ("user_id", False)):
+        (field,) = sample_of(**{name: [1_709_294_400, 1_709_294_401]}).fields
+        assert (time_reading(field) is not None) == is_time, name
 
 
 def test_the_likeliest_fields_come_first() -> None:
@@ -240,6 +247,8 @@ def test_an_offset_needs_a_partition_and_positions_are_never_null() -> None:
 
 
 def test_types_of_decoded_fields() -> None:
+    mixed = [{"v": "3", "w": "x"}, {"v": 3, "w": 3}, {"v": "+4", "w": 4}]
+    assert ddl_of(mixed) == "v BIGINT, w STRING"
     records = [{"a": 1, "b": {"c d": [1.5]}, "e": None}, {"a": 2.5, "f": True, "g": "x"}]
     assert ddl_of(records) == "a DOUBLE, b STRUCT<`c d`: ARRAY<DOUBLE>>, e STRING, f BOOLEAN, g STRING"
 
@@ -314,3 +323,26 @@ def test_numbers_that_are_no_amounts_are_not_summed(project: Path) -> None:
         "records": "count(*)", "amount_sum": "sum(amount)", "temperature_avg": "avg(temperature)",
         "qty_sum": "sum(qty)",
     }  # fmt: skip
+
+
+def test_folders_encodings_and_line_breaks_are_seen_as_a_run_reads_them(project: Path, spark) -> None:
+    header = "id,ordered_at,note\n"
+    for store, number in (("007", 1), ("A1", 2)):
+        rows = "".join(f'{n},{NOON.isoformat()},"Grü\n{n},{NOON.isoformat()},x"\n' for n in range(10 * number))
+        file = project / f"sales/store={store}/part.csv"
+        file.parent.mkdir(parents=True)
+        file.write_text(header + rows, encoding="latin-1")
+    init("sales", "--yes", "--key", "store")
+    made = definition(project, "sales")
+    text = (project / "dags/pipelines/sales.yaml").read_text()
+    assert made.history.model_dump()["options"] == {"header": True, "encoding": "windows-1252"}
+    assert "# CHECK: the files are not UTF-8; that they are windows-1252 is a guess" in text
+    assert made.history.model_dump()["path"] == ("sales",) or "path: sales" in text
+    assert (made.keys, made.value.ddl) == ({"store": "store"}, "id BIGINT, ordered_at STRING, note STRING")
+    assert check_expressions(spark, made) == []
+    sample = read_files("sales", 100)
+    assert {record["store"] for record in sample.records} == {"007", "A1"}
+    assert sample.records[0]["note"] == f"Grü\n0,{NOON.isoformat()},x" and sample.unreadable == 0
+    (project / "wide.csv").write_text("a,b\n1,2\n", encoding="utf-16")
+    with pytest.raises(SourceError, match="look like UTF-16"):
+        read_files("wide.csv", 10)

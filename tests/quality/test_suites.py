@@ -121,6 +121,18 @@ def test_a_broken_suite_is_refused(suites_folder, text, message) -> None:
     assert message.replace("own.json", "departures_hourly.json") in str(refusal.value)
 
 
+def conditional(condition: str, parser: str = "spark") -> dict:
+    """An expectation for the rows for which a condition holds."""
+    return between(kwargs={"column": "flights", "min_value": 0, "row_condition": condition, "condition_parser": parser})
+
+
+def test_a_condition_on_columns_that_are_there_is_accepted(suites_folder) -> None:
+    conditions = ["flights > 0 AND carrier IS NOT NULL", "upper(`carrier`) = 'AA x'", "CAST(flights AS INT) > 5"]
+    suites_folder("departures_hourly.json", own(*(conditional(text, "spark") for text in conditions)))
+    pipeline = load_pipeline(FLIGHTS)
+    check_suites(load_suites(pipeline), pipeline)
+
+
 @pytest.mark.parametrize(
     ("expectation", "message"),
     [
@@ -139,6 +151,11 @@ def test_a_broken_suite_is_refused(suites_folder, text, message) -> None:
             "'$keyz' is no placeholder for a column; write one of $key",
         ),
         (between(kwargs={"column": "flights", "min_value": {"$PARAMETER": "now"}}), "'now' is no parameter; the gate"),
+        (conditional("recordz > 5"), "'recordz' is no column of the windows"),
+        (
+            conditional('col("carier") == "AA"', "great_expectations"),
+            "'carier' is no column of the windows; did you mean",
+        ),
         (between(meta={"data": "input"}), "'flights' is no column of the input; the columns are partition, records"),
         (between(type="expect_rows_to_be_unique_by_columns", kwargs={"column_list": []}), "column_list"),
         (between(kwargs={"column": "flights", "min_value": 0, "mostly": "half"}), "kwargs.mostly"),

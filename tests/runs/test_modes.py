@@ -63,6 +63,21 @@ def test_a_history_without_order_has_runs_nights_and_reports_of_complete_values(
     assert "watermark.partitions is not set" not in page
 
 
+def test_sessions_of_a_history_without_order_have_nights_too(spark, tmp_path) -> None:
+    def sessions(name: str) -> Pipeline:
+        file = Path(in_mode(tmp_path, name, next(iter(CASES)), Mode.COMPLETE, has_order=False).file)
+        file.write_text(file.read_text().replace(CASES[next(iter(CASES))][0], "{type: session, gap: 20 s}"))
+        return load_pipeline(file)
+
+    records, nightly, full = log_of(4, 120), sessions("unordered_sessions"), sessions("unordered_sessions_full")
+    for night, part in enumerate((records[0::2], records[1::2])):
+        write(tmp_path / "data", part, f"part-{night}.json")
+        reconcile(spark, nightly, LogProgress())
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    found = rows(spark.table(Tables.of(nightly).windows))
+    assert found and found == rows(spark.table(Tables.of(full).windows))
+
+
 def test_a_night_of_complete_values_cannot_end_at_an_instant_without_arrivals(spark, tmp_path) -> None:
     write(tmp_path / "data", log_of(3)[:50], "part-0.json")
     defined = in_mode(tmp_path, "unordered_until", next(iter(CASES)), Mode.COMPLETE, has_order=False)

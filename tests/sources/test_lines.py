@@ -139,6 +139,16 @@ def test_folders_named_by_a_value_are_columns_of_lines_too(spark, tmp_path: Path
     assert sorted((row.day, row.rw_offset) for row in frame.collect()) == [("1", 1), ("2", 2)]
 
 
+def test_folders_that_do_not_fit_together_are_told(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    for number, folders in enumerate((("y=1/s=1", "y=1"), ("s=", "s=1"))):
+        root = tmp_path / str(number)
+        for folder in folders:
+            (root / folder).mkdir(parents=True, exist_ok=True)
+            (root / folder / "a.json").write_text(line(0) + "\n")
+        with pytest.raises(SourceError, match=r"the folders `k=v` are not the same|has no name or no value"):
+            open_history(spark, of_lines(pipeline, root, "json"))
+
+
 def test_the_schema_gives_folders_another_type_than_text(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     for number, store in enumerate(("007", "08", "A1")):
         (tmp_path / f"store={store}").mkdir()
@@ -161,8 +171,16 @@ def test_the_schema_gives_folders_another_type_than_text(spark, tmp_path: Path, 
         ({"sep": "||"}, 'x||"a||b"', ["a||b"], 0),
         ({"sep": "\\t"}, "x\ta,b", ["a,b"], 0),
         ({"delimiter": ";"}, "x;a,b", ["a,b"], 0),
-        ({}, 'x,"open\ny"\nx,"closed"', ["closed"], 2),
-        ({}, 'x,"open\nx,y,"\nx,"closed"', ["closed"], 2),
+        ({}, 'x,"open\ny"\nx,"closed"', ["open\ny", "closed"], 0),
+        ({}, 'x,"1\nx,2\n\r\nx,""3""\r\n4"\r\nx,"closed"', ['1\nx,2\n\r\nx,"3"\r\n4', "closed"], 0),
+        ({}, 'x,"stray\nx,"closed"\nx,last', ["closed", "last"], 1),
+        ({}, 'x,good\nx,"never closed\nx,last', ["good", "last"], 1),
+        ({"escape": "\\"}, 'x,"a \\"\nb"', ['a "\nb'], 0),
+        ({"sep": "||"}, 'x||"a\nx||b"', ["a\nx||b"], 0),
+        ({"quote": "'", "sep": ";"}, "x;'a\nx;b'", ["a\nx;b"], 0),
+        ({"comment": "#"}, '# say "\nx,"a\nb"\n#"', ["a\nb"], 0),
+        ({"multiLine": False}, 'x,"1\nx,2\n3"', ["2"], 2),
+        ({"encoding": "windows-1252"}, 'x,"\u20ac\nx,\u00fc"', ["\u20ac\nx,\u00fc"], 0),
         ({}, 'x,a"b', [], 1),
         ({"encoding": "windows-1252"}, "x,\u20ac\u00fc", ["\u20ac\u00fc"], 0),
         ({"encoding": "Shift_JIS"}, "x,\u65e5\u672c", ["\u65e5\u672c"], 0),
@@ -171,7 +189,7 @@ def test_the_schema_gives_folders_another_type_than_text(spark, tmp_path: Path, 
 def test_csv_is_read_by_its_quotes_separators_and_encoding(
     spark, tmp_path: Path, pipeline: MakePipeline, options: dict, text: str, carriers: list[str], reasons: int
 ) -> None:
-    (tmp_path / "a.csv").write_text(f"{text}\n", encoding=options.get("encoding", "utf-8"))
+    (tmp_path / "a.csv").write_bytes(f"{text}\n".encode(options.get("encoding", "utf-8")))
     definition = of_lines(pipeline, tmp_path, "csv", schema="note STRING, carrier STRING", **options)
     frame = open_history(
         spark,
@@ -191,6 +209,34 @@ def test_csv_is_read_by_its_quotes_separators_and_encoding(
     rows = frame.collect()
     assert [row.carrier for row in rows if row.rw_reason is None] == carriers
     assert len([row for row in rows if row.rw_reason is not None]) == reasons
+
+
+def test_a_large_csv_file_is_read_by_lines_unless_it_is_to_be_read_as_a_whole(
+    spark, tmp_path: Path, pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "large.csv").write_text('x,"1\nx,2\n3"\n' * 3)
+    (tmp_path / "small.csv").write_text('x,"4\nx,5"\n')
+    monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 20)
+    found = {}
+    for name, options in {"lines": {}, "whole": {"multiLine": True}}.items():
+        definition = of_lines(pipeline, tmp_path, "csv", schema="note STRING, carrier STRING", **options)
+        history = definition.history.model_copy(
+            update={"position": pipeline(history={"position": {}}).history.position}
+        )
+        rows = open_history(spark, definition.model_copy(update={"history": history})).frame.collect()
+        found[name] = sorted((row.carrier, row.rw_reason) for row in rows if row.rw_reason is None)
+        assert all("multiLine: true" in row.rw_reason for row in rows if row.rw_reason)
+    assert found == {
+        "lines": [*[("2", None)] * 3, ("4\nx,5", None)],
+        "whole": [*[("1\nx,2\n3", None)] * 3, ("4\nx,5", None)],
+    }
+
+
+def test_bytes_that_are_no_text_cost_their_record_alone(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    text = f'0,1,1,"A\u00fc\nB",{BASE}\n0,2,1,'.encode() + b"M\xfc" + f",{BASE}\n0,3,1,C,{BASE}\n".encode()
+    (tmp_path / "a.csv").write_bytes(text)
+    good_offsets, bad = split(spark, of_lines(pipeline, tmp_path, "csv"))
+    assert (good_offsets, list(bad.values())) == ([1, 3], ["not valid UTF-8"])
 
 
 @pytest.mark.parametrize("encoding", ["UTF-16", "utf-32le", "no-such-encoding"])

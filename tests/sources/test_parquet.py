@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.errors import SourceError
-from spark_jobs.sources import canonical, good, open_history, partition_columns, reading
+from spark_jobs.sources import canonical, good, open_history, partition_columns, quarantined, reading
 from spark_jobs.spark.gateway import query_execution
 from tests.sources.conftest import BASE, MakePipeline, payload, records, write_log
 
@@ -211,3 +211,24 @@ def test_reachable_says_nothing_or_what_is_wrong(spark, tmp_path: Path, pipeline
     assert open_history(spark, pipeline(tmp_path)).frame.columns
     with pytest.raises(SourceError):
         open_history(spark, pipeline(tmp_path / "b.parquet"))
+
+
+def test_keys_of_parquet_files_are_text_and_typed_folders_cost_their_records_alone(
+    spark, tmp_path: Path, pipeline: MakePipeline
+) -> None:
+    keys = pa.array([b"M\xfcn", b"M\xf6n", b"ok"]).view(pa.string())
+    for store in ("007", "A1"):
+        (tmp_path / f"store={store}").mkdir()
+        table = pa.table({"shop": keys, "t": pa.array([0, 0, 0], pa.int64())})
+        pq.write_table(table, tmp_path / f"store={store}" / "a.parquet")
+    definition = pipeline(
+        tmp_path,
+        history={"position": {}},
+        value={"format": "columns", "schema": "store INT"},
+        keys={"shop": "shop", "store": "store"},
+        event_time={"expression": "t", "unit": "ms"},
+    )
+    records = canonical(open_history(spark, definition).frame, definition)
+    assert [(row.shop, row.store) for row in good(records).collect()] == [("ok", 7)]
+    reasons = sorted(row.reason for row in quarantined(records).collect())
+    assert reasons == ["key `shop`: not valid UTF-8"] * 2 + ["wrong type for field store"] * 3
