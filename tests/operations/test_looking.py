@@ -13,10 +13,11 @@ from spark_jobs.corrections.stage import again, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.operations.looking import answer_of
-from spark_jobs.runs.corrected import Corrections
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.looks import Answer, Look, Looks, Question
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.start import Asked
 from spark_jobs.runs.store import RunStore
 from spark_jobs.submit.looking import answer_question
 from tests.corrections.small_corrections import (
@@ -28,7 +29,7 @@ from tests.corrections.small_corrections import (
     with_faults,
     write_table,
 )
-from tests.runs.small_nights import write
+from tests.runs.small_runs import write
 
 TABLE = "rewindow.nightly_tests.looked_emitted"
 SECTIONS = f"""
@@ -52,7 +53,7 @@ def looked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     later_records(folder)
     unusable = {"p": 0, "o": 900, "a": 1_600_000_900_000, "k": "a", "t": "soon", "v": 1}
     write(folder / "data", [unusable], "part-2.json")
-    second = reconcile(spark, job, NoProgress(), reason="more has come", end_policy=COMPARING).run_id
+    second = reconcile(spark, job, NoProgress(), asked=Asked("more has come"), end_policy=COMPARING).run_id
     return job, first, second
 
 
@@ -106,7 +107,7 @@ def test_corrections_are_listed_repeated_and_reverted(ask: Ask, looked, spark: S
     folder = RunStore.configured().folder(first)
     for revert in (False, True):
         noted = again(spark, job, folder, revert=revert, by="ada: it was wrong")
-        assert noted == Corrections.read(folder) and noted.notes[-1].endswith("by ada: it was wrong")
+        assert noted == DeliveredCorrections.read(folder) and noted.notes[-1].endswith("by ada: it was wrong")
     assert any("brought back" in note for note in noted.notes) and any("once more" in note for note in noted.notes)
     (after, *_) = ask(what="corrections", run=first).tables
     kinds = {row[after.columns.index("kind")] for row in after.rows}
