@@ -5,7 +5,20 @@ It may import everything but the tools for developers. Begin with `app.py`.
 
 from __future__ import annotations
 
-from spark_jobs.cli import act, corrections, expectations, imports, init, live, look, report, runs, serve, upgrade  # noqa: F401 - they join the application
+from spark_jobs.cli import (
+    act,
+    bench,
+    corrections,
+    expectations,
+    imports,
+    init,
+    live,
+    look,
+    report,
+    runs,
+    serve,
+    upgrade,
+)  # noqa: F401 - they join the application
 from spark_jobs.cli.app import main
 
 __all__ = ["main"]
