@@ -18,7 +18,7 @@ from spark_jobs.cli import (
     runs,
     serve,
     upgrade,
-)  # noqa: F401 - they join the application
+)
 from spark_jobs.cli.app import main
 
 __all__ = ["main"]
