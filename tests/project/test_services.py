@@ -31,8 +31,11 @@ def test_a_topic(spark, kafka, tmp_path: Path) -> None:
 
 
 def test_tombstones_are_dropped_and_said_where_a_definition_knows_them(tmp_path: Path) -> None:
-    rows = [{"key": "a", "partition": 0, "offset": n, "op": "cd"[n % 2], "at": 1_709_251_200_000 + n,
-             "before": {"x": n} if n % 2 else None, "after": None if n % 2 else {"x": n}} for n in range(40)]  # fmt: skip
+    rows = []
+    for n in range(40):
+        row = {"before": {"x": n}, "after": None} if n % 2 else {"before": None, "after": {"x": n}}
+        log = {"key": "a", "partition": 0, "offset": n}
+        rows.append({**log, "op": "cd"[n % 2], "at": 1_709_251_200_000 + n, **row})
     sample = Sample(
         rows,
         "a topic",
