@@ -35,6 +35,9 @@ def read_files(path: str, limit: int) -> Sample:
     Raises SourceError where there is no file, its format is unknown, or it cannot be read.
     """
     system, place, files = _files(path)
+    if all(file.endswith(".avro") for file in files):
+        hint = "Write them as Parquet, or name a Hive table over them; a topic's Avro values are read as they are."
+        raise SourceError("Avro container files are not read", path, hint)
     formats = {_format_of(file) for file in files} - {None}
     if len(formats) != 1:
         found = ", ".join(sorted(str(name) for name in formats)) or "none of these endings"

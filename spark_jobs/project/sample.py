@@ -111,6 +111,8 @@ class Sample:
     def fields(self) -> tuple[Field, ...]:
         """The fields of the records, those of structs too, in the order in which they first occur."""
         paths = dict.fromkeys(path for record in self.records for path in _leaves(record, ()))
+        structs = {path[:length] for path in paths for length in range(1, len(path))}  # some of them null
+        paths = {path: None for path in paths if path not in structs}
         return tuple(self._field(path) for path in paths)
 
     def find(self, expression: str) -> Field | None:

@@ -343,6 +343,9 @@ def test_folders_encodings_and_line_breaks_are_seen_as_a_run_reads_them(project:
     sample = read_files("sales", 100)
     assert {record["store"] for record in sample.records} == {"007", "A1"}
     assert sample.records[0]["note"] == f"Grü\n0,{NOON.isoformat()},x" and sample.unreadable == 0
+    (project / "rides.avro").write_bytes(b"Obj\x01")
+    with pytest.raises(SourceError, match="Avro container files are not read"):
+        read_files("rides.avro", 10)
     (project / "wide.csv").write_text("a,b\n1,2\n", encoding="utf-16")
     with pytest.raises(SourceError, match="look like UTF-16"):
         read_files("wide.csv", 10)
