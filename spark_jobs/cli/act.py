@@ -41,7 +41,15 @@ from spark_jobs.cli.options import (
     requested_of,
     session,
 )
-from spark_jobs.cli.output import columns_to_query, print_night, print_plan, print_result, print_verdicts, result_record
+from spark_jobs.cli.output import (
+    columns_to_query,
+    print_night,
+    print_plan,
+    print_result,
+    print_verdicts,
+    print_warnings,
+    result_record,
+)
 from spark_jobs.cli.stopwatch import Stopwatch
 from spark_jobs.errors import DefinitionError
 
@@ -125,6 +133,7 @@ def run(
             planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **options))
             if dry_run_of(dry_run) is not None:
                 planned = with_change(spark, loaded, planned)
+        print_warnings(planned.warnings, errors)
         result = execute(
             spark,
             loaded,

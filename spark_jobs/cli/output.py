@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -58,8 +59,7 @@ def print_plan(made, stages: Sequence[RunStage]) -> None:
         )
     console.print(ranges)
     print_stages(stages)
-    for warning in made.warnings:
-        console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
+    print_warnings(made.warnings, console)
 
 
 def print_stages(stages: Sequence[RunStage]) -> None:
@@ -82,6 +82,12 @@ def print_night(pipeline: Pipeline, night: Night, as_json: bool) -> None:
     else:
         print_plan(night.plan, stages_of(pipeline, night.replay_stages))
         console.print(night.note, highlight=False, soft_wrap=True)
+
+
+def print_warnings(warnings: Sequence[str], to: Console) -> None:
+    """What a person should know of a plan before it is carried out."""
+    for warning in warnings:
+        to.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
 
 
 def print_reasons(reasons: Sequence[QuarantineReason]) -> None:

@@ -70,14 +70,21 @@ def test_the_plan_is_for_people_and_for_machines(rewindow, definition) -> None:
 
 def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_path) -> None:
     _, out, _ = rewindow("plan", str(definition), "--json")
-    (tmp_path / "plan.json").write_text(out)
+    (tmp_path / "plan.json").write_text(json.dumps(json.loads(out) | {"warnings": ["window ends are many"]}))
     code, out, err = rewindow("run", str(definition), "--plan", str(tmp_path / "plan.json"), "--json")
     assert code == 0, err
+    assert "note: window ends are many" in err
     assert json.loads(out)["records_read"] == 300
     stages = [json.loads(text)["stage"] for text in err.splitlines() if text.startswith("{")]
     assert {"timeline", "windows", "gate", "publish"} <= set(stages)
     code, out, _ = rewindow("sql", "SELECT count(*) AS n FROM rewindow.run_tests.by_hand", "--json")
     assert json.loads(out)["n"] > 0
+
+    code, out, _ = rewindow("reconcile", str(definition), "--dry-run")
+    assert code == 0 and "nothing has arrived since run" in out
+    write(tmp_path / "data", [record(i) for i in range(300, 340)], "part-1.json")
+    code, out, _ = rewindow("reconcile", str(definition), "--dry-run")
+    assert code == 0 and "it goes on from run" in out and "stage the windows from" in out
 
 
 def test_the_report_says_how_a_run_ended_by_hand(rewindow, definition) -> None:
