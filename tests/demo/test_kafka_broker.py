@@ -13,7 +13,7 @@ from spark_jobs.errors import EnvironmentSetupError
 from tests.kafka import Producer, Sent
 from tests.processes import start_python
 
-SAMPLE = Path(__file__).parents[2] / "data" / "flights" / "events.parquet"
+SAMPLE = Path(__file__).parents[1] / "data" / "flights" / "events.parquet"
 
 
 def test_the_checksums_are_castagnolis() -> None:

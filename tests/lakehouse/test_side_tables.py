@@ -44,7 +44,7 @@ def test_windows_and_late_records_are_of_one_state_at_every_step_of_a_run(spark,
             states.append((boundary, *seen_by_a_reader(rewindow_home, "nightly_tests.one_state")))
 
     with watched_steps(look):
-        assert reconcile(spark, first, NoProgress()).records_late > 0
+        assert reconcile(spark, first, NoProgress()).counts.records_late > 0
         write(tmp_path / "data", records[120:], "part-1.json")
         reconcile(spark, first, NoProgress())
         path = tmp_path / "one_state.yaml"

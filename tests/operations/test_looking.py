@@ -37,7 +37,6 @@ live:
   source: {{kind: table, table: {TABLE}}}
   window: {{start: window_start}}
 corrections: {{value: complete}}
-quarantine: {{threshold: 10 %}}
 """
 Ask = Callable[..., Answer]
 
@@ -46,7 +45,9 @@ Ask = Callable[..., Answer]
 def looked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pipeline, str, str]:
     """A pipeline with two published runs, late and unusable records, and corrections of the first; the runs' ids."""
     folder = tmp_path_factory.mktemp("looked")
-    job = defined(folder, "looked", SECTIONS)
+    path = Path(defined(folder, "looked", SECTIONS).file or "")
+    path.write_text(path.read_text().replace("{threshold: 1 %}", "{threshold: 10 %}"))
+    job = load_pipeline(path)
     write_table(spark, TABLE, with_faults(emitted_rows(spark, job)))
     first = published(spark, job).run_id
     correct_run(spark, job, RunStore.configured().folder(first))

@@ -101,7 +101,7 @@ def test_tables_of_comparisons_and_corrections_are_upgraded(spark: SparkSession,
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.layout_verdicts")
     key = without(KEY)
     for table, columns in (
-        (tables.verdicts, f"{key}, {without(VERDICT_FACTS)}"),
+        (tables.verdicts, f"{key}, verdict STRING, {without(VERDICT_FACTS)}"),
         (tables.comparisons, without(COMPARISON_COLUMNS, "final_before")),
         (tables.corrections, f"{key}, {without(CORRECTION_FACTS, 'since')}"),
     ):

@@ -99,7 +99,7 @@ def test_windows_whose_records_are_gone_are_kept_and_the_gate_stays_open(runs, w
 
 
 def test_records_that_are_gone_close_the_gate_of_a_run_that_has_not_looked(runs, without_half, monkeypatch) -> None:
-    monkeypatch.setattr("spark_jobs.runs.backfill.keep_of_range", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.runs.work.keep_of_range", lambda *_: None)
     facts, failed = runs.facts()
     assert (facts.records_before, facts.records_below) == (590, 290)
     assert "no-record-gone" in failed
@@ -132,7 +132,7 @@ def test_a_night_knows_the_records_below_the_end_offsets_that_it_goes_on_from(ru
 
 def test_a_file_that_is_written_again_while_a_run_reads_it_closes_the_gate(runs, monkeypatch) -> None:
     """Also where nothing compares what a plan has pinned."""
-    monkeypatch.setattr("spark_jobs.runs.backfill.confirm_files", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.runs.evaluation.confirm_files", lambda *_: None)
     file = runs.folder / "data" / "b.json"
     before = file.stat()
 

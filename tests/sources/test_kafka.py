@@ -314,8 +314,8 @@ def test_an_as_of_vector_ends_the_log(spark, kafka: KafkaBroker, topic: NewTopic
     pipeline = of_topic(kafka.servers, name)
     plan = make_plan(spark, pipeline, as_of={0: 3, 1: 1})
     assert offsets(read_planned(spark, pipeline, plan)) == [(0, 0), (0, 1), (0, 2), (1, 0)]
-    assert "ends partition 0 at offset 9, and it ends at 4" in refusal(spark, pipeline, as_of={0: 9, 1: 1})
-    assert "names partition 7, which the topic does not have" in refusal(spark, pipeline, as_of={7: 1})
+    assert "the end offset of partition 0 is 9, and it ends at 4" in refusal(spark, pipeline, as_of={0: 9, 1: 1})
+    assert "name partition 7, which the topic does not have" in refusal(spark, pipeline, as_of={7: 1})
 
 
 def test_a_definition_is_checked_without_a_broker(spark) -> None:
