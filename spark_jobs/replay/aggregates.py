@@ -183,14 +183,7 @@ def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple
     except DefinitionError as problem:
         yield problem.what, problem.hint
         return
-    for call in calls:
-        if call.name in _BY_ORDERING and not _is_total(call):
-            yield (
-                f"{call.name}() depends on the order of records among ties",
-                f"end the ordering with the position: {call.name}(x, struct(y, rw_arrival, rw_partition, rw_offset))",
-            )
-        elif call.name in _ORDER_DEPENDENT and not (call.parent in _SORTERS or call.has_order):
-            yield f"{call.name}() depends on the order in which Spark sees the records", _ORDER_DEPENDENT[call.name]
+    yield from of_chance(spark, text)
     if not any(call.is_aggregate for call in calls):
         yield f"{text!r} is no aggregate", "wrap it in one, such as sum(...), max(...) or count(...)"
         return
@@ -201,6 +194,21 @@ def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple
         return
     if found is not None:
         yield found.what, found.hint
+
+
+def of_chance(spark: SparkSession, text: str) -> Iterator[tuple[str, str]]:
+    """The calls whose value depends on the order in which Spark sees the records: (problem, hint).
+
+    Raises DefinitionError for text that is no expression.
+    """
+    for call in _calls(spark, text):
+        if call.name in _BY_ORDERING and not _is_total(call):
+            yield (
+                f"{call.name}() depends on the order of records among ties",
+                f"end the ordering with the position: {call.name}(x, struct(y, rw_arrival, rw_partition, rw_offset))",
+            )
+        elif call.name in _ORDER_DEPENDENT and not (call.parent in _SORTERS or call.has_order):
+            yield f"{call.name}() depends on the order in which Spark sees the records", _ORDER_DEPENDENT[call.name]
 
 
 def foreign(frame: DataFrame, text: str) -> Foreign | None:

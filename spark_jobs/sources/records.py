@@ -386,6 +386,8 @@ def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame
             raise refuse(pipeline, path, Refused(*aggregates.analyzer_message(error, known))) from error
         if found is not None:
             raise refuse(pipeline, path, Refused(found.what, found.hint, found.column is not None))
+        if (chance := next(aggregates.of_chance(records.sparkSession, text), None)) is not None:
+            raise refuse(pipeline, path, Refused(*chance))
         if (refused := refuse_unpublishable(records.agg(F.expr(text)).schema[0].dataType)) is not None:
             raise refuse(pipeline, path, refused)
         for number, argument in enumerate(arguments(records, f"aggregate `{name}`", text, admits)):

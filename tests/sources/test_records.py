@@ -392,6 +392,15 @@ def test_an_unknown_column_is_a_source_error_and_a_wrong_expression_a_definition
         opened(spark, pipeline(tmp_path, filter={"before_watermark": "distance"}))
 
 
+def test_an_aggregate_whose_value_depends_on_the_order_of_reading_is_refused(
+    spark, tmp_path: Path, pipeline: MakePipeline
+) -> None:
+    write_log(tmp_path / "a.parquet", records((0, 0, 0)))
+    for text in ("first(distance)", "max_by(carrier, distance)", "sum(distance) + any_value(distance)"):
+        with pytest.raises(DefinitionError, match="depends on the order"):
+            opened(spark, pipeline(tmp_path, aggregates={"n": text}))
+
+
 def test_no_python_worker_makes_canonical_records(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     write_log(tmp_path / "a.parquet", records((0, 0, 0)))
     plan = query_execution(opened(spark, pipeline(tmp_path))).executedPlan().toString()
