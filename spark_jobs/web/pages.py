@@ -58,9 +58,9 @@ def with_links(report: str, home: str, airflow: str, run: Run) -> str:
         links["This run in Airflow"] = place
         if run.status == RunStatus.AWAITING_APPROVAL:
             links["Answer the approval"] = f"{place}/tasks/approve/required_actions"
-    item = Markup('<li><a href="{}"{}>{}</a></li>')
-    outside = Markup(' target="_top"')  # the page may stand in a frame of Airflow's
-    items = Markup("").join(item.format(to, "" if to == home else outside, name) for name, to in links.items())
+    # No target: Airflow's tab is a frame whose links may lead to other pages in the frame, but not out of it.
+    item = Markup('<li><a href="{}">{}</a></li>')
+    items = Markup("").join(item.format(to, name) for name, to in links.items())
     bar = Markup('<nav class="parts" aria-label="Rewindow"><ul>{}</ul></nav>\n').format(items)
     return report.replace(_PARTS, f"{bar}{_PARTS}", 1)
 

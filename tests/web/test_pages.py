@@ -24,13 +24,12 @@ def test_a_report_leads_to_its_run_to_its_approval_and_to_the_run_before(tmp_pat
     assert 'href="/rewindow/runs/departures_hourly-reconcile-night%2B0"' in shown and "report.html" not in shown
     run = replace(run, dag_id="reconcile__departures_hourly", dag_run_id="manual__2026-11-25T10:00:00+00:00")
     place = "/air/dags/reconcile__departures_hourly/runs/manual__2026-11-25T10%3A00%3A00%2B00%3A00"
-    links = re.findall(
-        r'<li><a href="([^"#]+)"( target="_top")?>([^<]+)</a></li>', with_links(page, "/r/", "/air", run)
-    )
-    assert links == [
-        ("/r/", "", "All runs"),
-        (place, ' target="_top"', "This run in Airflow"),
-        (f"{place}/tasks/approve/required_actions", ' target="_top"', "Answer the approval"),
+    shown = with_links(page, "/r/", "/air", run)
+    assert re.findall(r'<li><a href="([^"#]+)">([^<]+)</a></li>', shown) == [
+        ("/r/", "All runs"),
+        (place, "This run in Airflow"),
+        (f"{place}/tasks/approve/required_actions", "Answer the approval"),
     ]
+    assert "target=" not in shown, "out of the frame of Airflow's tab no link leads"
     from_terminal = with_links(page, "/r/", "/air", replace(run, dag_id=None, status="published"))
     assert "in Airflow" not in from_terminal and "All runs" in from_terminal
