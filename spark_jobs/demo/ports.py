@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from contextlib import suppress
 from pathlib import Path
 
+_LISTENING = range(15_000, 32_000)
+"""Below the ports that systems give to clients: of those, another process may take one before it is listened on."""
+_ATTEMPTS = 100
+
 
 def free_port() -> int:
     """A port of 127.0.0.1 that is free now."""
+    for port in random.sample(_LISTENING, _ATTEMPTS):
+        if _is_free(port):
+            return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
