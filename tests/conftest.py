@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip the long tests for which no time is left: a busy machine takes longer than it took before."""
     if Tests.chosen() is Tests.CHANGED and STOPWATCH.minutes() > float(os.environ["REWINDOW_TESTS_MINUTES"]):
         pytest.skip("the time is used up")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report a failure without collecting garbage.
+
+    pytest parses the source of a failed test. Where finalizers of PySpark's objects run meanwhile, Python 3.11 ends
+    that with a SystemError ("AST constructor recursion depth mismatch"), and the process of tests ends with it.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
