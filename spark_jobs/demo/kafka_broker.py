@@ -18,16 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
+from spark_jobs.demo.java_process import JARS, launched
 from spark_jobs.demo.ports import free_port
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.ivy import fetch_jars, package_folder
-from spark_jobs.spark.java import find_java, java_reason
+from spark_jobs.spark.java import java_reason
 
 KAFKA_PACKAGE = "org.apache.kafka:kafka_2.13:4.1.1"
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -316,27 +315,14 @@ class KafkaBroker:
         return self._gateway
 
     def _launch(self, jars: Path, output: IO[str]) -> JavaObject:
-        own = Path(pyspark.__file__).parent / "jars"
         # Kafka brings no logger; Spark's goes before Kafka's older slf4j.
         loggers = [
             str(jar)
             for name in ("slf4j-api", "log4j-slf4j2-impl", "log4j-api-2", "log4j-core")
-            for jar in own.glob(f"{name}*.jar")
+            for jar in JARS.glob(f"{name}*.jar")
         ]
-        launched: Any = launch_gateway(
-            jarpath=str(next(own.glob("py4j-*.jar"))),
-            classpath=":".join([*loggers, f"{jars}/*"]),
-            javaopts=[f"-Xmx{self._heap}", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_log_settings()}"],
-            java_path=str(find_java().executable),
-            die_on_exit=True,
-            enable_auth=True,
-            return_proc=True,
-            create_new_process_group=True,  # Ctrl-C goes to the owner, who stops it in order
-            redirect_stdout=output,
-            redirect_stderr=output,
-        )
-        port, token, self._process = launched
-        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+        options = [f"-Xmx{self._heap}", "-XX:+UseSerialGC"]
+        self._gateway, self._process = launched([*loggers, f"{jars}/*"], options, output)
         return self._gateway
 
     def _serve(self, gateway: JavaObject) -> None:
@@ -416,7 +402,3 @@ def kafka_folder() -> Path:
 def fetch_kafka() -> Path:
     """The folder with the broker's jars, fetched if missing. Raises EnvironmentSetupError when they cannot be."""
     return fetch_jars(KAFKA_PACKAGE, "the Kafka broker's")
-
-
-def _log_settings() -> str:
-    return (Path(__file__).parents[2] / "spark" / "log4j2.properties").as_uri()

@@ -18,16 +18,15 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from spark_jobs.demo.java_process import JARS, launched
 from spark_jobs.demo.waiting import becomes_true
 from spark_jobs.errors import EnvironmentSetupError, RewindowError
 from spark_jobs.spark.gateway import JavaObject
-from spark_jobs.spark.java import find_java, java_reason
+from spark_jobs.spark.java import java_reason
 
 _START_SECONDS = 60
 _STOP_SECONDS = 10
@@ -119,27 +118,12 @@ class HiveMetastore:
 
     def _launch(self, output: IO[str]) -> JavaObject:
         """Start the JVM with pyspark's jars; it is driven over py4j."""
-        jars = Path(pyspark.__file__).parent / "jars"
-        logging = (Path(__file__).parents[2] / "spark" / "log4j2.properties").as_uri()
-        launched: Any = launch_gateway(
-            jarpath=str(next(jars.glob("py4j-*.jar"))),
-            classpath=str(jars / "*"),
-            javaopts=[
-                f"-Xmx{self._heap}",
-                "-XX:TieredStopAtLevel=1",  # saves a quarter of the start; nothing here runs long enough to be compiled
-                f"-Dderby.stream.error.file={self.directory / 'derby.log'}",
-                f"-Dlog4j2.configurationFile={logging}",
-            ],
-            java_path=str(find_java().executable),
-            die_on_exit=True,
-            enable_auth=True,
-            return_proc=True,
-            create_new_process_group=True,  # Ctrl-C goes to the owner, who stops it in order
-            redirect_stdout=output,
-            redirect_stderr=output,
-        )
-        port, token, self._process = launched
-        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+        options = [
+            f"-Xmx{self._heap}",
+            "-XX:TieredStopAtLevel=1",  # saves a quarter of the start; nothing here runs long enough to be compiled
+            f"-Dderby.stream.error.file={self.directory / 'derby.log'}",
+        ]
+        self._gateway, self._process = launched([f"{JARS}/*"], options, output)
         return self._gateway
 
     def _serve(self, gateway: JavaObject) -> None:

@@ -33,6 +33,8 @@ def _packages_of_spark() -> tuple[str, ...]:
 PACKAGES = (*_packages_of_spark(), "org.xerial:sqlite-jdbc:3.50.3.0")
 """Jars as Maven coordinates. Spark downloads them once, to `ivy_folder()`."""
 
+LOG_SETTINGS = (Path(__file__).parent / "log4j2.properties").as_uri()
+"""The address of Log4j's settings."""
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 """The setting with the options of the driver's JVM."""
 
@@ -84,8 +86,7 @@ def jvm_settings(*, short: bool = False) -> dict[str, str]:
     `short`: the application reads little, so Java's fast compiler does; the user's options overrule that too.
     """
     configured = settings()
-    logging = (Path(__file__).parent / "log4j2.properties").as_uri()
-    options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={logging}"]
+    options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={LOG_SETTINGS}"]
     if class_archive().exists():
         options.append(f'"-XX:SharedArchiveFile={class_archive()}"')
     own = configured.java_options or ""
