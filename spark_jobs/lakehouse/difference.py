@@ -9,8 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial, reduce
-from operator import and_
+from functools import cached_property, partial
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -20,8 +19,11 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
 from spark_jobs.lakehouse.publication import FACTS, LIVE, REVISIONS, Cause, Publication
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
+from spark_jobs.spark.joins import others, same
 from spark_jobs.spark.parallel import run_parallel
 
+_OLD = "old_"
+"""Before the names of what is published."""
 _STATE, _KEPT_STATE = "state", "history_gone"
 _KEPT_COLUMNS = frozenset(FACTS.names)
 
@@ -166,8 +168,7 @@ class Comparison:
         identity, values = self._columns()
         new = self._staged(staged).select(*quoted(identity), _packed(values, "rw_new"), LIVE)
         old = self._published(identity, values)
-        same = [F.col(f"`{c}`").eqNullSafe(F.col(f"old_{c}")) for c in identity]
-        joined = new.join(old, reduce(and_, same), "full_outer")
+        joined = new.join(old, same(identity, _OLD), "full_outer")
         was = F.coalesce(F.col("old_rows") > 0, F.lit(False))
         there = F.col("rw_new").isNotNull()
         seen = [c for c in values if c not in BOOKKEEPING_COLUMNS]
@@ -188,7 +189,7 @@ class Comparison:
             )
             .when(~there & (was | ~F.col("old_is_whole")), WindowChange.RETRACTED.value)
         )
-        whole = [F.coalesce(f"`{c}`", f"old_{c}").alias(c) for c in identity]
+        whole = [F.coalesce(f"`{c}`", f"`{_OLD}{c}`").alias(c) for c in identity]
         start = F.coalesce("window_start", "old_window_start")
         cause = (
             F.when(~there, F.lit(Cause.RETRACTION.value))
@@ -217,7 +218,7 @@ class Comparison:
         revisions say the same as readers see.
         """
         rows = [
-            *(F.col(f"`{c}`").alias(f"old_{c}") for c in identity),
+            *others(identity, _OLD),
             _packed(values, "rw_old"),
             F.col("revision").alias("old_revision"),
             F.col("cause").alias("old_cause"),
@@ -237,7 +238,7 @@ class Comparison:
             seen = revisions.unionByName(main)
         last = F.coalesce("old_revision", F.lit(0))
         value_in = "filter (where {0})"
-        grouped = seen.groupBy(*(f"old_{c}" for c in identity)).agg(
+        grouped = seen.groupBy(*(f"`{_OLD}{c}`" for c in identity)).agg(
             F.count_if("in_main").alias("old_rows"),
             F.count_if("in_history").alias("in_history"),
             F.expr(f"any_value(rw_old) {value_in.format('in_main')}").alias("rw_old"),
@@ -246,8 +247,8 @@ class Comparison:
             F.max_by("old_cause", last).alias("old_cause"),
             F.max_by("old_run_id", last).alias("old_run_id"),
         )
-        same = (F.col("in_history") == F.col("old_rows")) & F.col("rw_history").eqNullSafe(F.col("rw_old"))
-        return grouped.withColumn("old_is_whole", same).drop("in_history", "rw_history")
+        is_whole = (F.col("in_history") == F.col("old_rows")) & F.col("rw_history").eqNullSafe(F.col("rw_old"))
+        return grouped.withColumn("old_is_whole", is_whole).drop("in_history", "rw_history")
 
     def _revisions(self) -> DataFrame:
         return self.spark.table(f"{self.table}.branch_{REVISIONS}")
