@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
@@ -20,7 +20,7 @@ from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.lakehouse.verdicts import verdict_rows
 from spark_jobs.operations.query import in_utc
-from spark_jobs.operations.window_history import INSTANT
+from spark_jobs.operations.window_history import INSTANT, of_keys
 from spark_jobs.replay.spec import complete_name
 
 
@@ -86,7 +86,7 @@ def window_corrections(
     if not spark.catalog.tableExists(table):
         return []
     rows = verdict_rows(spark, table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
-    rows = _of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "prepared_at", "number")
+    rows = of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "prepared_at", "number")
     names = [a for a in pipeline.aggregates if old_name(a) in rows.columns]
     return [
         WindowCorrection(
@@ -117,7 +117,7 @@ def window_verdicts(
     if not spark.catalog.tableExists(table):
         return []
     rows = verdict_rows(spark, table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
-    rows = _of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "valid_from")
+    rows = of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "valid_from")
     there = set(rows.columns)
     names = [a for a in pipeline.aggregates if emitted_name(a) in there]
     return [
@@ -160,7 +160,7 @@ def emitted_panes(
                 bool(row["deleted"]),
                 deployed.name,
             )
-            for row in _of_keys(rows, keys).collect()
+            for row in of_keys(rows, keys).collect()
         ]
     return panes
 
@@ -169,10 +169,3 @@ def _key_types(spark: SparkSession, pipeline: Pipeline) -> dict[str, DataType]:
     """The types of the keys, from the published windows."""
     schema = spark.table(Tables.of(pipeline).windows).schema
     return {key: schema[key].dataType for key in pipeline.keys}
-
-
-def _of_keys(rows: DataFrame, keys: Sequence[tuple[str, str]]) -> DataFrame:
-    for name, text in keys:
-        value: Column = F.lit(None) if text == "null" else F.lit(text)
-        rows = rows.where(F.col(f"`{name}`").eqNullSafe(value.try_cast(rows.schema[name].dataType)))
-    return rows

@@ -17,7 +17,6 @@ from spark_jobs.corrections.due import sections_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.formatting import difference, length, plain, plural, shown
-from spark_jobs.lakehouse.side_tables import Side
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.corrections import delivered_rows, due_rows
 from spark_jobs.operations.doctor import Status, run_doctor
@@ -87,7 +86,7 @@ def _revisions(spark: SparkSession, pipeline: Pipeline, question: Question) -> A
 
 
 def _late(spark: SparkSession, pipeline: Pipeline, question: Question) -> Answer:
-    rows = _side(spark, pipeline, Side.LATE)
+    rows = _published(spark, Tables.of(pipeline).late)
     if rows is None:
         return Answer(sentence="No run of this pipeline has published late records.")
     rows = of_keys(_of_run(rows, question), question.keys)
@@ -109,7 +108,7 @@ def _late(spark: SparkSession, pipeline: Pipeline, question: Question) -> Answer
 
 
 def _quarantined(spark: SparkSession, pipeline: Pipeline, question: Question) -> Answer:
-    found = _side(spark, pipeline, Side.QUARANTINE)
+    found = _published(spark, Tables.of(pipeline).quarantine)
     rows = None if found is None else _of_run(found, question)
     reasons = () if rows is None else reasons_of(rows)
     if rows is None or not reasons:
@@ -173,8 +172,7 @@ def _doctor(spark: Spark, pipeline: Pipeline) -> Answer:
     return Answer(sentence=said, is_well=not failed, tables=(Table(columns=columns, rows=rows),))
 
 
-def _side(spark: SparkSession, pipeline: Pipeline, side: Side) -> DataFrame | None:
-    table = f"{Tables.of(pipeline).windows}{side.value}"
+def _published(spark: SparkSession, table: str) -> DataFrame | None:
     return spark.table(table) if spark.catalog.tableExists(table) else None
 
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote
 from fastapi import HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from spark_jobs.web.pages import rendered
+from spark_jobs.web.pages import dag_run_page, rendered
 
 _LONGEST_FORM = 20_000
 """Bytes."""
@@ -33,7 +33,7 @@ def airflow_of(request: Request) -> str:
 
 def dag_run_url(request: Request, dag_id: str, dag_run_id: str) -> str:
     """The page of a run of a DAG in Airflow."""
-    return f"{airflow_of(request)}/dags/{quote(dag_id, safe='')}/runs/{quote(dag_run_id, safe='')}"
+    return dag_run_page(airflow_of(request), dag_id, dag_run_id)
 
 
 async def form_of(request: Request) -> dict[str, str]:

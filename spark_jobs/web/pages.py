@@ -54,7 +54,7 @@ def with_links(report: str, home: str, airflow: str, run: Run) -> str:
     """
     links = {"All runs": home}
     if run.dag_id and run.dag_run_id:
-        place = f"{airflow}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.dag_run_id, safe='')}"
+        place = dag_run_page(airflow, run.dag_id, run.dag_run_id)
         links["This run in Airflow"] = place
         if run.status == RunStatus.AWAITING_APPROVAL:
             links["Answer the approval"] = f"{place}/tasks/approve/required_actions"
@@ -63,6 +63,11 @@ def with_links(report: str, home: str, airflow: str, run: Run) -> str:
     items = Markup("").join(item.format(to, name) for name, to in links.items())
     bar = Markup('<nav class="parts" aria-label="Rewindow"><ul>{}</ul></nav>\n').format(items)
     return report.replace(_PARTS, f"{bar}{_PARTS}", 1)
+
+
+def dag_run_page(airflow: str, dag_id: str, dag_run_id: str) -> str:
+    """The page of a run of a DAG; `airflow` as for `with_links`."""
+    return f"{airflow}/dags/{quote(dag_id, safe='')}/runs/{quote(dag_run_id, safe='')}"
 
 
 def with_run_links(report: str, home: str) -> str:
