@@ -23,7 +23,16 @@ Paths = Annotated[
 ]
 
 
-class FilesHistory(HistorySection):
+class HistoryOfRows(HistorySection):
+    """A history whose records are rows of files or of a table."""
+
+    @property
+    def tombstones(self) -> Tombstones:
+        """What happens to a record with a null value."""
+        return "quarantine"
+
+
+class FilesHistory(HistoryOfRows):
     """Parquet, JSON lines or CSV files, read with Spark."""
 
     kind: Literal["files"] = Field(description="The kind of history: files.")
@@ -48,13 +57,8 @@ class FilesHistory(HistorySection):
         """Files need no Hive metastore."""
         return None
 
-    @property
-    def tombstones(self) -> Tombstones:
-        """What happens to a record with a null value."""
-        return "quarantine"
 
-
-class HiveHistory(HistorySection):
+class HiveHistory(HistoryOfRows):
     """A Hive table (or view) behind a metastore."""
 
     kind: Literal["hive"] = Field(description="The kind of history: hive.")
@@ -69,11 +73,6 @@ class HiveHistory(HistorySection):
         description="The columns with a record's position in the log.",
         examples=["{partition: partition, offset: offset, arrival: arrival}"],
     )
-
-    @property
-    def tombstones(self) -> Tombstones:
-        """What happens to a record with a null value."""
-        return "quarantine"
 
 
 PRESETS: dict[str, dict[str, str]] = {
@@ -92,7 +91,7 @@ PRESETS: dict[str, dict[str, str]] = {
 """The position columns of tables that others write: a topic of Redpanda's, and Iceberg's own sink for Kafka Connect."""
 
 
-class TableHistory(HistorySection):
+class TableHistory(HistoryOfRows):
     """An Iceberg table in a catalog that the Spark session is configured for."""
 
     kind: Literal["table"] = Field(description="The kind of history: table.")
@@ -115,19 +114,16 @@ class TableHistory(HistorySection):
     @model_validator(mode="before")
     @classmethod
     def _with_preset(cls, data: Any) -> Any:
-        preset = PRESETS.get(data.get("preset", "")) if isinstance(data, dict) else None
-        position = data.get("position", {}) if preset else None
-        return data | {"position": preset | position} if preset and isinstance(position, dict) else data
+        written = data.get("preset") if isinstance(data, dict) else None
+        preset = PRESETS.get(written) if isinstance(written, str) else None
+        if preset is None or not isinstance(data.get("position", {}), dict):
+            return data
+        return data | {"position": preset | data.get("position", {})}
 
     @property
     def metastore(self) -> None:
         """The session's catalogs need no other metastore."""
         return None
-
-    @property
-    def tombstones(self) -> Tombstones:
-        """What happens to a record with a null value."""
-        return "quarantine"
 
 
 History = Annotated[
