@@ -86,18 +86,20 @@ class OpenHistory:
         return self.pinned or self.behind
 
 
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """What a plan has pinned of a history, see `open_history`; None: what is there now is read."""
+
+    files: Sequence[PinnedFile] | None = None
+    behind: Sequence[PinnedFile] | None = None
+    topic: PinnedTopic | None = None
+    snapshot: PinnedSnapshot | None = None
+
+
 class Source(Protocol):
     """One pipeline's history. Each method raises SourceError where it cannot be found or reached."""
 
-    def open(
-        self,
-        *,
-        pinned: Sequence[PinnedFile] | None = None,
-        behind: Sequence[PinnedFile] | None = None,
-        topic: PinnedTopic | None = None,
-        snapshot: PinnedSnapshot | None = None,
-        as_of: Mapping[int, int] | None = None,
-    ) -> OpenHistory:
+    def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         """Open it, see `open_history`. No record is read."""
         ...
 
@@ -165,7 +167,7 @@ def open_history(
         HistoryError: Records of a topic would be missing.
     """
     use_java_zone(spark, pipeline)
-    opened = source_of(spark, pipeline).open(pinned=pinned, behind=behind, topic=topic, snapshot=snapshot, as_of=as_of)
+    opened = source_of(spark, pipeline).open(Pins(pinned, behind, topic, snapshot), as_of)
     return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
 
 
@@ -197,16 +199,8 @@ class FilesSource:
     pipeline: Pipeline
     history: FilesHistory
 
-    def open(
-        self,
-        *,
-        pinned: Sequence[PinnedFile] | None = None,
-        behind: Sequence[PinnedFile] | None = None,
-        topic: PinnedTopic | None = None,
-        snapshot: PinnedSnapshot | None = None,
-        as_of: Mapping[int, int] | None = None,
-    ) -> OpenHistory:
-        files = self._files(pinned)
+    def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
+        files = self._files(pins.files)
         columns = parquet_columns(self.spark, self.history, files) if self.history.format == "parquet" else None
         if columns is not None:
             _refuse_unreadable(self.spark, self.pipeline, files[0], columns.unreadable)
@@ -268,19 +262,11 @@ class HiveSource:
     pipeline: Pipeline
     history: HiveHistory
 
-    def open(
-        self,
-        *,
-        pinned: Sequence[PinnedFile] | None = None,
-        behind: Sequence[PinnedFile] | None = None,
-        topic: PinnedTopic | None = None,
-        snapshot: PinnedSnapshot | None = None,
-        as_of: Mapping[int, int] | None = None,
-    ) -> OpenHistory:
+    def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         frame = self._table()
         now = files_behind(self.spark, frame, self.history.table)
-        added = confirm_behind(self.history.table, behind, now) if behind and now is not None else ()
-        chosen = tuple(behind) if behind and now is not None else now
+        added = confirm_behind(self.history.table, pins.behind, now) if pins.behind and now is not None else ()
+        chosen = tuple(pins.behind) if pins.behind and now is not None else now
         frame = records_outside(frame, added)
         opened = OpenHistory(frame, (), f"Hive table {self.history.table}", behind=chosen)
         _check_columns(opened, self.pipeline)
@@ -312,23 +298,15 @@ class IcebergSource:
     pipeline: Pipeline
     history: TableHistory
 
-    def open(
-        self,
-        *,
-        pinned: Sequence[PinnedFile] | None = None,
-        behind: Sequence[PinnedFile] | None = None,
-        topic: PinnedTopic | None = None,
-        snapshot: PinnedSnapshot | None = None,
-        as_of: Mapping[int, int] | None = None,
-    ) -> OpenHistory:
+    def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         with _named_by(self.pipeline, "table"):
-            chosen = pin_snapshot(self.spark, self.history.table, snapshot)
+            chosen = pin_snapshot(self.spark, self.history.table, pins.snapshot)
         opened = OpenHistory(read_snapshot(self.spark, chosen), (), _describe_snapshot(chosen), snapshot=chosen)
         _check_columns(opened, self.pipeline)
         return opened
 
     def empty(self) -> DataFrame:
-        return self.spark.createDataFrame([], self.open().frame.schema)
+        return self.spark.createDataFrame([], self.open(Pins()).frame.schema)
 
     def partition_columns(self) -> tuple[str, ...]:
         return iceberg.table_partitions(self.spark, self.history.table)
@@ -359,18 +337,10 @@ class KafkaSource:
     pipeline: Pipeline
     history: KafkaHistory
 
-    def open(
-        self,
-        *,
-        pinned: Sequence[PinnedFile] | None = None,
-        behind: Sequence[PinnedFile] | None = None,
-        topic: PinnedTopic | None = None,
-        snapshot: PinnedSnapshot | None = None,
-        as_of: Mapping[int, int] | None = None,
-    ) -> OpenHistory:
+    def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         registered = self.pipeline.watermark.partitions
         with _named_by(self.pipeline, "topic"):
-            chosen = pin_topic(self.spark, self.history, pinned=topic, registered=registered, as_of=as_of)
+            chosen = pin_topic(self.spark, self.history, pinned=pins.topic, registered=registered, as_of=as_of)
         frame = read_topic(self.spark, self.history, chosen, headers=_uses_headers(self.pipeline))
         return OpenHistory(frame, (), _describe_topic(self.history), chosen, has_unique_offsets=True)
 
@@ -388,7 +358,7 @@ class KafkaSource:
         ranges = tuple(
             replace(r, start=max(r.start, min(as_of.get(r.partition, r.start), r.end))) for r in topic.ranges
         )
-        return _bounded(self.open(topic=replace(topic, ranges=ranges)).frame, opened.arrivals_before)
+        return _bounded(self.open(Pins(topic=replace(topic, ranges=ranges))).frame, opened.arrivals_before)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         return opened.frame
@@ -402,27 +372,25 @@ class StitchedSource:
     pipeline: Pipeline
     history: StitchedHistory
 
-    def open(
-        self,
-        *,
-        pinned: Sequence[PinnedFile] | None = None,
-        behind: Sequence[PinnedFile] | None = None,
-        topic: PinnedTopic | None = None,
-        snapshot: PinnedSnapshot | None = None,
-        as_of: Mapping[int, int] | None = None,
-    ) -> OpenHistory:
+    def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         past, headers = self.history.past, _uses_headers(self.pipeline)
         now = chosen = None
         with _named_by(self.pipeline):
             if past.is_iceberg:
-                chosen = pin_snapshot(self.spark, past.table, snapshot)
+                chosen = pin_snapshot(self.spark, past.table, pins.snapshot)
             frame, offsets = open_stitched(
-                self.spark, self.history, self.pipeline, headers=headers, pinned=topic, snapshot=chosen, as_of=as_of
+                self.spark,
+                self.history,
+                self.pipeline,
+                headers=headers,
+                pinned=pins.topic,
+                snapshot=chosen,
+                as_of=as_of,
             )
             if chosen is None:
                 now = files_behind(self.spark, read_table(self.spark, past.table, past.metastore), past.table)
-                if behind and now is not None:
-                    confirm_behind(past.table, behind, now)
+                if pins.behind and now is not None:
+                    confirm_behind(past.table, pins.behind, now)
         table = f"Hive table {past.table}" if chosen is None else _describe_snapshot(chosen)
         parts = f"{table}, then {_describe_topic(self.history.recent)}"
         return OpenHistory(frame, (), parts, offsets, behind=now, snapshot=chosen)
