@@ -66,13 +66,14 @@ def init(
     """
     from spark_jobs.definition import load_pipeline
     from spark_jobs.project.address import FORMS, parse_address
+    from spark_jobs.project.changes import of_rows
     from spark_jobs.project.questions import Flags, settle
     from spark_jobs.project.writing import project_files, write_files
 
     ask: Ask = _take_defaults if yes else _prompt
     text = source or ask("Source", f"Where the history lies: {FORMS}.", "SOURCE", None, lambda text: text)
     address = parse_address(text)
-    sample = _read(address, records, metastore)
+    sample = of_rows(_read(address, records, metastore))
     _show(sample)
     flags = Flags(
         name=name,

@@ -23,7 +23,6 @@ from operator import or_
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import LogBound
@@ -34,12 +33,13 @@ from spark_jobs.errors import SourceError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.emitted_table import HEADERS, NOTHING, Addition, Coverage, EmittedTable, Kept, Offsets
 from spark_jobs.lakehouse.tables import name_hash, starts_within
-from spark_jobs.sources.decode import NOT_UTF8, REASON, decode, parse_schema
-from spark_jobs.sources.decode_avro import SCHEMA_ID, avro_fields, decode_avro
+from spark_jobs.sources.decode import NOT_UTF8, REASON
+from spark_jobs.sources.decode_avro import SCHEMA_ID
 from spark_jobs.sources.expressions import refuse, schema_refused
 from spark_jobs.sources.kafka import header_map, read_log
 from spark_jobs.sources.kafka_admin import TopicAdmin, TopicState, topic_admin
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
+from spark_jobs.sources.payload import decode_bytes, fields_of
 
 AT_PARTITION, AT_OFFSET = "rw_at_partition", "rw_at_offset"
 TOMBSTONE, UNREADABLE = "rw_tombstone", "rw_unreadable"
@@ -286,19 +286,9 @@ def _decoded(
     if how.format == "text":
         broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)
         return rows.withColumns({part: F.make_valid_utf8(text), reason: broken}), (part,)
-    fields = _fields(rows.sparkSession, how, pipeline, path)
-    if how.format == "avro":
-        framed = how.framing == "confluent"
-        decoded = decode_avro(rows, content, how.ddl or "", fields, framed=framed, schema_id=how.schema_id)
-    else:
-        decoded = decode(rows, text, how.format, fields)
-        broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)
-        decoded = decoded.withColumn(REASON, F.coalesce(broken, REASON))
-    return decoded.withColumnRenamed(REASON, reason).drop(SCHEMA_ID), tuple(fields.names)
-
-
-def _fields(spark: SparkSession, how: Value, pipeline: Pipeline, path: FieldPath) -> StructType:
     try:
-        return (avro_fields if how.format == "avro" else parse_schema)(spark, how.ddl or "")
+        fields = fields_of(rows.sparkSession, how)
     except ValueError as error:
         raise refuse(pipeline, (*path, "schema"), schema_refused(error)) from error
+    decoded = decode_bytes(rows, content, how)
+    return decoded.withColumnRenamed(REASON, reason).drop(SCHEMA_ID), tuple(fields.names)

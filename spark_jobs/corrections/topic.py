@@ -48,10 +48,11 @@ def open_topic(scope: CorrectionScope, topic: TopicEmitted) -> TopicDestination:
     where = scope.pipeline.source_of(("corrections",)) or scope.pipeline.name
     columns = columns_of(scope)
     mode = scope.corrections.mode or (scope.live.mode if scope.corrections.is_of(scope.live) else "upsert")
-    if topic.value.format != "json" or topic.key.format not in ("json", "text"):
+    is_flat = topic.value.envelope is None and topic.key.envelope is None
+    if topic.value.format != "json" or topic.key.format not in ("json", "text") or not is_flat:
         raise DefinitionError(
-            f"topic {topic.topic} has {topic.value.format} values and {topic.key.format} keys; corrections are written "
-            "as JSON, with keys in JSON or text",
+            f"topic {topic.topic} has {topic.value.format} values and {topic.key.format} keys"
+            f"{'' if is_flat else ' in an envelope'}; corrections are written as JSON, with keys in JSON or text",
             where,
             "Deliver to a topic of JSON, or as files, under corrections.to.",
         )

@@ -77,6 +77,14 @@ class TopicEmitted(TopicAccess):
         examples=["{format: json, schema: 'carrier STRING, window_start BIGINT'}"],
     )
 
+    @field_validator("value", "key")
+    @classmethod
+    def _deletes_count(cls, value: Value) -> Value:
+        if value.envelope is not None and value.envelope.deletes == "drop":
+            hint = "write `envelope: {kind: debezium, deletes: keep}`, and `operation: op` under `live`"
+            raise Refusal("would lose deletes, which take windows back", hint, ("envelope",))
+        return value
+
     @field_validator("value", "key", mode="before")
     @classmethod
     def _lies_in_its_column(cls, section: object, info: ValidationInfo) -> object:

@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import Expression, Instant, Refusal, Section, Text, as_written
 from spark_jobs.definition.instants import format_instant
 
 _ENCODED = ("json", "csv", "avro")
+
+
+class Envelope(Section):
+    """An envelope of change records, as Debezium writes one for each change of a row of a database."""
+
+    kind: Literal["debezium"] = Field(
+        description="debezium: the row `after` the change gives the record's fields; `op`, `ts_ms` and `source` are "
+        "there beside them."
+    )
+    deletes: Literal["drop", "keep", "quarantine"] = Field(
+        default="drop",
+        description="A delete (`op` is d), which has no row after it: drop it before the watermark sees it, keep it "
+        "with the row `before` it, or quarantine it.",
+    )
+    schema_include: bool = Field(
+        default=False,
+        description="json: whether each value has its schema too (the converter's schemas.enable), as "
+        '{"schema": ..., "payload": ...}.',
+    )
+
+
+def _read_envelope(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+EnvelopeField = Annotated[
+    Envelope | None,
+    BeforeValidator(_read_envelope, json_schema_input_type=Literal["debezium"] | Envelope | None),
+]
 
 
 class Value(Section):
@@ -34,8 +63,8 @@ class Value(Section):
     ddl: Text | None = Field(
         default=None,
         alias="schema",
-        description="Fields to decode: as Spark DDL for json and csv (fields not named are not read), for avro the "
-        "writer's schema as Avro JSON.",
+        description="Fields to decode: as Spark DDL for json and csv (fields not named are not read; of an `envelope` "
+        "those of the row), for avro the writer's schema as Avro JSON.",
         examples=["sched_dep STRING, distance BIGINT"],
     )
     framing: Literal["none", "confluent"] = Field(
@@ -50,6 +79,13 @@ class Value(Section):
         description="avro with framing `confluent`: the id that the registry gives to `schema`. Records with another "
         "id go to quarantine. Left out, all records must have one id, and nobody checks that it is the schema's.",
         examples=[7],
+    )
+
+    envelope: EnvelopeField = Field(
+        default=None,
+        description="Records are changes of rows in an envelope: debezium, or a section with what is done with "
+        "deletes. Left out: they are not.",
+        examples=["debezium", "{kind: debezium, deletes: keep}"],
     )
 
     @field_validator("column", "ddl")
@@ -85,6 +121,16 @@ class Value(Section):
         if schema_id is not None and info.data.get("framing", "confluent") != "confluent":
             raise Refusal("is for values with `framing: confluent`", "leave it out")
         return schema_id
+
+    @field_validator("envelope")
+    @classmethod
+    def _envelopes_have_fields(cls, envelope: Envelope | None, info: ValidationInfo) -> Envelope | None:
+        value_format = info.data.get("format", "json")
+        if envelope is not None and value_format in ("csv", "text"):
+            raise Refusal(f"is not for format `{value_format}`, which has no rows in it", "leave it out")
+        if envelope is not None and envelope.schema_include and value_format == "avro":
+            raise Refusal("is for format `json`", "leave it out: Avro has its schema elsewhere", ("schema_include",))
+        return envelope
 
 
 def payload_of_topic(section: Any, column: str = "value") -> Any:

@@ -36,7 +36,10 @@ _NO_RESULT = {
 }  # fmt: skip
 """Sections that change no result. `mode` chooses among the results; each run keeps the one that it had."""
 
-_ADDED = {"arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None}
+_ADDED = {
+    "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
+    "envelope": None
+}  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 
 _NO_LATENESS: Any = "0 s"

@@ -29,8 +29,6 @@ _NO_SUM = re.compile(
     r"lat|lon|lng|latitude|longitude|status|level|lsn|pos|row|offset|partition)$"
 )
 _AVERAGED = re.compile(r"temp|price|rate|ratio|percent|pct|score|speed|humidity|pressure|voltage|average|avg|mean")
-_OF_CHANGES = frozenset({"before", "source", "transaction"})
-"""Structs of a change record (Debezium's envelope) that say nothing of the row as it is now."""
 _NICE_BOUNDS_S = (0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _MAX_SUMS = 3
 
@@ -88,10 +86,7 @@ def key_fields(sample: Sample, taken: Iterable[tuple[str, ...]]) -> list[Field]:
     """The fields that can be keys, the likeliest first: texts and integers that repeat, and are no times."""
     excluded = set(taken)
     found = []
-    of_changes = {*_OF_CHANGES, "op"} if is_change_record(sample) else set()
     for field in sample.fields:
-        if field.path[0] in of_changes:
-            continue
         repeats = 2 <= field.distinct <= max(2, 0.5 * len(field.values))
         is_kind = field.kind is FieldKind.TEXT or (field.kind is FieldKind.INTEGER and _KEY.search(_snake(field.name)))
         envelope = field.path[0] in sample.log_columns and field.name != "key"
@@ -103,17 +98,6 @@ def key_fields(sample: Sample, taken: Iterable[tuple[str, ...]]) -> list[Field]:
 def is_averaged(field: Field) -> bool:
     """Whether a sum of the field means nothing, and an average does."""
     return bool(_AVERAGED.search(_snake(field.name)))
-
-
-def is_change_record(sample: Sample) -> bool:
-    """Whether the records are changes of rows, as Debezium writes them: `op` beside `before` and `after`."""
-    return sample.find("op") is not None and {"after", "before"} <= {field.path[0] for field in sample.fields}
-
-
-def deletes_of(sample: Sample) -> int:
-    """How many of the records are deletes of rows, which have no `after`."""
-    operation = sample.find("op") if is_change_record(sample) else None
-    return 0 if operation is None else sum(value == "d" for value in operation.values)
 
 
 def _snake(name: str) -> str:
@@ -134,7 +118,6 @@ _ENOUGH = 20
 def summable_fields(sample: Sample, taken: Iterable[tuple[str, ...]]) -> list[Field]:
     """Numbers whose sum or average may mean something: no ids, no times, no envelope; at most three."""
     excluded = set(taken)
-    of_changes = _OF_CHANGES if is_change_record(sample) else frozenset()
     found = [
         field
         for field in sample.fields
@@ -142,7 +125,6 @@ def summable_fields(sample: Sample, taken: Iterable[tuple[str, ...]]) -> list[Fi
         and field.path not in excluded
         and field.path[0] not in sample.log_columns
         and time_reading(field) is None
-        and field.path[0] not in of_changes
         and not _KEY.search(_snake(field.name))
         and not _NO_SUM.search(_snake(field.name))
         and not _is_numbering(field)

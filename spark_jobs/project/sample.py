@@ -89,6 +89,8 @@ class Sample:
         unreadable: Records that could not be decoded.
         tombstones: Records of a topic that were read and have no value.
         framing: `value.framing`; empty where values have none.
+        envelope: `value.envelope` as YAML; empty where the records are no changes of rows.
+        deletes: Changes that were read and are no records, because they delete a row.
         checks: What was seen of the values and should be checked, for people.
     """
 
@@ -105,6 +107,8 @@ class Sample:
     unreadable: int = 0
     tombstones: int = 0
     framing: str = ""
+    envelope: str = ""
+    deletes: int = 0
     checks: tuple[str, ...] = ()
 
     @property

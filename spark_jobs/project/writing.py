@@ -18,7 +18,6 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.project.address import SourceKind, within
 from spark_jobs.project.answers import Answers, fidelity_of
-from spark_jobs.project.proposal import deletes_of
 from spark_jobs.settings import Settings
 
 SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json", "live.json")
@@ -96,8 +95,7 @@ def definition_text(answers: Answers, project: Path) -> str:
         path=path,
         read_from=sample.source.replace(sample.path, path) if sample.path else sample.source,
         description=f"{answers.name}: windows over {path or address.place}.",
-        deletes=deletes_of(sample),
-        read=len(sample.records),
+        read=len(sample.records) + sample.deletes,
         null_keys=answers.null_keys,
         is_complete_only=fidelity.level == "complete_only",
         fidelity=fidelity.level,

@@ -11,11 +11,11 @@ from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, Problem, SourceError
 from spark_jobs.replay import aggregates
-from spark_jobs.sources.decode import REASON, parse_schema
-from spark_jobs.sources.decode_avro import avro_fields
+from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.expressions import Refused, analyse, problem, refuse_unpublishable, schema_refused
 from spark_jobs.sources.history import source_of
-from spark_jobs.sources.records import PENDING, has_positions, with_event_time, with_keys, with_payload, with_positions
+from spark_jobs.sources.payload import column_fields, fields_of, with_payload
+from spark_jobs.sources.records import PENDING, has_positions, with_event_time, with_keys, with_positions
 from spark_jobs.sources.times import instant_refused
 from spark_jobs.sources.zone_data import use_java_zone
 
@@ -34,7 +34,7 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
     ddl = pipeline.value.ddl
     if ddl is not None:
         try:
-            (avro_fields if pipeline.value.format == "avro" else parse_schema)(spark, ddl)
+            fields_of(spark, pipeline.value)
         except ValueError as error:
             return [problem(pipeline, ("value", "schema"), schema_refused(error))]
     try:
@@ -95,7 +95,7 @@ class _Check:
                 self._add(("value", "column"), Refused(what, "name a STRING or BINARY column"))
                 return False
         elif value.ddl is not None:
-            for field in parse_schema(history.sparkSession, value.ddl):
+            for field in column_fields(history.sparkSession, value):
                 kind = self._type(history, f"`{field.name}`", ("value", "schema"))
                 if kind is not None and kind.simpleString() != field.dataType.simpleString():
                     what = (

@@ -7,7 +7,7 @@ columns a query reads, because the whole text is always decoded.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -95,19 +95,23 @@ def _ddl(schema: StructType) -> str:
 
 def _json_reason(text: Column, schema: StructType) -> Column:
     parsed = F.col(_DECODED)
-    wrong = [
-        F.when(
-            parsed[field.name].isNull() & F.get_json_object(text, f"$['{field.name}']").isNotNull(),
-            f"wrong type for field {field.name}",
-        )
-        for field in schema
-    ]
+    wrong = list(_wrong_fields(parsed, text, schema, ()))
     return (
         F.when(~F.ltrim(text).startswith("{"), F.when(_is_json(text), "not a JSON object").otherwise("not valid JSON"))
         .when(parsed[_CORRUPT].isNull(), F.when(_has_more(text), "not valid JSON"))
         .when(_is_json(text), F.coalesce(*wrong, F.lit("wrong type in a field")))
         .otherwise("not valid JSON")
     )
+
+
+def _wrong_fields(record: Column, text: Column, fields: StructType, path: tuple[str, ...]) -> Iterator[Column]:
+    """For each field, those in structs too: that it has the wrong type; null where it has not."""
+    for field in fields:
+        here = (*path, field.name)
+        value, written = record[field.name], F.get_json_object(text, "$" + "".join(f"['{name}']" for name in here))
+        yield F.when(value.isNull() & written.isNotNull(), f"wrong type for field {'.'.join(here)}")
+        if isinstance(field.dataType, StructType):
+            yield from _wrong_fields(value, text, field.dataType, here)
 
 
 def _is_json(text: Column) -> Column:

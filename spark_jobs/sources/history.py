@@ -23,7 +23,7 @@ from spark_jobs.definition.position import Position
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.sources import iceberg
 from spark_jobs.sources.behind import confirm_behind, files_behind, records_in, records_outside
-from spark_jobs.sources.decode import RAW, REASON, parse_schema
+from spark_jobs.sources.decode import RAW, REASON
 from spark_jobs.sources.expressions import expression_type, refuse_schema
 from spark_jobs.sources.files import (
     PinnedFile,
@@ -45,6 +45,7 @@ from spark_jobs.sources.iceberg import (
 )
 from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.payload import column_fields, encoded_fields
 from spark_jobs.sources.records import NOT_BEFORE
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.sources.zone_data import use_java_zone
@@ -249,7 +250,7 @@ class FilesSource:
         if value.format != "columns" or value.ddl is None:
             return None
         try:
-            return parse_schema(self.spark, value.ddl)
+            return encoded_fields(self.spark, value)
         except ValueError as error:
             raise refuse_schema(self.pipeline, error) from error
 
@@ -482,12 +483,12 @@ def _check_columns(opened: OpenHistory, pipeline: Pipeline) -> None:
     if value.column is not None:
         expression_type(opened.frame, f"`{value.column}`", pipeline, ("value", "column"))
     elif value.ddl is not None:
-        _check_types(opened, pipeline, value.ddl)
+        _check_types(opened, pipeline)
 
 
-def _check_types(opened: OpenHistory, pipeline: Pipeline, ddl: str) -> None:
+def _check_types(opened: OpenHistory, pipeline: Pipeline) -> None:
     try:
-        schema = parse_schema(opened.frame.sparkSession, ddl)
+        schema = column_fields(opened.frame.sparkSession, pipeline.value)
     except ValueError as error:
         raise refuse_schema(pipeline, error) from error
     for field in schema:

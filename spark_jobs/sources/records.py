@@ -27,7 +27,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
-from pyspark.sql.types import BinaryType, DataType, DecimalType, IntegralType, NullType, StringType, StructType
+from pyspark.sql.types import DataType, DecimalType, IntegralType, NullType, StringType
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
@@ -48,25 +48,21 @@ from spark_jobs.replay.columns import (
     end_offset,
 )
 from spark_jobs.sources.attempts import FAILED, arguments, attempt, can_fail, evaluated
-from spark_jobs.sources.csv_text import CsvRules
-from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON, decode, parse_schema
-from spark_jobs.sources.decode_avro import avro_fields, decode_avro
+from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import (
     Refused,
     analyse,
     conjuncts,
     expression_type,
     refuse,
-    refuse_schema,
     refuse_unpublishable,
 )
+from spark_jobs.sources.payload import payload_schema, with_payload
 from spark_jobs.sources.times import Unit, instant_refused, instants
 from spark_jobs.spark.gateway import tried
 
 NO_POSITION = "no position"
 MISSING_EVENT_TIME = "missing event time"
-TEXT_FIELD = "value"
-"""The field of values that are plain text."""
 PENDING = "rw_pending"
 WRONG_ARRIVAL = "rw_wrong_arrival"
 NOT_BEFORE = "rw_not_before"
@@ -74,8 +70,6 @@ NOT_BEFORE = "rw_not_before"
 _FIRST_ARRIVAL, _LAST_ARRIVAL = -62_135_596_800_000, 253_402_300_800_000
 """The years 1 to 9999, epoch ms: outside of them there is no timestamp."""
 _TIME, _CONDITION, _ARGUMENT = "rw_time", "rw_condition", "rw_argument_"
-_LINE_REASON = "rw_line_reason"
-_LINE_RAW = "rw_line_raw"
 
 
 def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -224,66 +218,6 @@ def running_maximum(placed: DataFrame) -> DataFrame:
     log = Window.partitionBy(PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     known = F.col(ARRIVAL).isNotNull() & F.col(PARTITION).isNotNull() & F.col(OFFSET).isNotNull()
     return placed.withColumn(ARRIVAL, F.when(known, F.max(F.when(known, F.col(ARRIVAL))).over(log)))
-
-
-def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Add the decoded fields, RAW and REASON (null where the value can be decoded)."""
-    from_lines = RAW in frame.columns and REASON in frame.columns
-    value = pipeline.value
-    if value.format == "columns":
-        if from_lines:
-            return frame
-        plain = [F.col(f"`{name}`") for name in frame.columns if not name.startswith("rw_")]
-        raw = F.to_json(F.struct(*plain), {"ignoreNullFields": "false"}) if plain else F.lit(None)
-        return frame.withColumns({REASON: F.lit(None).cast("string"), RAW: raw.cast("string")})
-    kind = expression_type(frame, f"`{value.column}`", pipeline, ("value", "column"))
-    if not isinstance(kind, (StringType, BinaryType)):
-        what = f"column `{value.column}` is {kind.simpleString().upper()}, not text"
-        raise refuse(pipeline, ("value", "column"), Refused(what, "name a STRING or BINARY column"))
-    schema = payload_schema(frame, pipeline)
-    text = F.col(f"`{value.column}`").cast("string")
-    if isinstance(kind, BinaryType):
-        return _with_bytes_decoded(frame.withColumn(RAW_BYTES, F.col(f"`{value.column}`")), pipeline, schema)
-    if value.format == "avro":
-        what = f"column `{value.column}` is text, and Avro is bytes"
-        raise refuse(pipeline, ("value", "column"), Refused(what, "name a BINARY column"))
-    if not from_lines:
-        return _decoded(frame.withColumn(RAW, text), pipeline, schema)
-    line = frame.withColumnsRenamed({REASON: _LINE_REASON, RAW: _LINE_RAW}).withColumn(RAW, text)
-    decoded = _decoded(line, pipeline, schema)
-    both = {REASON: F.coalesce(_LINE_REASON, REASON), RAW: F.col(_LINE_RAW)}
-    return decoded.withColumns(both).drop(_LINE_REASON, _LINE_RAW)
-
-
-def _decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType) -> DataFrame:
-    """Add the decoded fields and REASON to a frame whose RAW is the text."""
-    if pipeline.value.format == "text":
-        return frame.withColumns({REASON: F.when(F.col(RAW).isNull(), NO_VALUE), TEXT_FIELD: F.col(RAW)})
-    if pipeline.value.format == "json":
-        return decode(frame, F.col(RAW), "json", schema)
-    read = decode(frame, F.col(RAW), "csv", schema, {"escape": '"'})
-    return read.withColumn(REASON, F.coalesce(CsvRules().why_wrong(F.col(RAW)), REASON))
-
-
-def _with_bytes_decoded(frame: DataFrame, pipeline: Pipeline, schema: StructType) -> DataFrame:
-    """Add the decoded fields, REASON and RAW to a frame whose RAW_BYTES are the value. Null values: by `tombstones`."""
-    tombstones = pipeline.history.tombstones
-    if tombstones == "drop":
-        frame = frame.where(F.col(RAW_BYTES).isNotNull())
-    value = pipeline.value
-    if value.format == "avro":
-        framed = value.framing == "confluent"
-        decoded = decode_avro(
-            frame, F.col(RAW_BYTES), value.ddl or "", schema, framed=framed, schema_id=value.schema_id
-        )
-        decoded = decoded.withColumn(RAW, F.lit(None).cast("string"))
-    else:
-        decoded = _decoded(frame.withColumn(RAW, F.col(RAW_BYTES).cast("string")), pipeline, schema)
-        broken = F.when(~F.is_valid_utf8(RAW), NOT_UTF8)
-        decoded = decoded.withColumns({REASON: F.coalesce(broken, REASON), RAW: F.make_valid_utf8(RAW)})
-    if tombstones == "keep":
-        decoded = decoded.withColumn(REASON, F.when(F.col(RAW_BYTES).isNotNull(), F.col(REASON)))
-    return decoded
 
 
 def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline) -> DataFrame:
@@ -440,24 +374,12 @@ def _split_filter(placed: DataFrame, pipeline: Pipeline) -> tuple[list[str], lis
     if text is None:
         return [], []
     hidden = {name.lower() for name, key in pipeline.keys.items() if key.strip("`").lower() != name.lower()}
-    if pipeline.value.format != "columns":
-        hidden |= {field.name.lower() for field in payload_schema(placed, pipeline)}
+    hidden |= {field.name.lower() for field in payload_schema(placed, pipeline)}
     visible = placed.drop(*(name for name in placed.columns if name.lower() in hidden))
     before, after = [], []
     for part in conjuncts(placed, text):
         (after if isinstance(analyse(visible, part), Refused) else before).append(part)
     return before, after
-
-
-def payload_schema(frame: DataFrame, pipeline: Pipeline) -> StructType:
-    """The fields of a record's value, as the definition gives them."""
-    if pipeline.value.format == "text":
-        return StructType().add(TEXT_FIELD, StringType())
-    schema_of = avro_fields if pipeline.value.format == "avro" else parse_schema
-    try:
-        return schema_of(frame.sparkSession, pipeline.value.ddl or "")
-    except ValueError as error:
-        raise refuse_schema(pipeline, error) from error
 
 
 def _whole_number(frame: DataFrame, text: str | None, target: str, pipeline: Pipeline, path: FieldPath) -> Column:

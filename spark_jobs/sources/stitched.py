@@ -23,7 +23,8 @@ from spark_jobs.sources.hive import read_table
 from spark_jobs.sources.iceberg import PinnedSnapshot, pin_snapshot, read_snapshot
 from spark_jobs.sources.kafka import append_time, empty_topic, header_map, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
-from spark_jobs.sources.records import cut_at, payload_schema, running_maximum, with_payload, with_positions
+from spark_jobs.sources.payload import payload_schema, with_payload
+from spark_jobs.sources.records import cut_at, running_maximum, with_positions
 from spark_jobs.spark.failures import reading
 
 _POSITION_COLUMNS = (PARTITION, OFFSET, ARRIVAL)

@@ -141,9 +141,16 @@ def test_a_changelog_of_debezium_has_its_fields_before_and_after(spark, kafka: K
         keys={"carrier": "coalesce(after.carrier, before.carrier)"},
         window={"start": "coalesce(after.s, before.s)", "unit": "ms"}, values={"n": "after.c"},
     )  # fmt: skip
-    found = read(spark, defined)
-    assert values(found) == {"AA": (5, 2, False)}
-    assert (found.unreadable, found.notes) == (0, ())
+    of_rows = {"format": "json", "schema": "carrier STRING, s BIGINT, c BIGINT",
+               "envelope": {"kind": "debezium", "deletes": "keep"}}  # fmt: skip
+    enveloped = pipeline(
+        kafka.servers, defined.live.source.topic, source={"value": of_rows}, mode="changelog", operation="op",
+        window={"start": "s", "unit": "ms"}, values={"n": "c"},
+    )  # fmt: skip
+    for one in (defined, enveloped):
+        found = read(spark, one)
+        assert values(found) == {"AA": (5, 2, False)}
+        assert (found.unreadable, found.notes) == (0, ())
 
 
 def test_an_operation_that_is_not_known_is_refused(spark, kafka: KafkaBroker, topic: NewTopic) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import spark_jobs.cli
 from spark_jobs.cli.app import app
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.payload import Envelope
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.project.proposal import event_times, key_fields, propose_position
 from spark_jobs.project.reading import read_files
@@ -276,14 +277,18 @@ def change(number: int) -> dict:
             "source": {"lsn": number, "table": "orders"}}  # fmt: skip
 
 
-def test_changes_of_rows_are_known_and_their_deletes_are_left_out(project: Path) -> None:
-    write_lines(project / "data/shop.jsonl", [change(number) for number in range(100)])
+@pytest.mark.parametrize("schema_include", [False, True])
+def test_changes_of_rows_are_known_and_their_deletes_are_left_out(project: Path, schema_include: bool) -> None:
+    changes = [change(number) for number in range(100)]
+    lines = [{"schema": {"type": "struct"}, "payload": one} for one in changes] if schema_include else changes
+    write_lines(project / "data/shop.jsonl", lines)
     init("data/shop.jsonl", "--yes")
     made = definition(project, "shop")
-    assert made.filter.before_watermark == "coalesce(op, '') <> 'd'"
-    assert made.event_time.expression == "after.created_at"
-    assert made.keys == {"shop": "after.shop"}
-    assert made.aggregates == {"records": "count(*)", "total_cents_sum": "sum(after.total_cents)"}
+    assert made.value.envelope == Envelope(kind="debezium", schema_include=schema_include)
+    assert made.value.ddl == "order_id BIGINT, shop STRING, total_cents BIGINT, created_at BIGINT"
+    assert made.event_time.expression == "created_at"
+    assert made.keys == {"shop": "shop"}
+    assert made.aggregates == {"records": "count(*)", "total_cents_sum": "sum(total_cents)"}
     assert "# CHECK: 10 of the 100 records read are deletes" in (project / "dags/pipelines/shop.yaml").read_text()
 
 

@@ -1,0 +1,123 @@
+"""The decoded fields of a record's value: by the definition's format and schema, and out of an envelope."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.payload import Value
+from spark_jobs.sources.csv_text import CsvRules
+from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON, decode, parse_schema
+from spark_jobs.sources.decode_avro import avro_fields, decode_avro
+from spark_jobs.sources.envelopes import AFTER, OPERATION, enclosed, envelope_of, opened, row_fields
+from spark_jobs.sources.expressions import Refused, expression_type, refuse, refuse_schema
+
+TEXT_FIELD = "value"
+"""The field of values that are plain text."""
+_LINE_REASON = "rw_line_reason"
+_LINE_RAW = "rw_line_raw"
+
+
+def encoded_fields(spark: SparkSession, value: Value) -> StructType:
+    """The fields of the encoded value, those of its envelope too. Raises ValueError where the schema is wrong."""
+    if value.format == "text":
+        return StructType().add(TEXT_FIELD, StringType())
+    if value.format == "avro":
+        return avro_fields(spark, value.ddl or "")
+    row = parse_schema(spark, value.ddl or "")
+    return row if value.envelope is None else enclosed(row, value.envelope)
+
+
+def fields_of(spark: SparkSession, value: Value) -> StructType:
+    """The fields that expressions see of an encoded value. Raises ValueError where the schema is wrong."""
+    whole = encoded_fields(spark, value)
+    return whole if value.envelope is None else row_fields(whole, value.envelope)
+
+
+def column_fields(spark: SparkSession, value: Value) -> StructType:
+    """The columns of a history (format `columns`) whose types the schema gives. Raises ValueError where it is wrong."""
+    whole = encoded_fields(spark, value)
+    return (
+        whole if value.envelope is None else StructType([field for field in whole if field.name in (AFTER, OPERATION)])
+    )
+
+
+def payload_schema(frame: DataFrame, pipeline: Pipeline) -> StructType:
+    """The fields of a record's value, as the definition gives them; `frame` has the history's columns."""
+    value = pipeline.value
+    try:
+        if value.format != "columns":
+            return fields_of(frame.sparkSession, value)
+        return StructType() if value.envelope is None else row_fields(envelope_of(frame.schema), value.envelope)
+    except ValueError as error:
+        raise refuse_schema(pipeline, error) from error
+
+
+def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Add the decoded fields, RAW and REASON (null where the value can be decoded)."""
+    from_lines = RAW in frame.columns and REASON in frame.columns
+    value = pipeline.value
+    if value.format == "columns":
+        if not from_lines:
+            plain = [F.col(f"`{name}`") for name in frame.columns if not name.startswith("rw_")]
+            raw = F.to_json(F.struct(*plain), {"ignoreNullFields": "false"}) if plain else F.lit(None)
+            frame = frame.withColumns({REASON: F.lit(None).cast("string"), RAW: raw.cast("string")})
+        if value.envelope is None:
+            return frame
+        payload_schema(frame, pipeline)
+        return opened(frame, envelope_of(frame.schema), value.envelope)
+    kind = expression_type(frame, f"`{value.column}`", pipeline, ("value", "column"))
+    if not isinstance(kind, (StringType, BinaryType)):
+        what = f"column `{value.column}` is {kind.simpleString().upper()}, not text"
+        raise refuse(pipeline, ("value", "column"), Refused(what, "name a STRING or BINARY column"))
+    payload_schema(frame, pipeline)
+    text = F.col(f"`{value.column}`").cast("string")
+    if isinstance(kind, BinaryType):
+        return _of_bytes(frame.withColumn(RAW_BYTES, F.col(f"`{value.column}`")), pipeline)
+    if value.format == "avro":
+        what = f"column `{value.column}` is text, and Avro is bytes"
+        raise refuse(pipeline, ("value", "column"), Refused(what, "name a BINARY column"))
+    if not from_lines:
+        return _of_text(frame.withColumn(RAW, text), F.col(RAW), value)
+    line = frame.withColumnsRenamed({REASON: _LINE_REASON, RAW: _LINE_RAW}).withColumn(RAW, text)
+    decoded = _of_text(line, F.col(RAW), value)
+    both = {REASON: F.coalesce(_LINE_REASON, REASON), RAW: F.col(_LINE_RAW)}
+    return decoded.withColumns(both).drop(_LINE_REASON, _LINE_RAW)
+
+
+def decode_bytes(frame: DataFrame, content: Column, value: Value) -> DataFrame:
+    """Add the fields of `fields_of` to the frame, and REASON: why the bytes cannot be decoded; null where they can."""
+    if value.format == "avro":
+        whole = encoded_fields(frame.sparkSession, value)
+        framed = value.framing == "confluent"
+        decoded = decode_avro(frame, content, value.ddl or "", whole, framed=framed, schema_id=value.schema_id)
+        return decoded if value.envelope is None else opened(decoded, whole, value.envelope)
+    text = content.cast("string")
+    decoded = _of_text(frame, text, value)
+    return decoded.withColumn(REASON, F.coalesce(F.when(~F.is_valid_utf8(text), NOT_UTF8), REASON))
+
+
+def _of_text(frame: DataFrame, text: Column, value: Value) -> DataFrame:
+    if value.format == "text":
+        return frame.withColumns({REASON: F.when(text.isNull(), NO_VALUE), TEXT_FIELD: text})
+    whole = encoded_fields(frame.sparkSession, value)
+    if value.format == "csv":
+        read = decode(frame, text, "csv", whole, {"escape": '"'})
+        return read.withColumn(REASON, F.coalesce(CsvRules().why_wrong(text), REASON))
+    decoded = decode(frame, text, "json", whole)
+    return decoded if value.envelope is None else opened(decoded, whole, value.envelope)
+
+
+def _of_bytes(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Add the decoded fields, REASON and RAW to a frame whose RAW_BYTES are the value. Null values: by `tombstones`."""
+    tombstones = pipeline.history.tombstones
+    if tombstones == "drop":
+        frame = frame.where(F.col(RAW_BYTES).isNotNull())
+    text = F.make_valid_utf8(F.col(RAW_BYTES).cast("string"))
+    raw = F.lit(None).cast("string") if pipeline.value.format == "avro" else text
+    decoded = decode_bytes(frame, F.col(RAW_BYTES), pipeline.value).withColumn(RAW, raw)
+    if tombstones == "keep":
+        decoded = decoded.withColumn(REASON, F.when(F.col(RAW_BYTES).isNotNull(), F.col(REASON)))
+    return decoded
