@@ -28,7 +28,7 @@ def decoded(spark: SparkSession, texts: list[str], schema: str, text_format: str
     frame = spark.createDataFrame([(i, text) for i, text in enumerate(texts)], "i INT, text STRING")
     rows = decode(frame, F.col("text"), text_format, parse_schema(spark, schema)).orderBy("i").collect()
     reasons = {row[REASON] for row in rows} - {None}
-    assert reasons <= {"wrong type for field v", "wrong type in a field"}
+    assert reasons <= {"wrong type for field v", "wrong type for field v.s.x", "wrong type in a field"}
     return [row.v if row[REASON] is None else WRONG for row in rows]
 
 

@@ -240,7 +240,6 @@ def test_a_metastore_that_went_away_is_unopen_history(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from spark_jobs.errors import SourceError
-from spark_jobs.runs.plan import make_plan, open_planned, read_planned
         from spark_jobs.devtools.hive_metastore import HiveMetastore
         from spark_jobs.spark.session import spark_session
         from spark_jobs.sources import open_history
