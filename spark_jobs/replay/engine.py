@@ -27,7 +27,14 @@ from spark_jobs.replay.columns import (
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.rule_book import OwnReplay, TimelineRequest
-from spark_jobs.replay.sessions import FinerTimeline, SessionReplay, ThresholdCells, coarse_thresholds, replay_sessions
+from spark_jobs.replay.sessions import (
+    FinerTimeline,
+    SessionReplay,
+    ThresholdCells,
+    coarse_thresholds,
+    kept_thresholds,
+    replay_sessions,
+)
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.replay.windows import FIRED, complete_windows, late_records, replay_windows
@@ -120,7 +127,7 @@ class Replay:
     def timeline(self) -> Timeline:
         """The timeline of the whole history, computed once."""
         if self._saved is not None and self.spec.rules.keeps_timeline:
-            return Timeline.restored(self._saved.document, self._saved.table, self._thresholds())
+            return Timeline.restored(self._saved.document, self._saved.table, self._thresholds(self._saved))
         timeline = self._make(self._thresholds())
         return timeline if self._earlier is None else timeline.after(self._earlier)
 
@@ -132,11 +139,14 @@ class Replay:
         other.timeline = self.timeline
         return other
 
-    def _thresholds(self) -> Thresholds:
+    def _thresholds(self, kept: SavedTimeline | None = None) -> Thresholds:
         if self.merges:
             if self.simulates or self._exact_positions:
                 return exact_thresholds()
-            return coarse_thresholds(self.history.event_times)
+            times = self.history.event_times
+            if kept is not None:
+                return kept_thresholds(times, kept.document.get("step"))
+            return coarse_thresholds(times, len(self.spec.strategy.partitions))
         regular = grid_thresholds(end_grid(self.spec.aligned_windows), self.spec.allowed_lateness)
         return _and_gaps(regular, self.spec) if _has_gaps(self.spec) else regular
 
@@ -205,7 +215,8 @@ class Replay:
     @cached_property
     def cells(self) -> ThresholdCells:
         """The timeline's close positions, cell by cell along the history."""
-        return ThresholdCells.around(self.timeline, self.history.event_times)
+        step = self.timeline.thresholds.step if self.merges else 0
+        return ThresholdCells.around(self.timeline, self.history.event_times, step)
 
     @cached_property
     def _usable(self) -> DataFrame:

@@ -65,7 +65,7 @@ SESSION_ROWS = (
     f"{GROUP} STRING, kind STRING, partition INT, offset BIGINT, {START} BIGINT, {END} BIGINT, {PANE} INT, "
     "late BOOLEAN, f_arrival BIGINT, f_major BIGINT, f_minor BIGINT"
 )
-_ARROW_SCHEMA = pa.schema(
+ARROW_SCHEMA = pa.schema(
     [
         (GROUP, pa.string()),
         ("kind", pa.string()),
@@ -164,9 +164,9 @@ def _member(values: tuple[Any, ...]) -> Member:
 
 
 def arrow_batch(rows: list[SessionRow]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_ARROW_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(ARROW_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
 def _replay_group(members: list[Member], allowed_lateness: int, flush: bool, all_panes: bool) -> list[SessionRow]:

@@ -35,7 +35,9 @@ from spark_jobs.replay.columns import (
     record_position,
 )
 from spark_jobs.replay.grid import RegularGrid, divided
+from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY
 from spark_jobs.replay.session_groups import GROUP, SESSION_ROWS, RowKind, replay_groups
+from spark_jobs.replay.session_splits import split_groups
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
@@ -48,8 +50,13 @@ SESSION_END = "rw_end"
 _TS = SESSION_START
 _END = SESSION_END
 _QUERY = "rw_query"
+_BEHIND = "rw_behind"
 _CELLS = 200_000
-"""The number of cells that a history is divided into."""
+"""The number of cells that a history is divided into, where the timeline of all partitions fits the driver's memory."""
+_FEW_CELLS = 20_000
+"""Their number at least; then the timeline of many partitions stays in Spark."""
+FORMER_CELLS = 200_000
+"""Their number in timelines that were kept before the step of the cells was kept with them."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +87,12 @@ class ThresholdCells:
     closes: CloseArrays
 
     @classmethod
-    def around(cls, timeline: Timeline, times: TimeRange) -> ThresholdCells:
-        """The cells of a history with these event times; `timeline` must be exact for their first points."""
-        grid = cell_grid(times)
+    def around(cls, timeline: Timeline, times: TimeRange, step: int) -> ThresholdCells:
+        """The cells of a history with these event times; `timeline` must be exact for their first points.
+
+        `step`: their length (ms), where the timeline was made for these cells alone, else 0.
+        """
+        grid = RegularGrid(step or _step(times, _CELLS))
         first = grid.first_index_at_or_after(times.start) - 2
         count = grid.first_index_at_or_after(times.end) - first + 3
         low, high = (int(grid.ends(number, 1)[0]) for number in (first, first + count - 1))
@@ -141,35 +151,55 @@ class FinerTimeline:
         self.coarse = coarse
         self._is_exact = is_exact
 
-    def exact_around(self, times: DataFrame, cells: ThresholdCells) -> Timeline:
-        """A timeline that is exact to the millisecond in the cells that hold the `times` (column `x`)."""
+    def exact_at(self, times: DataFrame, cells: ThresholdCells) -> Timeline:
+        """A timeline that is exact for the `times` (column `x`), and for the first point of each cell that holds one.
+
+        A cell with several of them is exact to the millisecond, one without any has no threshold at all.
+        """
         if self._is_exact:
             return self.coarse
-        step = cells.grid.step
-        wanted_cells = times.select(cells.of(F.col("x")).alias("cell")).distinct()
-        rows = wanted_cells.where(F.col("cell") >= F.lit(cells.low)).collect()
-        wanted = np.array([(row[0] - cells.low) // step for row in rows], dtype=np.int64)
-        if not len(wanted):
+        of_cell = times.groupBy(cells.of(F.col("x")).alias("cell")).agg(F.min("x").alias("x"), F.max("x").alias("last"))
+        table = of_cell.where(F.col("cell") >= F.lit(cells.low)).toArrow()
+        if not table.num_rows:
             return self.coarse
-        flags = np.zeros((cells.high - cells.low) // step + 1, dtype=np.int64)
-        flags[wanted] = 1
-        array = long_arrays(times, {"flags": flags})["flags"]
+        step = cells.grid.step
+        cell, x, last = (table.column(name).to_numpy() for name in ("cell", "x", "last"))
+        index = (cell - cells.low) // step
+        count = (cells.high - cells.low) // step + 1
+        only = np.full(count, MAX_TIMESTAMP, dtype=np.int64)  # no value reaches it
+        only[index] = np.where(x == last, x, MIN_TIMESTAMP)
+        below = np.full(count, cells.low - step, dtype=np.int64)
+        below[index] = np.where(x == last, x, cell + (step - 1))
+        below = np.maximum.accumulate(np.append(cells.low - step, below[:-1]))
+        below[index] = cell
+        arrays = long_arrays(times, {"only": only, "below": below})
 
         def floor(value: Column, shift: int) -> Column:
-            flag = F.get(array, divided(cells.of(value + F.lit(shift)) - F.lit(cells.low), step).cast("int"))
-            return F.when(flag == 1, value).otherwise(cells.grid.floor(value, shift))
+            reached = value + F.lit(shift)
+            at = divided(cells.of(reached) - F.lit(cells.low), step).cast("int")
+            single, lower = (F.get(arrays[name], at) for name in ("only", "below"))
+            inside = F.when(single == F.lit(MIN_TIMESTAMP), reached).when(reached >= single, single).otherwise(lower)
+            return F.when(at < 0, cells.grid.floor(reached)).otherwise(inside) - F.lit(shift)
 
-        return self._make(Thresholds(floor))
+        many = int((x != last).sum())
+        most = 2 * len(cell) + many * step + 2
+        return self._make(Thresholds(floor, (cells.high - cells.low) // most))
 
 
-def cell_grid(times: TimeRange) -> RegularGrid:
-    """A grid fine enough to decide most sessions."""
-    return RegularGrid(max(1, (times.end - times.start) // _CELLS))
+def _step(times: TimeRange, cells: int) -> int:
+    return max(1, (times.end - times.start) // cells)
 
 
-def coarse_thresholds(times: TimeRange) -> Thresholds:
-    """The points of the `cell_grid`."""
-    return Thresholds(cell_grid(times).floor)
+def coarse_thresholds(times: TimeRange, partitions: int) -> Thresholds:
+    """The first points of cells that are fine enough to decide most sessions."""
+    step = _step(times, min(_CELLS, max(_FEW_CELLS, MAX_IN_MEMORY // max(1, partitions) - 3)))
+    return Thresholds(RegularGrid(step).floor, step, step)
+
+
+def kept_thresholds(times: TimeRange, step: int | None) -> Thresholds:
+    """Those of a timeline that another process has kept, with the `step` of its cells."""
+    step = step or _step(times, FORMER_CELLS)
+    return Thresholds(RegularGrid(step).floor, step, step)
 
 
 def with_sessions_columns(records: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -354,14 +384,20 @@ def operate(members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]
         *record_position(members).aliased("r"),
         (F.col(_END) - F.lit(1)).alias("rw_x_end"),
         _cleanup(F.col(_END), lateness).alias("rw_x_cleanup"),
+        F.coalesce(suspicion(members, cells, work.flushes)[0], F.lit(True)).alias(_BEHIND),
     )
-    columns = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
-    run = partial(replay_groups, allowed_lateness=lateness, flush=work.flushes, all_panes=spec.panes is Panes.ALL)
+    all_panes = spec.panes is Panes.ALL
+    if lateness == 0:
+        columns, judged = ["rw_x_end"], [_BEHIND]
+        run = partial(split_groups, flush=work.flushes, all_panes=all_panes)
+    else:
+        columns, judged = ["rw_x_end", "rw_x_cleanup"], []
+        run = partial(replay_groups, allowed_lateness=lateness, flush=work.flushes, all_panes=all_panes)
 
     def classified(placed: DataFrame, closes: list[str]) -> DataFrame:
         ordered = placed.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, *position_names("r"))
         parts = [part for close in closes for part in position_names(close)]
-        rows = ordered.select(GROUP, PARTITION, OFFSET, _TS, _END, *position_names("r"), *parts)
+        rows = ordered.select(GROUP, PARTITION, OFFSET, _TS, _END, *position_names("r"), *parts, *judged)
         return cache.keep(rows.mapInArrow(run, SESSION_ROWS))
 
     def classified_exactly(queried: DataFrame, timeline: Timeline) -> DataFrame:
@@ -379,7 +415,7 @@ def operate(members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]
     unclear = queried.join(first.where(_is(RowKind.UNCLEAR)).select(GROUP), GROUP, "left_semi")
     late = first.where(_is(RowKind.LATE)).select(_cleanup(F.col(END), lateness).alias("x"))
     times = reduce(DataFrame.unionByName, (unclear.select(F.col(x).alias("x")) for x in columns), late)
-    timeline = finer.exact_around(times, cells)
+    timeline = finer.exact_at(times, cells)
     return first.where(~_is(RowKind.UNCLEAR)).unionByName(classified_exactly(unclear, timeline)), timeline
 
 

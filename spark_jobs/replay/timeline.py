@@ -128,21 +128,23 @@ class Timeline:
     idle: dict[str, Any] | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """All but the table and the thresholds, as values that JSON can hold; `restored` reads it."""
+        """All but the table, and of the thresholds their step, as values that JSON can hold; `restored` reads it."""
         return {
             "flushes": self.flushes,
             "state": self.state,
             "watermark_below": self.watermark_below,
             "note": self.note,
             "idle": self.idle,
+            "step": self.thresholds.step,
         }
 
     @classmethod
     def restored(
         cls, document: Mapping[str, Any], table: DataFrame | InMemoryTimeline, thresholds: Thresholds
     ) -> Timeline:
-        """The timeline that wrote `document` with `to_document`."""
-        return cls(table=table, thresholds=thresholds, **document)
+        """The timeline that wrote `document` with `to_document`, for these thresholds."""
+        known = {name: value for name, value in document.items() if name != "step"}
+        return cls(table=table, thresholds=thresholds, **known)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The rows in Spark, wherever they are."""

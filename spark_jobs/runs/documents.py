@@ -247,7 +247,8 @@ class PlanDocument(Document):
 class TimelineDocument(Document):
     """`timeline.json`: all of a timeline but its rows, see `spark_jobs.replay.timeline.Timeline`.
 
-    `steps`: the rows are in `timeline.arrow`, else they are staged.
+    `steps`: the rows are in `timeline.arrow`, else they are staged. `step`: the mean distance of two thresholds (ms), 0
+    where it is not known; None where an earlier version wrote the document.
     """
 
     FILE: ClassVar[str] = "timeline.json"
@@ -257,11 +258,12 @@ class TimelineDocument(Document):
     watermark_below: int
     note: str = ""
     idle: dict[str, Any] | None = None
+    step: int | None = None
     steps: bool
 
     def timeline(self) -> dict[str, Any]:
         """The fields of the timeline alone."""
-        names = ("flushes", "state", "watermark_below", "note", "idle")
+        names = ("flushes", "state", "watermark_below", "note", "idle", "step")
         return {name: getattr(self, name) for name in names}
 
 

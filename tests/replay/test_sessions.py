@@ -10,6 +10,7 @@ from spark_jobs.eventtime.suppliers import Ascending
 from spark_jobs.eventtime.windows import DynamicSessionWindows, SessionWindows
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.sessions import coarse_thresholds, kept_thresholds
 from spark_jobs.replay.spec import ReplaySpec
 
 RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, k STRING, gap BIGINT"
@@ -31,3 +32,10 @@ def test_records_in_order_make_complete_sessions_and_no_late_records(spark, wind
         nothing = in_order.late(TIMES)
         assert nothing.collect() == []
         assert nothing.dtypes == late.late(TIMES).dtypes
+
+
+def test_a_timeline_that_was_kept_without_the_step_of_its_cells_has_the_former_one() -> None:
+    times = TimeRange(0, 400_000_000)
+    assert kept_thresholds(times, None).step == 2_000
+    assert kept_thresholds(times, 500).step == 500
+    assert coarse_thresholds(times, 64).step > coarse_thresholds(times, 1).step

@@ -1,0 +1,114 @@
+"""Complete sessions split as arrays, thousands at once, against the operator that takes them record by record."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.replay import session_splits
+from spark_jobs.replay.columns import NEVER
+from spark_jobs.replay.session_groups import RowKind, replay_groups
+from spark_jobs.replay.session_splits import split_groups
+from tests.sampling import sample
+
+NAMES = ["group", "partition", "offset", "ts", "end", *(f"{c}_{p}" for c in ("r", "e", "l") for p in ("a", "m", "n"))]
+
+
+class Arrived(NamedTuple):
+    """A record at the position of its number: its complete session, event time, and own session's length."""
+
+    key: int
+    ts: int
+    gap: int
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Arrived]:
+    """Records of a few keys; their times grow, with steps back."""
+    fixed = draw(st.booleans())
+    gaps = st.just(10) if fixed else st.integers(1, 25)
+    count = draw(st.integers(1, 40))
+    now, log = 100, []
+    for _ in range(count):
+        now += draw(st.sampled_from([0, 1, 4, 9, 30]))
+        log.append(Arrived(draw(st.integers(0, 2)), now - draw(st.sampled_from([0, 0, 2, 5, 11, 40])), draw(gaps)))
+    return log
+
+
+def rows_of(log: list[Arrived], bound: int, vague: list[tuple[int, int]], too_many: list[bool]) -> list[tuple]:
+    """The rows of the complete sessions, with the closes at (position - a, position + b) of `vague`, by record."""
+    watermarks, top = [], -1000
+    for record in log:
+        top = max(top, record.ts - bound - 1)
+        watermarks.append(top)
+
+    def close(x: int) -> int:
+        return next((at for at, watermark in enumerate(watermarks) if watermark >= x), NEVER)
+
+    rows = []
+    for key in sorted({record.key for record in log}):
+        mine = sorted((r.ts, at) for at, r in enumerate(log) if r.key == key)
+        session, reach = -1, -1000
+        for ts, at in mine:
+            session, reach = (session, max(reach, ts + log[at].gap)) if ts <= reach else (session + 1, ts + log[at].gap)
+            closed = close(ts + log[at].gap - 1)
+            back, ahead = vague[at % len(vague)]
+            bounds = [closed - back, closed + ahead] if closed != NEVER else [closed, closed]
+            closes = [(b, b, b) if b == NEVER else (b, 0, 0) for b in bounds]
+            behind = at > close(ts - 1) or too_many[at % len(too_many)]
+            rows.append((f"{key}-{session}", 0, at, ts, ts + log[at].gap, at, 0, 0, *closes[0], *closes[1], behind))
+    return sorted(rows, key=lambda row: (row[0], row[2]))
+
+
+def batches_of(rows: list[tuple], names: list[str], length: int) -> list[pa.RecordBatch]:
+    columns = list(zip(*rows, strict=True))
+    return pa.table([pa.array(column) for column in columns], names=names).to_batches(max_chunksize=length)
+
+
+def outcomes(batches) -> dict[str, list[tuple]]:
+    found = defaultdict(list)
+    for batch in batches:
+        for row in batch.to_pylist():
+            found[row["rw_group"]].append(tuple(row.values())[1:])
+    return {group: sorted(rows, key=repr) for group, rows in found.items()}
+
+
+@settings(max_examples=sample(60, 3_000))
+@given(
+    log=logs(),
+    bound=st.sampled_from([0, 3, 12]),
+    flush=st.booleans(),
+    vague=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=5),
+    too_many=st.lists(st.booleans(), min_size=1, max_size=5),
+    length=st.sampled_from([1, 3, 1_000]),
+    rounds=st.sampled_from([1, 2, 32]),
+)
+def test_sessions_split_as_by_the_operator(log, bound, flush, vague, too_many, length, rounds) -> None:
+    exact = rows_of(log, bound, [(0, 0)], too_many)
+    of_the_operator = [row[:-1] for row in exact]
+    expected = outcomes(
+        replay_groups(batches_of(of_the_operator, NAMES, length), allowed_lateness=0, flush=flush, all_panes=False)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_splits, "_ROUNDS", rounds)
+        patch.setattr(session_splits, "_BATCH", 4)
+        split = [
+            outcomes(split_groups(batches_of(rows, [*NAMES, "behind"], length), flush=flush, all_panes=False))
+            for rows in (exact, rows_of(log, bound, vague, too_many))
+        ]
+    assert split[0] == expected
+    for group, rows in split[1].items():
+        is_unclear = [row[0] for row in rows] == [RowKind.UNCLEAR]
+        without_positions = [[row[:-3] for row in some] for some in (rows, expected.get(group, []))]
+        assert is_unclear or sorted(without_positions[0], key=repr) == sorted(without_positions[1], key=repr)
+
+
+def test_a_session_that_is_not_sure_is_left_to_exact_closes() -> None:
+    rows = [("g", 0, at, ts, ts + 10, 100 + at, 0, 0, 100, 0, 0, 103, 0, 0, True) for at, ts in enumerate([1, 1])]
+    found = outcomes(split_groups(batches_of(rows, [*NAMES, "behind"], 10), flush=True, all_panes=False))
+    assert [row[0] for row in found["g"]] == [RowKind.UNCLEAR]
