@@ -122,6 +122,7 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
 
     Where its `status` says that it published nothing, print what it would change.
     """
+    from spark_jobs.runs.documents import Changes
     from spark_jobs.runs.figures import RunFigures, bookkeeping_in_words, changes_in_words
 
     is_published = status is None or status.is_published
@@ -132,8 +133,8 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
     table = Table(title=f"Run {result.run_id}", show_header=False, title_justify="left")
     counts = result.counts
     table.add_row("records read", f"{counts.records_read:,} ({counts.records_quarantined:,} in quarantine)")
-    counted = {**counts.counted(), "windows_recomputed": result.windows_recomputed}
-    figures = RunFigures.of({**counted, "counts": result.changes})
+    changed = {"counts": result.changes, "windows_recomputed": result.windows_recomputed}
+    figures = RunFigures.of(Changes.model_validate(counts.counted() | changed))
     states = f" ({counts.windows_open:,} still open, {counts.windows_all_late:,} only late records)"
     table.add_row("windows", f"{counts.windows:,}{states if figures.is_judged else ''}")
     for name, text in figures.in_words().items():

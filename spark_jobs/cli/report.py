@@ -42,15 +42,14 @@ def report(
     """
     from spark_jobs.report.build import build_report
     from spark_jobs.report.junit import junit_xml
-    from spark_jobs.runs.store import PAGE, REPORT, RunStore
+    from spark_jobs.runs.store import PAGE, RunStore
 
     if (run is None) is not last:
         raise DefinitionError("which run?", hint="Name a run or a pipeline, or write --last. See `rewindow runs`.")
     say_home()
     store = RunStore.configured()
     folder = _folder_of(store, run)
-    build_report(folder)
-    built = folder.read(REPORT) or {}
+    built = build_report(folder)
     if junit is not None:
         try:
             junit.write_bytes(junit_xml(built))
@@ -60,12 +59,12 @@ def report(
             ) from problem
     page = folder.address(PAGE)
     if as_json:
-        print(json.dumps(built, ensure_ascii=False))
+        print(json.dumps(built.to_dict(), ensure_ascii=False))
     else:
-        verdict = built["verdict"]
-        console.print(f"[bold]{escape(verdict['title'])}[/]: {escape(verdict['sentence'])}", soft_wrap=True)
-        for step in verdict["next"]:
-            line = f"{step['text']} {step['command'] or ''}".strip()
+        verdict = built.verdict
+        console.print(f"[bold]{escape(verdict.title)}[/]: {escape(verdict.sentence)}", soft_wrap=True)
+        for step in verdict.next:
+            line = f"{step.text} {step.command or ''}".strip()
             console.print(f"  {escape(line)}", soft_wrap=True, highlight=False)
         console.print(escape(page), soft_wrap=True, highlight=False)
     if show:

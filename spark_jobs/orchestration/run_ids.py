@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from typing import Any
 
 KINDS = ("backfill", "reconcile")
 
@@ -27,11 +25,3 @@ def pipeline_of(dag_id: str) -> str | None:
     """The pipeline of one of Rewindow's DAGs; None for any other DAG."""
     kind, separator, pipeline = dag_id.partition("__")
     return pipeline if separator and pipeline and kind in KINDS else None
-
-
-def dag_of(request: Mapping[str, Any]) -> str | None:
-    """The DAG of a run, from its request; that of pipeline and kind where the run was started without Airflow."""
-    dag_id, kind, pipeline = (request.get(name) for name in ("dag_id", "kind", "pipeline"))
-    if isinstance(dag_id, str) and dag_id:
-        return dag_id
-    return dag_id_of(kind, pipeline) if kind in KINDS and isinstance(pipeline, str) and pipeline else None

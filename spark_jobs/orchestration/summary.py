@@ -27,7 +27,7 @@ def approval_body(folder: RunFolder) -> str:
         *(f"| {name.value} | {counts.get(name, 0):,} |" for name in VISIBLE),
         "",
         f"Causes: {', '.join(f'{name} {count:,}' for name, count in sorted(causes.items())) or 'none'}.",
-        *(f"{name}: {text}." for name, text in RunFigures.of(changes.to_dict()).in_words().items()),
+        *(f"{name}: {text}." for name, text in RunFigures.of(changes).in_words().items()),
     ]
     corrections = DeliveredCorrections.read(folder)
     if corrections is not None:

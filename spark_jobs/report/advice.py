@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from spark_jobs.report.counted import Advisor, Recommended, Setting
 
 LEVELS = (0.99, 0.999, 0.9999)
 
 
-def advise(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def advise(facts: Advisor | None) -> Advisor | None:
     """The advisor of the report from its facts; None where there are no facts.
 
     A tolerance is the sum of bound and allowed lateness (ms). Adds `now` (the definition's own setting; None: unlimited
@@ -16,33 +15,27 @@ def advise(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     records on time (None: no tolerance that was tried). `refires` is the number of records that would make their window
     fire again if the bound stayed and the rest were allowed lateness; None where the tolerance is below the bound.
     """
-    if not facts or not facts["records"]:
+    if facts is None or not facts.records:
         return None
-    rows = facts["tolerances"]
-    by_tolerance = {row["tolerance"]: row for row in rows}
-    own = by_tolerance[facts["configured"]]
-    lateness = facts["lateness"]
-    total = facts["records"]
+    total, configured = facts.records, facts.configured
+    own = next(row for row in facts.tolerances if row.tolerance == configured)
 
-    def with_costs(row: Mapping[str, Any]) -> dict[str, Any]:
-        above = row["tolerance"] - facts["configured"]
-        return dict(row) | {
-            "on_time_share": 1 - row["closed"] / total,
-            "allowed_lateness": above if above >= 0 else None,
-            "refires": own["closed"] - row["closed"] if above >= 0 else None,
-        }
+    def with_costs(row: Setting) -> Setting:
+        above = row.tolerance - configured
+        costs = {"allowed_lateness": above, "refires": own.closed - row.closed} if above >= 0 else {}
+        return row.model_copy(update={"on_time_share": 1 - row.closed / total, **costs})
 
-    def smallest(level: float) -> dict[str, Any]:
-        enough = (row for row in rows if row["closed"] <= (1 - level) * total + 1e-9)
-        found = next(enough, None)
-        return {"on_time": level, "setting": None if found is None else with_costs(found)}
+    rows = tuple(map(with_costs, facts.tolerances))
+    now = None if facts.lateness is None else configured + facts.lateness
 
-    now = None
-    if lateness is not None:
-        now = with_costs(by_tolerance[facts["configured"] + lateness])
-    return dict(facts) | {
-        "tolerances": [with_costs(row) for row in rows],
+    def smallest(level: float) -> Recommended:
+        enough = (row for row in rows if row.closed <= (1 - level) * total + 1e-9)
+        return Recommended(on_time=level, setting=next(enough, None))
+
+    added = {
+        "tolerances": rows,
         "bound_only": with_costs(own),
-        "now": now,
-        "recommended": [smallest(level) for level in LEVELS],
+        "now": None if now is None else next(row for row in rows if row.tolerance == now),
+        "recommended": tuple(map(smallest, LEVELS)),
     }
+    return facts.model_copy(update=added)

@@ -12,6 +12,7 @@ import altair as alt
 
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.formatting import length
+from spark_jobs.report.counted import Advisor, LateHour, Strip
 from spark_jobs.report.scales import bin_name, shown_tolerances
 
 Spans = Sequence[Sequence[int]]
@@ -79,19 +80,19 @@ class Rows:
         return {**made, "datasets": self._sets}
 
 
-def changed_strip(strip: Mapping[str, Any], width: int) -> dict[str, Any]:
+def changed_strip(strip: Strip, width: int) -> dict[str, Any]:
     """Windows changed over event time, stacked by what happened to them."""
     data = Rows()
     rows = []
-    for bucket in strip["buckets"]:
+    for bucket in strip.buckets:
         low = 0
         for kind in _CHANGES:
-            if high := low + bucket.get(kind, 0):
-                end = bucket["start"] + strip["width"]
-                rows.append({"start": bucket["start"], "end": end, "change": kind, "low": low, "high": high})
+            if high := low + getattr(bucket, kind):
+                end = bucket.start + strip.width
+                rows.append({"start": bucket.start, "end": end, "change": kind, "low": low, "high": high})
             low = high
-    kinds = [kind for kind in _CHANGES if any(bucket.get(kind) for bucket in strip["buckets"])]
-    reach = (strip["buckets"][0]["start"], strip["buckets"][-1]["start"] + strip["width"])
+    kinds = [kind for kind in _CHANGES if any(getattr(bucket, kind) for bucket in strip.buckets)]
+    reach = (strip.buckets[0].start, strip.buckets[-1].start + strip.width)
     chart = (
         alt.Chart(data(rows))
         .mark_rect(stroke="var(--paper)", strokeWidth=0.5)
@@ -180,12 +181,10 @@ def missed_by(edges: Sequence[int], bins: Sequence[int], width: int) -> dict[str
     return data.spec(base.mark_bar(color="var(--late)", height={"band": 0.72}) + text, width, 20 * len(rows))
 
 
-def late_by_hour(hours: Sequence[Mapping[str, Any]], width: int) -> dict[str, Any]:
+def late_by_hour(hours: Sequence[LateHour], width: int) -> dict[str, Any]:
     """The share of late records by hour of day of their event time."""
     data = Rows()
-    rows = [
-        {"hour": f"{h['hour']:02d}", "share": h["late_in_basis"] / h["records"] if h["records"] else 0} for h in hours
-    ]
+    rows = [{"hour": f"{h.hour:02d}", "share": h.late_in_basis / h.records if h.records else 0} for h in hours]
     chart = (
         alt.Chart(data(rows))
         .mark_bar(color="var(--late)", width={"band": 0.72})
@@ -202,19 +201,19 @@ def late_by_hour(hours: Sequence[Mapping[str, Any]], width: int) -> dict[str, An
     return data.spec(chart, width, 150)
 
 
-def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
+def tolerance_curve(advisor: Advisor, width: int) -> dict[str, Any]:
     """The share of records that would have been dropped, or behind the watermark, by tolerance."""
     data = Rows()
-    total = advisor["records"]
+    total = advisor.records
     shown = shown_tolerances(advisor)
     names = {"closed": "window closed", "behind": "behind the watermark"}
     rows = [
-        {"tolerance": row["tolerance"], "share": row[field] / total, "what": name}
+        {"tolerance": row.tolerance, "share": getattr(row, field) / total, "what": name}
         for field, name in names.items()
         for row in shown
-        if row[field]
+        if getattr(row, field)
     ]
-    tolerances = [row["tolerance"] for row in shown]
+    tolerances = [row.tolerance for row in shown]
     x = alt.X(
         "tolerance:Q",
         title="Bound + allowed lateness",
@@ -244,8 +243,8 @@ def tolerance_curve(advisor: Mapping[str, Any], width: int) -> dict[str, Any]:
         )
     )
     layers = [lines]
-    if advisor["now"]:
-        now = data([{"tolerance": advisor["now"]["tolerance"], "label": "now"}])
+    if advisor.now:
+        now = data([{"tolerance": advisor.now.tolerance, "label": "now"}])
         layers.append(alt.Chart(now).mark_rule(color="var(--ink)", strokeDash=[2, 3]).encode(x=x))
         layers.append(
             alt.Chart(now)

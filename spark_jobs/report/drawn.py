@@ -23,29 +23,30 @@ from spark_jobs.report.charts import (
 )
 from spark_jobs.report.live_charts import live_lag, verdict_strip
 from spark_jobs.report.live_job import different_in
+from spark_jobs.report.model import Live, Report
 from spark_jobs.report.scales import CHARTS
 from spark_jobs.report.svg import inlined
 
 
-def charts_of(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Markup | None]:
+def charts_of(report: Report, facts: Mapping[str, Any]) -> dict[str, Markup | None]:
     """By chart: its drawing, or None where the run gives nothing to draw. `facts` holds the points."""
     charts: dict[str, Markup | None] = dict.fromkeys(CHARTS)
 
     def add(name: str, title: str, description: str, spec: Callable[[int], dict[str, Any]], widest: int = WIDE) -> None:
         charts[name] = _drawn(name, title, description, spec, widest)
 
-    strip = (report["changes"] or {}).get("strip")
-    if strip and strip["buckets"]:
-        starts = [b["start"] for b in strip["buckets"]]
+    strip = report.changes.strip if report.changes else None
+    if strip and strip.buckets:
+        starts = [bucket.start for bucket in strip.buckets]
         add(
             "strip",
             "Changed windows over time",
-            f"Bars: the number of changed windows by window start, one bar for {formatting.length(strip['width'])}, "
-            f"from {formatting.moment(starts[0])} to {formatting.moment(starts[-1] + strip['width'])} UTC. The text "
+            f"Bars: the number of changed windows by window start, one bar for {formatting.length(strip.width)}, "
+            f"from {formatting.moment(starts[0])} to {formatting.moment(starts[-1] + strip.width)} UTC. The text "
             "has the counts by change.",
             lambda width: changed_strip(strip, width),
         )
-    _add_live(report.get("live"), add)
+    _add_live(report.live, add)
     picture = facts.get("watermark")
     if picture and picture["overview"]["line"]:
         overview, zoom = picture["overview"], picture["zoom"]
@@ -73,24 +74,24 @@ def charts_of(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, 
                 _described(across),
                 lambda w: watermark_map(zoom, w, idle),
             )
-    late = report["late"]
-    if late and late["records"]:
+    late = report.late
+    if late and late.records:
         add(
             "missed",
             "Late records by the time from the close of their window to their arrival",
             "One bar for each range of times, with its number of records.",
-            lambda w: missed_by(late["edges"], late["bins"], w),
+            lambda w: missed_by(late.edges, late.bins, w),
             HALF,
         )
         add(
             "hours",
             "Share of late records by hour of day",
             "One bar for each hour of the event time in UTC. The table below has the numbers.",
-            lambda w: late_by_hour(late["by_hour"], w),
+            lambda w: late_by_hour(late.by_hour, w),
             HALF,
         )
-    advisor = report["advisor"]
-    if advisor and any(row["behind"] for row in advisor["tolerances"]):
+    advisor = report.advisor
+    if advisor and any(row.behind for row in advisor.tolerances):
         add(
             "advisor",
             "Share of records that would have been late, by setting",
@@ -101,27 +102,27 @@ def charts_of(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, 
     return charts
 
 
-def _add_live(live: Mapping[str, Any] | None, add: Callable[..., None]) -> None:
+def _add_live(live: Live | None, add: Callable[..., None]) -> None:
     """The charts about the live job."""
-    stretches = live["stretches"] if live else []
+    stretches = live.stretches if live else []
     if live is None or not stretches:
         return
-    first, last = (formatting.moment(at) for at in (stretches[0]["start"], stretches[-1]["start"] + live["width"]))
+    first, last = (formatting.moment(at) for at in (stretches[0].start, stretches[-1].start + live.width))
     kinds = different_in(stretches)
     if kinds:
         add(
             "verdicts",
             "Windows of the live job that are not as they should be, over time",
-            f"Bars: the number of windows by verdict, one bar for {formatting.length(live['width'])}, from {first} to "
+            f"Bars: the number of windows by verdict, one bar for {formatting.length(live.width)}, from {first} to "
             f"{last} UTC. The table has the counts.",
-            lambda width: verdict_strip(stretches, live["width"], kinds, width),
+            lambda width: verdict_strip(stretches, live.width, kinds, width),
         )
-    if any(((one.get("lag") or {}).get("largest") or 0) > 0 for one in stretches):
+    if any((one.lag.largest or 0) > 0 for one in stretches):
         add(
             "live_lag",
             "Delay of the live job over time",
             f"A line: the longest time from a window's close to its first row, from {first} to {last} UTC.",
-            lambda width: live_lag(stretches, live["width"], width),
+            lambda width: live_lag(stretches, live.width, width),
         )
 
 

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from spark_jobs.formatting import plain
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.live_job import UNEXPLAINED
+from spark_jobs.report.model import Expectation, Live, Report
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, UNKNOWN
 
 
-def junit_xml(report: Mapping[str, Any]) -> bytes:
+def junit_xml(report: Report) -> bytes:
     """JUnit XML of a report (see `report_of`).
 
     An expectation that could not be evaluated is an error. A critical expectation that failed is a failure. Warnings
     and infos that failed count as skipped, with a message, since they do not stop publishing. So does a run that waits
     for approval, or that was discarded, and a verdict on the live job that the log does not explain.
     """
-    xml = JUnitXml(name=f"rewindow {report['run']['run_id']}")
+    xml = JUnitXml(name=f"rewindow {report.run.run_id}")
     xml.add_testsuite(_outcome(report))
-    if report.get("live"):
-        xml.add_testsuite(_live(report["live"]))
+    if report.live:
+        xml.add_testsuite(_live(report.live))
     suites: dict[str, TestSuite] = {}
-    for number, result in enumerate((report["expectations"] or {}).get("results", []), 1):
-        name = plain(result.get("suite") or "expectations")
+    for number, result in enumerate(report.expectations.results if report.expectations else (), 1):
+        name = plain(result.suite or "expectations")
         suites.setdefault(name, TestSuite(name)).add_testcase(_case(result, number))
     for suite in suites.values():
         xml.add_testsuite(suite)
@@ -34,43 +32,43 @@ def junit_xml(report: Mapping[str, Any]) -> bytes:
     return xml.tostring()
 
 
-def _outcome(report: Mapping[str, Any]) -> TestSuite:
-    verdict, run = report["verdict"], report["run"]
-    case = TestCase(plain(run["run_id"]), classname=f"rewindow.{plain(run['pipeline'] or 'run')}")
-    message = f"{verdict['title']}: {verdict['sentence']}"
-    if verdict["status"] in ENDED_BADLY:
-        case.result = [Failure(message, verdict["status"])]
-    elif verdict["status"] == UNKNOWN:
+def _outcome(report: Report) -> TestSuite:
+    verdict, run = report.verdict, report.run
+    case = TestCase(plain(run.run_id), classname=f"rewindow.{plain(run.pipeline or 'run')}")
+    message = f"{verdict.title}: {verdict.sentence}"
+    if verdict.status in ENDED_BADLY:
+        case.result = [Failure(message, verdict.status)]
+    elif verdict.status == UNKNOWN:
         case.result = [Error(message, UNKNOWN)]
-    elif verdict["status"] not in ENDED_WELL:
-        case.result = [Skipped(message, verdict["status"])]
-    case.system_out = "\n".join(f"{step['text']} {step['command'] or ''}".strip() for step in verdict["next"])
+    elif verdict.status not in ENDED_WELL:
+        case.result = [Skipped(message, verdict.status)]
+    case.system_out = "\n".join(f"{step.text} {step.command or ''}".strip() for step in verdict.next)
     suite = TestSuite("run")
     suite.add_testcase(case)
     return suite
 
 
-def _live(live: Mapping[str, Any]) -> TestSuite:
+def _live(live: Live) -> TestSuite:
     """A case for each verdict on the live job's windows, and one for each of several deployments."""
     suite = TestSuite("live job")
-    if live["problem"]:
+    if live.problem:
         case = TestCase("compared", classname="rewindow.live")
-        case.result = [Skipped(plain(live["problem"], 2000), "not compared")]
+        case.result = [Skipped(plain(live.problem, 2000), "not compared")]
         suite.add_testcase(case)
-    for one in live["verdicts"]:
-        case = TestCase(plain(one["verdict"]), classname="rewindow.live")
-        message = f"{one['windows']} windows. {one['sentence']}"
-        if one["verdict"] in UNEXPLAINED:
-            case.result = [Skipped(message, plain(one["verdict"]))]
+    for one in live.verdicts:
+        case = TestCase(plain(one.verdict), classname="rewindow.live")
+        message = f"{one.windows} windows. {one.sentence}"
+        if one.verdict in UNEXPLAINED:
+            case.result = [Skipped(message, plain(one.verdict))]
         else:
             case.system_out = message
         suite.add_testcase(case)
-    for one in live.get("deployments", []):
-        case = TestCase(plain(one["name"]), classname="rewindow.live.deployments")
-        most_first = sorted(one["verdicts"].items(), key=lambda item: (-item[1], item[0]))
+    for one in live.deployments:
+        case = TestCase(plain(one.name), classname="rewindow.live.deployments")
+        most_first = sorted(one.verdicts.items(), key=lambda item: (-item[1], item[0]))
         counts = ", ".join(f"{count} {plain(verdict)}" for verdict, count in most_first if count)
-        message = f"{one['windows']} windows: {counts or 'none compared'}"
-        if one["different"]:
+        message = f"{one.windows} windows: {counts or 'none compared'}"
+        if one.different:
             case.result = [Skipped(message, "different")]
         else:
             case.system_out = message
@@ -78,18 +76,18 @@ def _live(live: Mapping[str, Any]) -> TestSuite:
     return suite
 
 
-def _case(result: Mapping[str, Any], number: int) -> TestCase:
-    description = result.get("description") or result.get("expectation") or ""
-    column = f" ({plain(result['column'])})" if result.get("column") else ""
+def _case(result: Expectation, number: int) -> TestCase:
+    description = result.description or result.expectation or ""
+    column = f" ({plain(result.column)})" if result.column else ""
     case = TestCase(
-        f"{number}. {plain(description)}{column}", classname=f"rewindow.{plain(result.get('suite') or 'expectations')}"
+        f"{number}. {plain(description)}{column}", classname=f"rewindow.{plain(result.suite or 'expectations')}"
     )
-    observed = f"observed {plain(result.get('observed'))}, expected {plain(result.get('threshold'))}"
-    if result.get("error"):
-        case.result = [Error(plain(result["error"], 2000), plain(result.get("expectation")))]
-    elif not result["success"]:
-        kind = Failure if result.get("severity") == Severity.CRITICAL else Skipped
-        case.result = [kind(f"{plain(result.get('severity'))}: {observed}", plain(result.get("expectation")))]
+    observed = f"observed {plain(result.observed)}, expected {plain(result.threshold)}"
+    if result.error:
+        case.result = [Error(plain(result.error, 2000), plain(result.expectation))]
+    elif not result.success:
+        kind = Failure if result.severity == Severity.CRITICAL else Skipped
+        case.result = [kind(f"{plain(result.severity)}: {observed}", plain(result.expectation))]
     else:
         case.system_out = observed
     return case

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
 from spark_jobs.report.charts import Rows, _duration_axis, _duration_scale, _time_axis
 from spark_jobs.report.scales import VERDICT_COLOURS
+from spark_jobs.runs.verdicts import Stretch
 
 
-def verdict_strip(
-    stretches: Sequence[Mapping[str, Any]], width: int, kinds: Sequence[str], pixels: int
-) -> dict[str, Any]:
+def verdict_strip(stretches: Sequence[Stretch], width: int, kinds: Sequence[str], pixels: int) -> dict[str, Any]:
     """Windows that are not `match` over event time, stacked by verdict; one bar for `width` ms."""
     data, rows = Rows(), []
     for one in stretches:
         low = 0
         for kind in kinds:
-            if high := low + one["counts"].get(kind, 0):
+            if high := low + one.counts.get(kind, 0):
                 if high > low:
                     rows.append(
-                        {"start": one["start"], "end": one["start"] + width, "verdict": kind, "low": low, "high": high}
+                        {"start": one.start, "end": one.start + width, "verdict": kind, "low": low, "high": high}
                     )
                 low = high
     colours = alt.Scale(domain=list(kinds), range=[VERDICT_COLOURS[kind] for kind in kinds])
@@ -40,9 +39,9 @@ def verdict_strip(
     return data.spec(chart, pixels, 130)
 
 
-def live_lag(stretches: Sequence[Mapping[str, Any]], width: int, pixels: int) -> dict[str, Any]:
+def live_lag(stretches: Sequence[Stretch], width: int, pixels: int) -> dict[str, Any]:
     """The longest delay from a window's close to its first row, over event time; a step for `width` ms."""
-    known = [(one["start"], one["lag"]["largest"]) for one in stretches if one["lag"].get("largest") is not None]
+    known = [(one.start, one.lag.largest) for one in stretches if one.lag.largest is not None]
     rows = [{"start": start, "end": start + width, "lag": max(lag, 0)} for start, lag in known]
     data = Rows()
     delays = [row["lag"] for row in rows]
@@ -59,7 +58,7 @@ def live_lag(stretches: Sequence[Mapping[str, Any]], width: int, pixels: int) ->
     return data.spec(chart, pixels, 130)
 
 
-def _starts(stretches: Sequence[Mapping[str, Any]], width: int, pixels: int) -> alt.X:
-    reach = (stretches[0]["start"], stretches[-1]["start"] + width)
+def _starts(stretches: Sequence[Stretch], width: int, pixels: int) -> alt.X:
+    reach = (stretches[0].start, stretches[-1].start + width)
     scale = alt.Scale(type="utc", domain=list(reach), nice=False)
     return alt.X("start:T", scale=scale, title="Window start (UTC)", axis=_time_axis(reach, pixels))

@@ -1,366 +1,280 @@
-"""The report as data: `report.json`, from the documents of a run, any of which may be missing."""
+"""The report as data: `report.json`. These models are the reference, the JSON Schema and what pages and commands read.
+
+Instants are epoch milliseconds and durations milliseconds, unless they are texts. What is missing or null in a document
+is the default of its field; fields that this version does not know are left out.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, Self
+
+from pydantic import AliasChoices, Field, computed_field
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.formatting import written_time
-from spark_jobs.lakehouse.change import WindowChange
-from spark_jobs.lakehouse.counts import RunCounts
-from spark_jobs.quality.suites import Severity
-from spark_jobs.report.advice import advise
-from spark_jobs.report.corrections import corrections_of
-from spark_jobs.report.live_job import live_job
-from spark_jobs.report.normal import normal_of
-from spark_jobs.report.verdict import Origin, verdict_of
-from spark_jobs.runs.documents import Application
-from spark_jobs.runs.figures import RunFigures
-from spark_jobs.runs.status import RunStatus, Stage
-from spark_jobs.runs.store import (
-    APPROVAL,
-    CHANGES,
-    CORRECTIONS,
-    FACTS,
-    GATE,
-    OUTCOME,
-    PLAN,
-    QUARANTINE,
-    REQUEST,
-    VERDICTS,
-    RunFolder,
+from spark_jobs.report.counted import Advisor, Changes, Counts, Late, Part, Texts, Watermark
+from spark_jobs.runs.documents import (
+    Application,
+    Approval,
+    ChunkDocument,
+    ExpectationResult,
+    QuarantineReason,
+    Requested,
+    UncheckedExpectation,
 )
-from spark_jobs.runs.unfinished import stage_at_work
-from spark_jobs.runs.unmet import is_counted
+from spark_jobs.runs.status import Level
+from spark_jobs.runs.verdicts import Deployment, Lag, Stretch
 
 FORMAT = "rewindow-report/1"
 
-_SEVERITIES = tuple(severity.value for severity in Severity)
-"""The worst first."""
-_RESULT = dict.fromkeys(
-    (
-        "suite",
-        "data",
-        "expectation",
-        "name",
-        "description",
-        "severity",
-        "column",
-        "observed",
-        "threshold",
-        "checked",
-        "unexpected_count",
-        "unexpected_percent",
-        "error",
+
+class RunPart(Part):
+    run_id: str = Field(description="the run's id")
+    pipeline: str = Field(default="", description="the pipeline's name")
+    kind: str | None = Field(default=None, description="`backfill` or `reconcile`")
+    requested: Requested = Field(
+        default=Requested(),
+        validation_alias=AliasChoices("requested", "asked"),
+        description="what the form or the command line requested: `from`, `to`, `as_of`, `mode`, ...",
     )
-) | {"success": False, "samples": []}
-_REASON = dict.fromkeys(("reason", "records", "partition", "offset", "arrival", "value"))
-_LEFT_OUT = dict.fromkeys(("suite", "data", "expectation", "name", "reason"))
-_APPLICATION = dict.fromkeys(("stage", "chunk", "application_id", "seconds"))
-_STAGES = (
-    Stage.PLAN,
-    Stage.RECONCILE,
-    Stage.TIMELINE,
-    Stage.REPLAY,
-    Stage.COMPARE,
-    Stage.VERIFY,
-    Stage.PUBLISH,
-    Stage.CORRECT,
-    Stage.REPEAT,
-    Stage.REVERT,
-    Stage.DISCARD,
-)
-"""In the order in which they run."""
-_APPROVAL = dict.fromkeys(("decision", "by", "at", "comment"))
-_FIGURES = ("changed", "windows_recomputed", "unchanged", "match_share", "late_share", "dropped_share")
-COUNTS = tuple(name for name in RunCounts.names() if not name.startswith(("records_read", "records_quarantined")))
-"""What the section `changes` says of the run's counts; the records that it read are in other sections."""
+    reason: str | None = Field(default=None, description="the reason that a person gave")
+    requested_by: str | None = Field(default=None, description="who started it")
+    requested_at: str | None = Field(default=None, description="when it was requested")
+    started_at: str | None = Field(default=None, description="when it began")
+    finished_at: str | None = Field(default=None, description="when it ended; null: not yet")
+    at_work: bool = Field(default=False, description="whether the run has not ended")
+    output_table: str | None = Field(default=None, description="the table of the windows")
+    dag_id: str | None = Field(default=None, description="the DAG that carried it out; null: the command line")
 
-_FILES = {"applications": f"{Application.PREFIX}*.json", "chunks": "chunk-*.json"}
-"""The files of a field of `Documents` that are not named as it is."""
+    @computed_field(description="the same under its older name")
+    @property
+    def asked(self) -> Requested:
+        return self.requested
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
-    """The documents of a run; None where the run has not written one.
+class NextStep(Part):
+    """Something to do next. A report that is opened as a file has no links to pages."""
 
-    They are kept as JSON values, not as the models of `spark_jobs.runs.documents`: a report is drawn of whatever a run
-    of any version has left, also of a status that this version does not know. `damaged`: the files that are there and
-    cannot be used; they count as not written, and the report names them.
-    """
+    text: str = Field(description="what to do next")
+    command: str | None = Field(default=None, description="the command for it, or null")
+    page: str | None = Field(
+        default=None, description="the address below Rewindow's pages in Airflow where it is done, or null"
+    )
+    label: str | None = Field(default=None, description="the text of the link to it, or null")
 
-    run_id: str
-    request: Mapping[str, Any] | None = None
-    plan: Mapping[str, Any] | None = None
-    chunks: tuple[Mapping[str, Any], ...] = ()
-    applications: tuple[Mapping[str, Any], ...] = ()
-    changes: Mapping[str, Any] | None = None
-    gate: Mapping[str, Any] | None = None
-    facts: Mapping[str, Any] | None = None
-    approval: Mapping[str, Any] | None = None
-    outcome: Mapping[str, Any] | None = None
-    verdicts: Mapping[str, Any] | None = None
-    corrections: Mapping[str, Any] | None = None
-    quarantine: Mapping[str, Any] | None = None
-    damaged: tuple[str, ...] = ()
+
+class Verdict(Part):
+    """How a run ended."""
+
+    status: str = Field(description="as in `outcome.json`; `unknown` while there is none")
+    level: Level = Field(description="`good`, `note`, `waiting` or `bad`")
+    title: str = Field(description="two or three words")
+    sentence: str = Field(description="what happened, in a sentence")
+    next: tuple[NextStep, ...] = Field(default=(), description="what to do next")
+
+
+class LiveVerdict(Part):
+    verdict: str = Field(description="a [verdict](three-truths.md#verdicts)")
+    windows: int = Field(description="windows with it")
+    share: float | None = Field(default=None, description="their share; null for `not_closed`")
+    sentence: str = Field(default="", description="what it means")
+    labels: Counts = Field(default={}, description="windows by nearest explanation")
+
+
+class LiveDeployment(Deployment):
+    different: int = Field(default=0, description="mismatch, missing and extra windows of it")
+
+
+class Live(Part):
+    problem: str | None = Field(default=None, description="why nothing could be compared; null: it was")
+    emitted: str = Field(default="", description="where the live job's rows were read")
+    whole_range: bool = Field(default=True, description="whether the comparison was about the run's whole range")
+    fidelity: str = Field(
+        default="", description="`recorded`: the job recorded its records; else how exact the replay is"
+    )
+    windows: int = Field(default=0, description="closed windows that were compared")
+    different: int = Field(default=0, description="mismatch, missing and extra windows")
+    different_share: float | None = Field(default=None, description="their share")
+    late_records: int = Field(default=0, description="late records of these windows")
+    verdicts: tuple[LiveVerdict, ...] = Field(default=(), description="one entry for each verdict that occurs")
+    keys: Texts = Field(default=(), description="names of the keys")
+    values: Texts = Field(default=(), description="names of the values that were compared")
+    top: tuple[dict[str, Any], ...] = Field(
+        default=(),
+        description="windows that differ most: key, window, three values of each, verdict, label, basis, differs",
+    )
+    late_record_samples: tuple[dict[str, Any], ...] = Field(
+        default=(), description="some late records of windows that differ"
+    )
+    width: int = Field(default=86_400_000, description="length of a stretch")
+    stretches: tuple[Stretch, ...] = Field(default=(), description="the windows over time")
+    lag: Lag = Field(default=Lag(), description="from a close to the window's first row")
+    lags: tuple[dict[str, str], ...] = Field(default=(), description="the delays by bin")
+    certainty: Texts = Field(default=(), description="how sure the verdicts are, in sentences")
+    notes: Texts = Field(default=(), description="what else to know")
+    next: Texts = Field(default=(), description="what to do next")
+    tables: dict[str, str] = Field(default={}, description="the tables with all verdicts")
+    deployments: tuple[LiveDeployment, ...] = Field(default=(), description="empty where the live job had only one")
+
+
+class Corrections(Part):
+    destination: str = Field(description="where the corrections go")
+    value: str = Field(default="", description="which value is delivered")
+    is_delivered: bool = Field(
+        default=False, description="whether they are delivered; false: an approval would deliver them"
+    )
+    rows: Counts = Field(default={}, description="rows by `upsert` and `delete`")
+    sentence: str = Field(default="", description="what became of them, in a sentence")
+    problem: str | None = Field(default=None, description="why they could not be delivered; null: they could")
+    notes: Texts = Field(default=(), description="what else to know")
+    next: Texts = Field(default=(), description="what to do next")
+    steps: tuple[NextStep, ...] = Field(default=(), description="the same with `command`, or `page` and `label`")
+
+
+class Expectation(ExpectationResult):
+    counted: bool = Field(default=True, description="whether there was something to count")
+
+
+class Expectations(Part):
+    verdict: str = Field(description="`passed`, `warned`, `failed`")
+    blocks: bool = Field(description="whether the gate is closed")
+    met: int = Field(
+        default=0, description="expectations that were met; those with nothing to count are not among them"
+    )
+    not_counted: int = Field(
+        default=0, description="expectations with nothing to count in this run: no row, or no such figure"
+    )
+    failed: Counts = Field(default={}, description="expectations that failed, by severity")
+    suites: tuple[dict[str, str], ...] = Field(default=(), description="the suites that were read")
+    left_out: tuple[UncheckedExpectation, ...] = Field(default=(), description="what did not apply")
+    results: tuple[Expectation, ...] = Field(
+        default=(), description="those that were not met first, then the most severe"
+    )
+    seconds: float | None = Field(default=None, description="how long the check took")
+    spark_jobs: int | None = Field(default=None, description="Spark jobs of the check")
+
+
+class Partition(Part):
+    partition: int = Field(description="a partition of the log")
+    records: int = Field(default=0, description="its records")
+    first_offset: int | None = Field(default=None, description="its first offset")
+    end_offset: int | None = Field(default=None, description="its end offset, exclusive")
+    first_arrival: int | None = Field(default=None, description="its first arrival")
+    last_arrival: int | None = Field(default=None, description="its last arrival")
+
+
+class ReadFile(Part):
+    path: str = Field(default="", description="a file that was read")
+    size: int | None = Field(default=None, description="its size in bytes")
+
+
+class Estimate(Part):
+    seconds: dict[str, float] = Field(default={}, description="seconds by stage, as earlier runs have taken them")
+    runs: int = Field(default=0, description="earlier runs that the estimate rests on")
+
+
+class Plan(Part):
+    source: str | None = Field(default=None, description="the history, in words")
+    definition_hash: str | None = Field(default=None, description="hash of what in the definition decides results")
+    definition: dict[str, Any] | None = Field(default=None, description="the definition, with all defaults")
+    mode: str | None = Field(default=None, description="`faithful`, `complete` or `both`")
+    span: TimeRange | None = Field(default=None, description="the first window start; windows start before the end")
+    is_whole: bool = Field(default=False, description="whether the range covers all windows of the history")
+    event_times: TimeRange | None = Field(
+        default=None, description="the first event time of the history; after its last one"
+    )
+    processing_time_end: int | None = Field(default=None, description="the processing time up to which timers ran")
+    records: int | None = Field(default=None, description="records up to the end offsets")
+    quarantined: int | None = Field(default=None, description="records that cannot be used")
+    missing_event_times: int | None = Field(default=None, description="usable records without event time")
+    window_ends: int | None = Field(default=None, description="ends of windows in the range")
+    watermark: str | None = Field(default=None, description="how the watermark was computed, in words")
+    partition_columns: Texts = Field(default=(), description="columns of the log's partition")
+    partitions: tuple[Partition, ...] = Field(default=(), description="the partitions of the log")
+    files: tuple[ReadFile, ...] = Field(
+        default=(), validation_alias=AliasChoices("files", "pinned"), description="the files that were read"
+    )
+    warnings: Texts = Field(default=(), description="what the plan warns of")
+    fidelity: str | None = Field(default=None, description="how exact lateness is: see [sources](sources.md)")
+    fidelity_reasons: Texts = Field(default=(), description="why it is not more exact")
+    version: str | None = Field(default=None, description="Rewindow's version")
+    chunks: tuple[ChunkDocument, ...] = Field(default=(), description="chunks that were computed")
+    planned_chunks: int = Field(default=0, description="chunks of the plan")
+    estimated: Estimate | None = Field(
+        default=None,
+        validation_alias=AliasChoices("estimated", "cost"),
+        description="how long the plan expects it to take",
+    )
+    timings: dict[str, float] = Field(default={}, description="seconds by stage")
+    applications: tuple[Application, ...] = Field(default=(), description="the Spark applications")
+    tables: dict[str, str | None] = Field(default={}, description="the tables of the run")
+
+
+class Figure(Part):
+    name: str = Field(description="a figure")
+    is_share: bool = Field(default=False, description="whether it is a share")
+    now: float = Field(description="its value in this run")
+    low: float = Field(description="the lowest before")
+    median: float = Field(description="the median before")
+    high: float = Field(description="the highest before")
+    values: tuple[float, ...] = Field(default=(), description="the values before, the oldest first")
+    place: str = Field(default="", description="where this run stands among them, in words")
+    is_unusual: bool = Field(default=False, description="outside all of them, and they are five or more")
+
+
+class Normal(Part):
+    runs: int = Field(description="published runs of the same kind before, thirty at most")
+    by_length: bool = Field(
+        default=False, description="of a backfill: only those over a range of about the same length count"
+    )
+    since: str | None = Field(default=None, description="when the first of them was requested")
+    figures: tuple[Figure, ...] = Field(default=(), description="the figures of the run among theirs")
+
+
+class Links(Part):
+    run_before: str | None = Field(default=None, description="id of the run before")
+    definition: str | None = Field(default=None, description="version of the definition in git")
+    late_rows: str | None = Field(default=None, description="the command that lists the run's late records")
+
+
+class Report(Part):
+    """The report of a run. A part is null where the run did not get that far."""
+
+    format: Literal["rewindow-report/1"] = Field(default=FORMAT, description="the version of the format")
+    damaged: Texts = Field(default=(), description="documents of the run that are damaged, and left out")
+    run: RunPart = Field(title="The run", description="what was requested, by whom")
+    verdict: Verdict = Field(title="The verdict", description="how the run ended")
+    approval: Approval | None = Field(default=None, title="Approval", description="null where nobody had to decide")
+    decision: str | None = Field(default=None, description="why the run was published, or was not")
+    unchecked: str | None = Field(default=None, description="why no expectation was checked; null where some were")
+    changes: Changes | None = Field(default=None, title="What changed", description="what publishing changes")
+    watermark: Watermark | None = Field(default=None, title="The watermark", description="its charts, as numbers")
+    late: Late | None = Field(default=None, title="Late records", description="how late they were")
+    live: Live | None = Field(default=None, title="The live job", description="null where nothing was compared")
+    corrections: Corrections | None = Field(
+        default=None, title="Corrections", description="null where the run delivers nothing"
+    )
+    expectations: Expectations | None = Field(default=None, title="Expectations", description="what the gate found")
+    advisor: Advisor | None = Field(default=None, title="Advisor", description="how other settings would have done")
+    plan: Plan | None = Field(default=None, title="Plan", description="the plan, and how it went")
+    quarantine: tuple[QuarantineReason, ...] = Field(
+        default=(), title="Records that cannot be used", description="by reason, the most frequent one first"
+    )
+    normal: Normal | None = Field(default=None, title="Is this normal?", description="null where no such run is known")
+    links: Links = Field(default=Links(), title="Where to look further", description="what the run is connected with")
 
     @classmethod
-    def of(cls, folder: RunFolder) -> Documents:
-        """Read all documents of a folder."""
-        damaged: list[str] = []
-
-        def of_file(name: str) -> Mapping[str, Any] | None:
-            data = folder.read_bytes(name)
-            try:
-                found = None if data is None else json.loads(data)
-            except (ValueError, RecursionError):
-                found = ()
-            if found is None or isinstance(found, Mapping):
-                return found
-            damaged.append(name)
-            return None
-
-        def each(beginning: str) -> tuple[Mapping[str, Any], ...]:
-            names = [n for n in folder.documents() if n.startswith(beginning) and n.endswith(".json")]
-            return tuple(filter(None, map(of_file, names)))
-
-        names = (REQUEST, PLAN, CHANGES, GATE, FACTS, APPROVAL, OUTCOME, VERDICTS, CORRECTIONS, QUARANTINE)
-        read = {name: of_file(name) for name in names}
-        return cls(
-            folder.run_id,
-            read[REQUEST],
-            read[PLAN],
-            each("chunk-"),
-            each(Application.PREFIX),
-            read[CHANGES],
-            read[GATE],
-            read[FACTS],
-            read[APPROVAL],
-            read[OUTCOME],
-            read[VERDICTS],
-            read[CORRECTIONS],
-            read[QUARANTINE],
-            tuple(damaged),
-        )
-
-    def parts(self) -> tuple[str, ...]:
-        """The names of the fields that hold documents, the most telling ones first."""
-        return ("request", "outcome", "plan", "changes", "gate", "approval", "verdicts", "corrections", "quarantine",
-                "applications",                 "chunks", "facts")  # fmt: skip
-
-    def without(self, part: str) -> Documents:
-        """The same without the documents of one field, which are damaged."""
-        empty: Any = () if isinstance(getattr(self, part), tuple) else None
-        return replace(self, **{part: empty, "damaged": (*self.damaged, _FILES.get(part, f"{part}.json"))})
+    def read(cls, data: bytes) -> Self:
+        """A report that this or an earlier version wrote. Raises ValueError or RecursionError for anything else."""
+        return cls.model_validate(json.loads(data))
 
 
-def report_of(documents: Documents) -> dict[str, Any]:
-    """The report as JSON values; see docs/report.md. A part is None where the run did not get that far."""
-    request, outcome = documents.request or {}, documents.outcome or {}
-    changes = _changes(documents)
-    expectations = _expectations(documents.gate)
-    requested = {"from": None, "to": None} | (request.get("requested") or request.get("asked") or {})
-    pipeline = request.get("pipeline") or (documents.plan or {}).get("pipeline") or ""
-    table = request.get("output_table") or (outcome.get("tables") or {}).get("windows")
-    failing = [r for r in expectations["results"] if not r["success"]] if expectations else []
-    counts = changes["counts"] if changes else outcome.get("changes") or {}
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `report.json`."""
+    schema = Report.model_json_schema(mode="serialization")
     return {
-        "format": FORMAT,
-        "damaged": list(documents.damaged),
-        "run": {
-            "run_id": documents.run_id,
-            "pipeline": pipeline,
-            "kind": request.get("kind"),
-            "asked": requested,
-            "requested": requested,
-            "reason": request.get("reason") or None,
-            "requested_by": request.get("requested_by"),
-            "requested_at": request.get("requested_at"),
-            "started_at": outcome.get("started_at"),
-            "finished_at": outcome.get("finished_at"),
-            "at_work": documents.outcome is None,
-            "output_table": table,
-            "dag_id": request.get("dag_id"),
-        },
-        "verdict": verdict_of(
-            documents.outcome,
-            counts,
-            failing,
-            documents.approval,
-            table,
-            pipeline,
-            changes["top"] if changes else (),
-            reader=Origin(documents.run_id, request.get("dag_id")),
-            at_work=_work_of(documents),
-        ).to_dict(),
-        "approval": _APPROVAL | dict(documents.approval) if documents.approval else None,
-        "changes": changes,
-        "watermark": _watermark(documents.facts),
-        "late": (documents.facts or {}).get("late"),
-        "quarantine": [_REASON | dict(one) for one in (documents.quarantine or {}).get("reasons") or []],
-        "live": live_job(documents.verdicts, pipeline),
-        "corrections": corrections_of(
-            documents.corrections, pipeline, documents.run_id, in_airflow=bool(request.get("dag_id"))
-        ),
-        "expectations": expectations,
-        "advisor": advise((documents.facts or {}).get("advisor")),
-        "plan": _plan(documents),
-        "normal": normal_of(documents.changes, request.get("kind"), _span(documents.plan)),
-        "unchecked": (documents.changes or {}).get("unchecked") or None,
-        "decision": (outcome.get("decision") or {}).get("why"),
-        "links": {
-            "run_before": (documents.changes or {}).get("run_before"),
-            "definition": request.get("definition_version") or None,
-            "late_rows": _late_rows(documents, outcome),
-        },
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "$id": FORMAT,
+        "title": "Rewindow report",
     }
-
-
-def _work_of(documents: Documents) -> str:
-    """Where a run without an outcome is, in words: since when, and in which stage."""
-    request, stage = documents.request or {}, stage_at_work(documents.applications)
-    since = f" since {written_time(request['requested_at'])} UTC" if request.get("requested_at") else ""
-    done, planned = len(documents.chunks), len((documents.plan or {}).get("chunks") or [])
-    chunks = f" ({done} of {planned} chunks are done)" if stage is Stage.REPLAY and planned > 1 else ""
-    return f"{since}, in the stage {stage}{chunks}" if stage else f"{since}, between two stages" if since else ""
-
-
-def _late_rows(documents: Documents, outcome: Mapping[str, Any]) -> str | None:
-    """The command that lists the run's late records; None where the run has published none."""
-    late = (outcome.get("tables") or {}).get("late")
-    if (documents.request or {}).get("dag_id"):
-        return None  # in Airflow nobody has a command line: the page shows some of them, and leads to the others
-    if not late or outcome.get("status") not in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
-        return None
-    query = f"SELECT * FROM {late} WHERE run_id = '{documents.run_id}' ORDER BY missed_by DESC"
-    return f'rewindow sql "{query}"'
-
-
-def _changes(documents: Documents) -> dict[str, Any] | None:
-    facts = (documents.facts or {}).get("changes")
-    changes = documents.changes
-    if changes is None and facts is None:
-        return None
-    found = (changes or {}).get("counts") or (facts or {}).get("counts") or {}
-    figures = RunFigures.of({**(changes or {}), "counts": found}, documents.outcome)
-    status = (documents.outcome or {}).get("status")
-    return {
-        "counts": {kind.value: found.get(kind, 0) for kind in WindowChange},
-        "causes": (changes or {}).get("causes") or (facts or {}).get("causes") or {},
-        "causes_by_change": (changes or {}).get("causes_by_change") or {},
-        "published": status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED),
-        **{name: getattr(figures, name) for name in _FIGURES},
-        **{name: figures.counts[name] for name in COUNTS},
-        "in_words": figures.in_words(),
-        "strip": facts["strip"] if facts else None,
-        "keys": facts["keys"] if facts else [],
-        "aggregates": facts["aggregates"] if facts else [],
-        "columns": [{"from_null": 0, "to_null": 0, **c} for c in facts.get("columns", [])] if facts else [],
-        "top": facts["top"] if facts else [],
-    }
-
-
-def _span(plan: Mapping[str, Any] | None) -> TimeRange | None:
-    """The range of windows of a plan; None where there is no plan, or it does not say it."""
-    span = (plan or {}).get("span")
-    if not isinstance(span, Mapping) or not all(isinstance(span.get(name), int) for name in ("start", "end")):
-        return None
-    return TimeRange(span["start"], span["end"])
-
-
-def _expectations(gate: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The results of the gate, the worst first: failed before met, then critical, warning, info."""
-    if gate is None:
-        return None
-
-    def rank(result: Mapping[str, Any]) -> tuple[bool, int]:
-        severity = result.get("severity")
-        return bool(result["success"]), _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
-
-    results = sorted(
-        (_RESULT | dict(result) | {"counted": is_counted(result)} for result in gate.get("results") or []), key=rank
-    )
-    failed = [r for r in results if not r["success"]]
-    not_counted = sum(1 for r in results if r["success"] and not r["counted"])
-    return {
-        "verdict": gate.get("verdict"),
-        "blocks": bool(gate.get("blocks")),
-        "met": len(results) - len(failed) - not_counted,
-        "not_counted": not_counted,
-        "failed": {s: sum(r.get("severity") == s for r in failed) for s in _SEVERITIES},
-        "suites": gate.get("suites") or [],
-        "left_out": [_LEFT_OUT | dict(one) for one in gate.get("left_out") or []],
-        "results": results,
-        "seconds": gate.get("seconds"),
-        "spark_jobs": gate.get("spark_jobs"),
-    }
-
-
-def _watermark(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The numbers of the watermark charts. Their points are in `facts.json` only."""
-    picture = (facts or {}).get("watermark")
-    if picture is None:
-        return None
-
-    def view(shown: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        if shown is None:
-            return None
-        sizes = {name: len(shown[name]) for name in ("line", "closes", "on_time", "behind", "late")}
-        return {"from": shown["from"], "to": shown["to"], "one_in": shown["one_in"], "shown": sizes}
-
-    return {
-        "resolution": picture["resolution"],
-        "overview": view(picture["overview"]),
-        "zoom": view(picture["zoom"]),
-        "standstills": picture["standstills"],
-        "idle": picture.get("idle"),
-    }
-
-
-def _plan(documents: Documents) -> dict[str, Any] | None:
-    request, plan, outcome = documents.request or {}, documents.plan, documents.outcome or {}
-    if plan is None and not request and not outcome:
-        return None
-    plan = plan or {}
-    named = (
-        "source",
-        "definition_hash",
-        "mode",
-        "span",
-        "is_whole",
-        "event_times",
-        "processing_time_end",
-        "records",
-        "quarantined",
-        "missing_event_times",
-        "window_ends",
-        "watermark",
-        "partition_columns",
-    )
-    return {
-        **{name: plan.get(name) for name in named},
-        "partitions": plan.get("partitions") or [],
-        "files": plan.get("pinned") or [],
-        "warnings": list(plan.get("warnings") or []),
-        "fidelity": outcome.get("fidelity") or plan.get("fidelity"),
-        "fidelity_reasons": list(outcome.get("fidelity_reasons") or plan.get("fidelity_reasons") or []),
-        "version": outcome.get("version") or plan.get("version"),
-        "chunks": [dict(chunk) for chunk in documents.chunks],
-        "planned_chunks": len(plan.get("chunks") or []),
-        "timings": outcome.get("timings") or {},
-        "applications": sorted(
-            (_APPLICATION | dict(a) for a in documents.applications or outcome.get("applications") or []), key=_order
-        ),
-        "tables": outcome.get("tables") or {},
-        "definition": request.get("definition"),
-    }
-
-
-def _order(application: Mapping[str, Any]) -> tuple[int, str, int]:
-    """A sort key: the order in which the stages run, then the chunk."""
-    stage = application["stage"]
-    at = _STAGES.index(stage) if stage in _STAGES else len(_STAGES)
-    return at, str(stage), application["chunk"] or 0

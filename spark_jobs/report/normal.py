@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.formatting import count, percent
+from spark_jobs.lakehouse.change import WindowChange
+from spark_jobs.report.model import Figure, Normal
+from spark_jobs.runs.documents import Changes
 from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.status import RunKind
 
@@ -20,82 +21,56 @@ _ALIKE = 2
 """Backfills over ranges whose lengths differ by a larger factor are not compared: a week has more than a day."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    name: str
-    of: Callable[[Mapping[str, Any], RunFigures], float | None]
-    is_share: bool = False
-
-
-def _restated_share(_: Mapping[str, Any], figures: RunFigures) -> float | None:
-    return None if figures.match_share is None else 1 - figures.match_share
-
-
-_FIGURES = (
-    _Figure("Records read", lambda changes, figures: changes.get("records_read")),
-    _Figure("Windows inserted", lambda changes, figures: (figures.by_change or {}).get("inserted")),
-    _Figure("Share of published windows restated", _restated_share, is_share=True),
-    _Figure("Late records", lambda changes, figures: figures.records_late),
-    _Figure("Late share", lambda changes, figures: figures.late_share, is_share=True),
+_FIGURES: tuple[tuple[str, bool, Callable[[RunFigures], float | None]], ...] = (
+    ("Records read", False, lambda figures: figures.counts["records_read"]),
+    ("Windows inserted", False, lambda figures: (figures.by_change or {}).get(WindowChange.INSERTED)),
+    ("Share of published windows restated", True, lambda f: None if f.match_share is None else 1 - f.match_share),
+    ("Late records", False, lambda figures: figures.records_late),
+    ("Late share", True, lambda figures: figures.late_share),
 )
+"""Each with its name, whether it is a share, and its value."""
 
 
-def normal_of(
-    changes: Mapping[str, Any] | None, kind: str | None, span: TimeRange | None = None
-) -> dict[str, Any] | None:
-    """`span`: the run's range of windows. A backfill is compared with backfills over a range of about that length only.
+def normal_of(changes: Changes | None, kind: str | None, span: TimeRange | None = None) -> Normal | None:
+    """The run among the earlier ones of its kind; None where no earlier run is known.
 
-    `runs`: how many earlier runs; `by_length`: they are chosen so; `figures`: each with `now`, `low`, `median`, `high`,
-    `place` and `values`.
-
-    `values` are those of the earlier runs, the oldest first, without those that are not known. `place` says in words
-    where the run stands among them; `is_unusual`: outside all of them, and they are enough. None where no earlier run
-    is known.
+    `span`: the run's range of windows. A backfill is compared with backfills over a range of about that length only.
     """
-    by_length = kind == RunKind.BACKFILL and span is not None
-    of_kind = [e for e in (changes or {}).get("earlier") or [] if e.get("kind") == kind]
-    earlier = [e for e in of_kind if not by_length or _is_alike(e.get("span"), span)][-LONGEST:]
-    if changes is None or not earlier:
+    if changes is None:
         return None
+    by_length = kind == RunKind.BACKFILL and span is not None
+    of_kind = [e for e in changes.earlier if e.kind == kind]
+    earlier = [e for e in of_kind if not by_length or _is_alike(e.span, span)][-LONGEST:]
+    own, before = RunFigures.of(changes), [RunFigures.of(e) for e in earlier]
     found = []
-    for figure in _FIGURES:
-        now = figure.of(changes, RunFigures.of(changes))
-        known = (figure.of(e, RunFigures.of(e)) for e in earlier)
-        values = [value for value in known if value is not None]
+    for name, is_share, value_of in _FIGURES:
+        now, values = value_of(own), [value for f in before if (value := value_of(f)) is not None]
         if now is None or not values:
             continue
         low, high = min(values), max(values)
         found.append(
-            {
-                "name": figure.name,
-                "is_share": figure.is_share,
-                "now": now,
-                "low": low,
-                "median": statistics.median(values),
-                "high": high,
-                "values": values,
-                "place": _place(now, values),
-                "is_unusual": len(values) >= ENOUGH and not low <= now <= high,
-            }
+            Figure(
+                name=name,
+                is_share=is_share,
+                now=now,
+                low=low,
+                median=statistics.median(values),
+                high=high,
+                values=tuple(values),
+                place=_place(now, values),
+                is_unusual=len(values) >= ENOUGH and not low <= now <= high,
+            )
         )
     if not found:
         return None
-    return {
-        "runs": len(earlier),
-        "by_length": by_length,
-        "since": earlier[0].get("requested_at"),
-        "figures": found,
-    }
+    return Normal(runs=len(earlier), by_length=by_length, since=earlier[0].requested_at or None, figures=tuple(found))
 
 
-def _is_alike(earlier: object, span: TimeRange | None) -> bool:
-    """Whether an earlier run's range, as its document has it, is about as long as `span`."""
-    if not isinstance(earlier, Mapping) or span is None:
+def _is_alike(earlier: TimeRange | None, span: TimeRange | None) -> bool:
+    """Whether an earlier run's range is about as long as `span`."""
+    if earlier is None or span is None:
         return False
-    start, end = earlier.get("start"), earlier.get("end")
-    if not isinstance(start, int) or not isinstance(end, int):
-        return False
-    lengths = sorted((max(end - start, 1), max(span.end - span.start, 1)))
+    lengths = sorted(max(one.end - one.start, 1) for one in (earlier, span))
     return lengths[1] <= _ALIKE * lengths[0]
 
 

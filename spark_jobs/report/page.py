@@ -14,10 +14,13 @@ from markupsafe import Markup, escape
 
 from spark_jobs import formatting
 from spark_jobs.parts import Part, install_command, missing_modules
+from spark_jobs.report.counted import Changes
+from spark_jobs.report.model import Report
 from spark_jobs.report.normal import points, shown
 from spark_jobs.report.pages import look_page, window_page
 from spark_jobs.report.scales import CHARTS, VERDICT_COLOURS, bin_name, shown_tolerances
 from spark_jobs.report.words import WORDS, anchor
+from spark_jobs.runs.documents import Facts
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words, failed_in_words
 from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.unmet import allowed_in_words, observed_in_words
@@ -51,33 +54,36 @@ COUNTED_AT_MOST = 3_000_000
 """About so many records the facts count at most; `spark_jobs.report.lateness_probe.MAX_COUNTED`, which needs Spark."""
 
 
-def render(report: Mapping[str, Any], facts: Mapping[str, Any] | None) -> str:
-    """The page of `report` (see `report_of`). `facts` holds the points of its charts."""
+def render(report: Report, facts: Facts | None) -> str:
+    """The page of a report. `facts` holds the points of its charts."""
     template = _environment().get_template("report.html.j2")
     missing = missing_modules(Part.REPORT)
     return template.render(
         r=report,
-        charts=dict.fromkeys(CHARTS) if missing else _charts(report, facts or {}),
+        charts=dict.fromkeys(CHARTS) if missing else _charts(report, facts.to_dict() if facts else {}),
         charts_need=install_command(Part.REPORT) if missing else None,
         causes=_CAUSES,
         fidelities=_FIDELITIES,
     )
 
 
-def _charts(report: Mapping[str, Any], facts: Mapping[str, Any]) -> Mapping[str, Markup | None]:
+def _charts(report: Report, facts: Mapping[str, Any]) -> Mapping[str, Markup | None]:
     from spark_jobs.report.drawn import charts_of  # imports the chart library
 
     return charts_of(report, facts)
 
 
-def looked_at(report: Mapping[str, Any]) -> str:
-    """Which records the page's shares and the advisor count, and why those."""
-    advisor, plan = report["advisor"], report["plan"] or {}
-    start, end = (formatting.moment(advisor["event_times"][edge], seconds=False) for edge in ("from", "to"))
-    times, those = plan.get("event_times") or {}, f"those with event times from {start} to {end}"
-    if advisor["event_times"]["from"] <= max(times.get("start", 0), (plan.get("span") or {}).get("start", 0)):
+def looked_at(report: Report) -> str:
+    """Which records the page's shares and the advisor count, and why those; empty where there is no advisor."""
+    advisor, plan = report.advisor, report.plan
+    if advisor is None:
+        return ""
+    start, end = (formatting.moment(at, seconds=False) for at in (advisor.event_times.start, advisor.event_times.end))
+    those = f"those with event times from {start} to {end}"
+    known = [reach.start for reach in (plan.event_times, plan.span) if reach] if plan else []
+    if advisor.event_times.start <= max(known, default=0):
         return f"{those}, all of the run's range"
-    if report["run"]["kind"] == RunKind.RECONCILE and advisor["records"] < COUNTED_AT_MOST:
+    if report.run.kind == RunKind.RECONCILE and advisor.records < COUNTED_AT_MOST:
         return f"{those}, the last week, so that a reconciliation costs the same however long the history is"
     return f"{those}, the latest, because to count all would cost more than the replay"
 
@@ -87,15 +93,15 @@ _CHARACTERS_AT_MOST = 100
 """How wide the table of the largest changes may be. A4 paper has room for about so many characters."""
 
 
-def is_too_wide(changes: Mapping[str, Any]) -> bool:
+def is_too_wide(changes: Changes) -> bool:
     """Whether the largest changes are shown one below the other: as a table they would lose columns on paper."""
-    names = [*changes["keys"], *changes["aggregates"]]
+    names = [*changes.keys, *changes.aggregates]
     if len(names) > _COLUMNS_AT_MOST:
         return True
 
     def longest(name: str) -> int:
         """The words of a column that are not broken: its name, and numbers."""
-        cells = [window[side].get(name) for window in changes["top"] for side in ("before", "after") if window[side]]
+        cells = [side.get(name) for window in changes.top for side in (window.before, window.after) if side]
         return max(len(formatting.plain(word)) for word in (name, *cells) if word is name or not isinstance(word, str))
 
     return sum(longest(name) + _PADDING for name in names) > _CHARACTERS_AT_MOST - _OTHERS

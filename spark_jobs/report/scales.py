@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from spark_jobs.formatting import length
+from spark_jobs.report.counted import Advisor, Setting
 
 CHARTS = ("strip", "verdicts", "live_lag", "lag", "zoom", "watermark", "missed", "hours", "advisor")
 """The charts that a page may have."""
@@ -22,12 +22,12 @@ VERDICT_COLOURS = {
 """By verdict, in the order in which they are stacked."""
 
 
-def shown_tolerances(advisor: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def shown_tolerances(advisor: Advisor) -> list[Setting]:
     """The rows up to the first tolerance that no record misses, and the definition's own in any case."""
-    rows = advisor["tolerances"]
-    first = next((i for i, row in enumerate(rows) if not row["behind"]), len(rows) - 1)
-    own = advisor["now"]["tolerance"] if advisor["now"] else advisor["configured"]
-    return [row for i, row in enumerate(rows) if i <= first or row["tolerance"] <= own]
+    rows = advisor.tolerances
+    first = next((i for i, row in enumerate(rows) if not row.behind), len(rows) - 1)
+    own = advisor.now.tolerance if advisor.now else advisor.configured
+    return [row for i, row in enumerate(rows) if i <= first or row.tolerance <= own]
 
 
 def bin_name(edges: Sequence[int], i: int) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from spark_jobs.errors import CatalogError, EnvironmentSetupError, SourceError
 from spark_jobs.formatting import iso, plain, plural
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.quality.suites import Severity
+from spark_jobs.report.counted import TopWindow
+from spark_jobs.report.model import NextStep, Verdict
 from spark_jobs.report.pages import decision_page, key_texts, look_page, window_page
-from spark_jobs.report.steps import NextStep
+from spark_jobs.runs.documents import AnyOutcome, Approval, ExpectationResult
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
 from spark_jobs.runs.looks import Subject
 from spark_jobs.runs.status import Level, RunStatus
@@ -45,15 +46,15 @@ class Origin:
         if self.dag_id:
             return [
                 NextStep(
-                    "Then approve or reject the run in Airflow: answer the task `approve`. If that task has ended, "
-                    f"trigger the DAG `decide__{plain(pipeline)}` with this run.",
+                    text="Then approve or reject the run in Airflow: answer the task `approve`. If that task has "
+                    f"ended, trigger the DAG `decide__{plain(pipeline)}` with this run.",
                     page=decision_page(self.run_id),
                     label="Open its form",
                 )
             ]
         return [
-            NextStep("Then approve it:", self.publish_command),
-            NextStep("Or reject it:", f"rewindow discard {shlex.quote(self.run_id)}"),
+            NextStep(text="Then approve it:", command=self.publish_command),
+            NextStep(text="Or reject it:", command=f"rewindow discard {shlex.quote(self.run_id)}"),
         ]
 
     def override(self, pipeline: str) -> list[NextStep]:
@@ -62,48 +63,29 @@ class Origin:
             text = f"trigger the DAG `decide__{plain(pipeline)}` with the run `{plain(self.run_id)}` and a reason."
             return [
                 NextStep(
-                    f"To publish in spite of the gate, or to discard what is staged, {text}",
+                    text=f"To publish in spite of the gate, or to discard what is staged, {text}",
                     page=decision_page(self.run_id),
                     label="Open its form",
                 )
             ]
         return [
-            NextStep("To publish in spite of the gate:", self.publish_command),
-            NextStep("To discard what is staged:", f"rewindow discard {shlex.quote(self.run_id)}"),
+            NextStep(text="To publish in spite of the gate:", command=self.publish_command),
+            NextStep(text="To discard what is staged:", command=f"rewindow discard {shlex.quote(self.run_id)}"),
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class RunVerdict:
-    """How a run ended.
-
-    `status` is the status in `outcome.json`, or `unknown` where there is no outcome. It may be a word that this version
-    of Rewindow does not know.
-    """
-
-    status: str
-    level: Level
-    title: str
-    sentence: str
-    next: tuple[NextStep, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self) | {"level": self.level.value, "next": [asdict(step) for step in self.next]}
-
-
 def verdict_of(
-    outcome: Mapping[str, Any] | None,
+    outcome: AnyOutcome | None,
     changes: Mapping[str, int],
-    failing: Sequence[Mapping[str, Any]],
-    approval: Mapping[str, Any] | None = None,
+    failing: Sequence[ExpectationResult],
+    approval: Approval | None = None,
     table: str | None = None,
     pipeline: str = "",
-    top: Sequence[Mapping[str, Any]] = (),
+    top: Sequence[TopWindow] = (),
     *,
     reader: Origin | None = None,
     at_work: str | None = None,
-) -> RunVerdict:
+) -> Verdict:
     """The verdict on a run.
 
     Args:
@@ -117,21 +99,20 @@ def verdict_of(
         reader: how the reader acts on the run; None: nobody acts.
         at_work: since when and in which stage the run is, where it has no outcome.
     """
-    status: str | None = outcome.get("status") if outcome else None
-    known = next((one for one in RunStatus if one == (status or RunStatus.RUNNING)), None)
+    said = outcome or AnyOutcome(status=RunStatus.RUNNING)
+    status, known = None if outcome is None else outcome.status, said.known_status
     level, title = (Level.WAITING, plain(status)) if known is None else (known.level, known.title)
-    critical = [r for r in failing if r.get("severity") == Severity.CRITICAL]
-    warnings = [r for r in failing if r.get("severity") == Severity.WARNING]
+    critical = [r for r in failing if r.severity == Severity.CRITICAL]
+    warnings = [r for r in failing if r.severity == Severity.WARNING]
     if status in ENDED_WELL and warnings:
         level, title = Level.NOTE, f"{title}, with {plural(len(warnings), 'warning')}"
-    said = outcome or {}
-    return RunVerdict(
-        status or UNKNOWN,
-        level,
-        title,
-        _sentence(status, said, changes, critical, approval, table, at_work),
-        (
-            *(NextStep(text) for text in _messages(status, said, is_answered=approval is not None)),
+    return Verdict(
+        status=status or UNKNOWN,
+        level=level,
+        title=title,
+        sentence=_sentence(status, said, changes, critical, approval, table, at_work),
+        next=(
+            *(NextStep(text=text) for text in _messages(status, said, is_answered=approval is not None)),
             *_next_steps(status, said, changes, critical, reader or Origin("", None), pipeline),
             *_reading(status, said, warnings),
             *_history(status, pipeline, top, in_airflow=reader is not None and reader.dag_id is not None),
@@ -141,10 +122,10 @@ def verdict_of(
 
 def _sentence(
     status: str | None,
-    outcome: Mapping[str, Any],
+    outcome: AnyOutcome,
     changes: Mapping[str, int],
-    critical: Sequence[Mapping[str, Any]],
-    approval: Mapping[str, Any] | None,
+    critical: Sequence[ExpectationResult],
+    approval: Approval | None,
     table: str | None,
     at_work: str | None,
 ) -> str:
@@ -163,7 +144,7 @@ def _sentence(
                 f"{closed_in_words(critical)}, so nothing is published{where}. The run would have changed: {changed}."
             )
         case RunStatus.REJECTED:
-            by = f" by {plain(approval['by'])}" if approval and approval.get("by") else ""
+            by = f" by {plain(approval.by)}" if approval and approval.by else ""
             return f"The run was rejected{by}. Nothing is published{where}. The run would have changed: {changed}."
         case RunStatus.DRY_RUN:
             return f"This was a dry run: nothing is published{where}. A real run would change: {changed}."
@@ -177,9 +158,9 @@ def _sentence(
         case RunStatus.DISCARDED:
             return "The staged windows of the run were deleted. Nothing is published."
         case RunStatus.FAILED:
-            stage = f" in the stage {plain(outcome['stage'])}" if outcome.get("stage") else ""
-            where = f" ({plain(outcome['where'], 300)})" if outcome.get("where") else ""
-            message = plain(outcome.get("message") or "there is no error message", 500)
+            stage = f" in the stage {outcome.stage}" if outcome.stage else ""
+            where = f" ({plain(outcome.where, 300)})" if outcome.where else ""
+            message = plain(outcome.message or "there is no error message", 500)
             return f"The run failed{stage}: {message}{where}"
         case None:
             return f"The run is at work{plain(at_work or '')}. Nothing of it is published yet."
@@ -187,41 +168,40 @@ def _sentence(
             return f"The run ended with the status {plain(status)}."
 
 
-def _messages(status: str | None, outcome: Mapping[str, Any], *, is_answered: bool) -> list[str]:
+def _messages(status: str | None, outcome: AnyOutcome, *, is_answered: bool) -> list[str]:
     """What the run says of itself, unless the verdict's sentence says it, or a person's answer beside it does."""
     is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED) or (status == RunStatus.REJECTED and is_answered)
-    refused = outcome.get("refusal")
+    refused = outcome.refusal
     refusal = refused and f"The last attempt to publish or to discard it was refused: {refused}"
-    message = None if is_said else outcome.get("message")
+    message = None if is_said else outcome.message
     if message and status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
         message = f"Published with the reason: {message}"
-    messages = [message, refusal, outcome.get("note")]
+    messages = [message, refusal, outcome.note]
     return [_as_sentence(plain(text, 500)) for text in messages if text]
 
 
 def _next_steps(
     status: str | None,
-    outcome: Mapping[str, Any],
+    outcome: AnyOutcome,
     changes: Mapping[str, int],
-    critical: Sequence[Mapping[str, Any]],
+    critical: Sequence[ExpectationResult],
     reader: Origin,
     pipeline: str,
 ) -> list[NextStep]:
     retracted = changes.get(WindowChange.RETRACTED, 0)
     restated = changes.get(WindowChange.UPDATED, 0) + retracted
-    hint = outcome.get("hint") or outcome.get("mend")
     match status:
         case RunStatus.STAGED:
             return [
-                NextStep("The task `publish` follows. You need not do anything while it is running.")
+                NextStep(text="The task `publish` follows. You need not do anything while it is running.")
                 if reader.dag_id
-                else NextStep("To publish what is staged:", reader.publish_command)
+                else NextStep(text="To publish what is staged:", command=reader.publish_command)
             ]
         case RunStatus.AWAITING_APPROVAL:
             remove = f"{plural(retracted, 'window')} would be removed: find out why before you approve."
             return [
-                NextStep("Read below what changed and why."),
-                *([NextStep(remove)] if retracted else []),
+                NextStep(text="Read below what changed and why."),
+                *([NextStep(text=remove)] if retracted else []),
                 *reader.approval(pipeline),
             ]
         case RunStatus.GATE_FAILED:
@@ -229,30 +209,32 @@ def _next_steps(
                 f"\N{LEFT DOUBLE QUOTATION MARK}{expectation_name(r)}\N{RIGHT DOUBLE QUOTATION MARK}"
                 for r in critical[:3]
             )
-            rows = " The section Expectations shows sample rows." if any(r.get("samples") for r in critical) else ""
+            rows = " The section Expectations shows sample rows." if any(r.samples for r in critical) else ""
             ways = dict.fromkeys(filter(None, (null_key_ways(r, pipeline) for r in critical)))
             return [
-                NextStep(f"Start with what was expected and did not hold: {names}.{rows}"),
-                *(NextStep(way) for way in ways),
+                NextStep(text=f"Start with what was expected and did not hold: {names}.{rows}"),
+                *(NextStep(text=way) for way in ways),
                 NextStep(
-                    "Correct the source or the definition, or change the expectation if it is too strict. "
+                    text="Correct the source or the definition, or change the expectation if it is too strict. "
                     "Then run again."
                 ),
                 *reader.override(pipeline),
             ]
         case RunStatus.FAILED:
             again = "Then clear the failed task." if reader.dag_id else "Then run again."
-            looks = reader.dag_id and outcome.get("exit_code") in _MACHINE
+            looks = reader.dag_id and outcome.exit_code in _MACHINE
             text = f"The DAG `look__{plain(pipeline)}` checks what a run needs, from the history to the catalog."
-            doctor = NextStep(text, page=look_page(pipeline, Subject.DOCTOR), label="Check it")
+            doctor = NextStep(text=text, page=look_page(pipeline, Subject.DOCTOR), label="Check it")
             return [
-                NextStep(plain(hint or f"Read the log of the stage that failed. {again}", 500)),
+                NextStep(text=plain(outcome.hint or f"Read the log of the stage that failed. {again}", 500)),
                 *([doctor] if looks else []),
-                NextStep("The published windows have not changed."),
+                NextStep(text="The published windows have not changed."),
             ]
         case RunStatus.REJECTED:
             return [
-                NextStep("The published windows have not changed. Correct what led to the rejection, then run again.")
+                NextStep(
+                    text="The published windows have not changed. Correct what led to the rejection, then run again."
+                )
             ]
         case RunStatus.DRY_RUN:
             how = (
@@ -260,48 +242,45 @@ def _next_steps(
                 if reader.dag_id
                 else "run the same without --dry-run"
             )
-            return [NextStep(f"To publish these changes, {how}.")]
+            return [NextStep(text=f"To publish these changes, {how}.")]
         case RunStatus.COMPARED_ONLY:
             return [
                 NextStep(
-                    "Either a newer run has already published, or this run was requested to compare only. "
+                    text="Either a newer run has already published, or this run was requested to compare only. "
                     "There is nothing to do."
                 )
             ]
         case RunStatus.PUBLISHED if restated:
-            return [NextStep("Readers of the table now see the new values. The old values are kept as revisions.")]
+            return [NextStep(text="Readers of the table now see the new values. The old values are kept as revisions.")]
         case None:
             how = "clear the task that was at work" if reader.dag_id else "start it again"
             return [
-                NextStep("Wait, and load this page again: each part of it appears when the run has got there."),
-                NextStep(f"If the run was killed, {how}. What was staged is then dropped."),
+                NextStep(text="Wait, and load this page again: each part of it appears when the run has got there."),
+                NextStep(text=f"If the run was killed, {how}. What was staged is then dropped."),
             ]
         case _:
             return []
 
 
-def _reading(status: str | None, outcome: Mapping[str, Any], warnings: Sequence[Mapping[str, Any]]) -> list[NextStep]:
+def _reading(status: str | None, outcome: AnyOutcome, warnings: Sequence[ExpectationResult]) -> list[NextStep]:
     """What is left to read, or that there is nothing to do."""
     steps = []
     if warnings:
-        steps.append(NextStep(f"Read {plural(len(warnings), 'warning')} in the section Expectations."))
+        steps.append(NextStep(text=f"Read {plural(len(warnings), 'warning')} in the section Expectations."))
     elif status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
-        steps.append(NextStep("There is nothing to do."))
-    hint = outcome.get("hint") or outcome.get("mend")
+        steps.append(NextStep(text="There is nothing to do."))
     is_said = status in (RunStatus.FAILED, RunStatus.PUBLISHED, RunStatus.UNCHANGED)
-    if hint and not is_said and not (status in _WAITING and not outcome.get("note")):
-        steps.append(NextStep(plain(hint, 500)))
+    if outcome.hint and not is_said and not (status in _WAITING and not outcome.note):
+        steps.append(NextStep(text=plain(outcome.hint, 500)))
     return steps
 
 
-def _history(
-    status: str | None, pipeline: str, top: Sequence[Mapping[str, Any]], *, in_airflow: bool
-) -> list[NextStep]:
+def _history(status: str | None, pipeline: str, top: Sequence[TopWindow], *, in_airflow: bool) -> list[NextStep]:
     """The way to the revisions of the window with the largest change.
 
     Empty where no window had a value before, or where the window's key is too long or not printable.
     """
-    window = next((w for w in top if w["before"] is not None), None)
+    window = next((w for w in top if w.before is not None), None)
     if status not in (RunStatus.PUBLISHED, RunStatus.AWAITING_APPROVAL) or not pipeline or window is None:
         return []
     text, values = "To see all revisions of the window with the largest change:", key_texts(window)
@@ -309,9 +288,11 @@ def _history(
         return []
     if in_airflow:
         text = f"The DAG `look__{plain(pipeline)}` shows all revisions of the window with the largest change."
-        return [NextStep(text, page=window_page(pipeline, window), label="Look at them")]
+        return [NextStep(text=text, page=window_page(pipeline, window), label="Look at them")]
     keys = " ".join(f"--key {shlex.quote(f'{name}={v}')}" for name, v in values.items())
-    return [NextStep(text, f"rewindow revisions {shlex.quote(pipeline)} --window {iso(window['start'])} {keys}")]
+    return [
+        NextStep(text=text, command=f"rewindow revisions {shlex.quote(pipeline)} --window {iso(window.start)} {keys}")
+    ]
 
 
 def _as_sentence(text: str) -> str:

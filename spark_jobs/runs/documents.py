@@ -44,7 +44,7 @@ class Document(DocumentPart):
     """One document. `FILE` is its name in the folder; `document_version` is 1 where the file says none."""
 
     FILE: ClassVar[str]
-    document_version: int = 1
+    document_version: int = Field(default=1, description="the version of the document")
 
     @classmethod
     def read(cls, folder: RunFolder) -> Self | None:
@@ -58,10 +58,10 @@ class Document(DocumentPart):
             return None
         try:
             return cls.model_validate(json.loads(data))
-        except (ValueError, RecursionError, ValidationError) as problem:
-            first = first_line(problem)
+        except (ValueError, RecursionError) as problem:
+            reason = misfit(problem) if isinstance(problem, ValidationError) else first_line(problem)
             raise DocumentError(
-                f"the document is damaged: {first[:200]}",
+                f"the document is damaged: {reason[:200]}",
                 folder.address(file),
                 "Restore it from a copy, or discard the run and start it again.",
             ) from problem
@@ -71,6 +71,13 @@ class Document(DocumentPart):
 
     def write_as(self, folder: RunFolder, file: str) -> None:
         folder.write(file, {**self.to_dict(), "document_version": 2})
+
+
+def misfit(problem: ValidationError) -> str:
+    """The first field that does not fit, and why."""
+    first = problem.errors(include_url=False, include_input=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    return f"{field}: {first['msg']}" if field else first["msg"]
 
 
 def instant_of(text: str | None) -> int | None:
@@ -88,17 +95,17 @@ class DryRun(StrEnum):
 class Requested(DocumentPart):
     """The fields of the form or of the command line that were filled; None: not given."""
 
-    start: str | None = Field(default=None, alias="from")
-    end: str | None = Field(default=None, alias="to")
-    until: str | None = None
-    as_of: dict[int, int] | None = None
-    mode: Mode | None = None
-    chunks: int | None = None
-    panes: str | None = None
-    accept_degraded: bool | None = None
-    beyond_limits: bool | None = None
-    dry_run: DryRun | None = None
-    publish: Policy | None = None
+    start: str | None = Field(default=None, alias="from", description="windows with a start from here on")
+    end: str | None = Field(default=None, alias="to", description="windows that start before it")
+    until: str | None = Field(default=None, description="of a reconciliation: records that arrived before it")
+    as_of: dict[int, int] | None = Field(default=None, description="end offsets by partition")
+    mode: Mode | None = Field(default=None, description="`both`, `faithful` or `complete`")
+    chunks: int | None = Field(default=None, description="the number of chunks")
+    panes: str | None = Field(default=None, description="`all`: each firing is a row; `last`: the last one")
+    accept_degraded: bool | None = Field(default=None, description="a fidelity below `log_order` is accepted")
+    beyond_limits: bool | None = Field(default=None, description="the definition's `limits` do not hold")
+    dry_run: DryRun | None = Field(default=None, description="`plan` or `diff`: nothing is published")
+    publish: Policy | None = Field(default=None, description="the policy in place of the definition's")
 
     @field_validator("dry_run", "publish", "mode", "panes", mode="before")
     @classmethod
@@ -270,10 +277,10 @@ class TimelineDocument(Document):
 class ChunkDocument(Document):
     """`chunk-0001.json`, ...: a chunk that is staged. `start` and `end` are epoch ms."""
 
-    chunk: int
-    start: int
-    end: int
-    seconds: float
+    chunk: int = Field(description="its number, from 1")
+    start: int = Field(description="first window start")
+    end: int = Field(description="windows start before it")
+    seconds: float = Field(description="how long it took")
 
     @property
     def file(self) -> str:
@@ -360,18 +367,33 @@ class Evidence(DocumentPart):
 
 
 class ExpectationResult(DocumentPart):
-    """One expectation; `spark_jobs.quality.gate.Checked` says what the fields mean, and has more."""
+    """One expectation, see `spark_jobs.quality.gate.Checked`."""
 
-    success: bool
-    severity: str = ""
-    expectation: Any = None
-    description: Any = None
-    column: Any = None
-    observed: Any = None
-    threshold: Any = None
-    checked: Any = None
-    unexpected_count: Any = None
-    error: Any = None
+    suite: str = Field(default="", description="the suite")
+    data: str = Field(default="", description="the data that it checks")
+    expectation: str = Field(default="", description="Great Expectations' type")
+    name: str = Field(default="", description="its name in the suite")
+    description: str = Field(default="", description="why it must hold")
+    severity: str = Field(default="", description="`critical`, `warning` or `info`")
+    success: bool = Field(description="whether it was met")
+    column: str | None = Field(default=None, description="its column")
+    observed: Any = Field(default=None, description="the observed value")
+    threshold: dict[str, Any] = Field(default={}, description="the allowed values, by argument")
+    checked: int | None = Field(default=None, description="values that were checked")
+    unexpected_count: int | None = Field(default=None, description="values that were not as expected")
+    unexpected_percent: float | None = Field(default=None, description="their share, in percent")
+    samples: tuple[dict[str, Any], ...] = Field(default=(), description="at most five rows")
+    error: str | None = Field(default=None, description="why it could not be computed")
+
+
+class UncheckedExpectation(DocumentPart):
+    """An expectation that did not apply to the run."""
+
+    suite: str = Field(default="", description="the suite")
+    data: str = Field(default="", description="the data that it checks")
+    expectation: str = Field(default="", description="Great Expectations' type")
+    name: str = Field(default="", description="its name in the suite")
+    reason: str = Field(default="", description="why it did not apply")
 
 
 class Gate(Document):
@@ -382,16 +404,24 @@ class Gate(Document):
     verdict: str
     blocks: bool
     results: tuple[ExpectationResult, ...] = ()
+    suites: tuple[dict[str, str], ...] = ()
+    left_out: tuple[UncheckedExpectation, ...] = ()
+    seconds: float | None = None
+    spark_jobs: int | None = None
 
     @property
-    def critical_failures(self) -> list[dict[str, Any]]:
-        """The critical expectations that failed, as JSON values."""
-        return [r.to_dict() for r in self.results if not r.success and r.severity == "critical"]
+    def failures(self) -> list[ExpectationResult]:
+        """The expectations that failed."""
+        return [result for result in self.results if not result.success]
+
+    @property
+    def critical_failures(self) -> list[ExpectationResult]:
+        return [result for result in self.failures if result.severity == "critical"]
 
     @property
     def failed(self) -> dict[str, int]:
         """How many expectations failed, by severity."""
-        return dict(Counter(result.severity for result in self.results if not result.success))
+        return dict(Counter(result.severity for result in self.failures))
 
 
 class Facts(Document):
@@ -410,11 +440,11 @@ class Approval(Document):
 
     FILE: ClassVar[str] = "approval.json"
 
-    decision: Answer
-    by: str
-    at: str = ""
-    comment: str = ""
-    attempt: str | None = None
+    decision: Answer = Field(description="`approved` or `rejected`")
+    by: str = Field(description="who decided")
+    at: str = Field(default="", description="when")
+    comment: str = Field(default="", description="why")
+    attempt: str | None = Field(default=None, description="the attempt that was shown; null: an earlier version")
 
     @property
     def why(self) -> str:
@@ -425,12 +455,12 @@ class Approval(Document):
 class QuarantineReason(DocumentPart):
     """One reason why records cannot be used, how many, and the first of them. `arrival`: epoch ms."""
 
-    reason: str
-    records: int
-    partition: int | None = None
-    offset: int | None = None
-    arrival: int | None = None
-    value: str = ""
+    reason: str = Field(description="why records cannot be used")
+    records: int = Field(description="how many")
+    partition: int | None = Field(default=None, description="where the first of them is")
+    offset: int | None = Field(default=None, description="its offset")
+    arrival: int | None = Field(default=None, description="its arrival, epoch ms")
+    value: str = Field(default="", description="its value as text; of bytes that are no text their hexadecimal digits")
 
 
 class Quarantine(Document):
@@ -444,12 +474,12 @@ class Quarantine(Document):
 class Application(Document):
     """`application-<stage>[-<chunk>].json`: the Spark application of a stage. `seconds` is None until it has ended."""
 
-    stage: Stage
-    chunk: int | None = None
-    application_id: str
-    ui: str | None = None
-    timings: dict[str, float] = Field(default_factory=dict)
-    seconds: float | None = None
+    stage: Stage = Field(description="the stage of a Spark application")
+    chunk: int | None = Field(default=None, description="its chunk, or null")
+    application_id: str = Field(description="Spark's id of it")
+    ui: str | None = Field(default=None, description="the address of its page, while it works")
+    timings: dict[str, float] = Field(default_factory=dict, description="seconds by step of it")
+    seconds: float | None = Field(default=None, description="how long it took; null: it has not ended")
 
     PREFIX: ClassVar[str] = "application-"
 
@@ -483,6 +513,7 @@ class Outcome(Document):
     fidelity: str | None = None
     fidelity_reasons: tuple[str, ...] = ()
     version: str | None = None
+    started_at: str | None = None
     finished_at: str | None = None
     message: str = ""
     where: str = ""
@@ -496,6 +527,17 @@ class Outcome(Document):
         """The message, where it happened and what to do."""
         where = f" ({self.where})" if self.where else ""
         return f"{self.message}{where}. {self.hint}".strip()
+
+
+class AnyOutcome(Outcome):
+    """An outcome as pages read it, of any version of Rewindow: the status may be a word that this one does not know."""
+
+    run_id: str = ""
+    status: RunStatus | str = Field(union_mode="left_to_right")  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def known_status(self) -> RunStatus | None:
+        return self.status if isinstance(self.status, RunStatus) else None
 
 
 def status_of(folder: RunFolder) -> RunStatus | None:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from spark_jobs.formatting import percent, plural
 from spark_jobs.lakehouse.change import VISIBLE, WindowChange
 from spark_jobs.lakehouse.counts import RunCounts
-
-_MAX_COUNT = 2**63
+from spark_jobs.runs.documents import Changes, EarlierRun, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +33,18 @@ class RunFigures:
     counts: Mapping[str, int | None]
 
     @classmethod
-    def of(cls, changes: Mapping[str, Any] | None, outcome: Mapping[str, Any] | None = None) -> RunFigures:
+    def of(cls, changes: Changes | EarlierRun | None, outcome: Outcome | None = None) -> RunFigures:
         """The figures from `changes.json`, or, where there is none, from the counts in `outcome.json`.
 
-        What is missing or has a wrong type is None.
+        What neither has is None.
         """
-        counted = (outcome or {}).get("counts")
-        counts = {**(counted if isinstance(counted, Mapping) else {}), **(changes or {})}
-        by_change = None
-        if changes is not None:
-            given = changes.get("counts")
-            given = given if isinstance(given, Mapping) else {}
-            by_change = {kind.value: _count(given.get(kind)) or 0 for kind in WindowChange}
-        numbers = {name: _count(counts.get(name)) for name in RunCounts.names()}
-        recomputed, windows = _count(counts.get("windows_recomputed")), numbers["windows"]
-        if recomputed is None and by_change is not None and windows is not None:  # of an earlier version
+        counted = outcome.counts if outcome else RunCounts()
+        if changes is None:
+            return cls(None, None, counted.known())
+        by_change = {kind.value: changes.counts.get(kind, 0) for kind in WindowChange}
+        numbers = counted.known() | {name: n for name, n in changes.known().items() if n is not None}
+        recomputed, windows = changes.windows_recomputed, numbers["windows"]
+        if recomputed is None and windows is not None:  # of an earlier version
             recomputed = recomputed_windows(windows, by_change)
         return cls(by_change, recomputed, numbers)
 
@@ -185,9 +180,3 @@ def failed_in_words(failed: Mapping[str, int]) -> str:
         f"{infos:,} for information" if infos else "",
     ]
     return ", ".join(filter(None, parts)) or "none"
-
-
-def _count(value: Any) -> int | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MAX_COUNT:
-        return None
-    return int(value)

@@ -33,6 +33,7 @@ from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.replay.making import way_of
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.cost import Cost, check_cost, check_size, estimated, runs_taken, size_of
+from spark_jobs.runs.documents import misfit
 from spark_jobs.runs.live_batches import as_of_batches, live_batches
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requirements import check_order, check_range
@@ -125,9 +126,7 @@ def plan_from_json(text: str) -> Plan:
     try:
         plan = _PLAN.validate_json(text, strict=True)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise _no_plan(f"{field}: {first['msg']}" if field else first["msg"]) from problem
+        raise _no_plan(misfit(problem)) from problem
     unknown = sorted(json.loads(text).keys() - {field.name for field in fields(Plan)})
     if unknown:
         raise _no_plan(f"it has an unknown field {unknown[0][:60]!r}")

@@ -13,9 +13,10 @@ class RunKind(StrEnum):
 
 
 class Stage(StrEnum):
-    """The steps of a run that can be processes of their own."""
+    """The steps of a run that can be processes of their own, in the order in which they run."""
 
     PLAN = "plan"
+    RECONCILE = "reconcile"
     TIMELINE = "timeline"
     REPLAY = "replay"
     COMPARE = "compare"
@@ -25,7 +26,6 @@ class Stage(StrEnum):
     REPEAT = "repeat"
     REVERT = "revert"
     DISCARD = "discard"
-    RECONCILE = "reconcile"
 
     @property
     def follows_the_end(self) -> bool:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from spark_jobs.runs.documents import Application, Approval, Outcome
 from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.store import RunFolder
 
 
-def stage_at_work(applications: Sequence[Mapping[str, Any]]) -> Stage | None:
+def stage_at_work(applications: Sequence[Application]) -> Stage | None:
     """The last stage, by the run's order, whose application has begun and not ended; None where none has."""
-    begun = {str(a.get("stage")) for a in applications if a.get("seconds") is None}
-    return next((stage for stage in reversed(Stage) if stage.value in begun), None)
+    begun = {application.stage for application in applications if application.seconds is None}
+    return next((stage for stage in reversed(Stage) if stage in begun), None)
 
 
 BEGIN_AGAIN = "Clear the task, or start the run again: what it had staged is then dropped."
@@ -33,7 +32,7 @@ def record_end(folder: RunFolder, now: datetime) -> None:
     For the last step of a run, when all others have ended: a stage that was ended by hand or killed leaves no outcome.
     """
     outcome = Outcome.read(folder)
-    stage = stage_at_work([a.to_dict() for a in Application.all_of(folder)])
+    stage = stage_at_work(Application.all_of(folder))
     if outcome is None or outcome.status.has_work:
         said = {} if outcome is None else outcome.to_dict()
         ended = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from spark_jobs.formatting import length, moment, percent, plain, plural
+from spark_jobs.runs.documents import ExpectationResult
 
 _BOUNDS = ("min_value", "max_value", "strict_min", "strict_max")
 _KNOWN = "known_distinct"
@@ -27,29 +28,27 @@ _INSTANTS = frozenset({"rw_start_ms", "first_arrival_ms", "last_arrival_ms", "ru
 """The columns of milliseconds that are instants; Rewindow's other ones are lengths of time."""
 
 
-def expectation_name(result: Mapping[str, Any]) -> str:
+def expectation_name(result: ExpectationResult) -> str:
     """The description of the expectation that a result is of; where it has none, its type."""
-    return plain(result.get("description") or result.get("expectation") or "an expectation", 160)
+    return plain(result.description or result.expectation or "an expectation", 160)
 
 
-def observed_in_words(result: Mapping[str, Any]) -> str:
+def observed_in_words(result: ExpectationResult) -> str:
     """What was observed: rows that break the rule, or a value; shares as percentages."""
-    if result.get("error"):
-        return f"could not be evaluated: {plain(result['error'], 200)}"
-    unexpected, checked = result.get("unexpected_count"), result.get("checked")
+    if result.error:
+        return f"could not be evaluated: {plain(result.error, 200)}"
+    unexpected, checked = result.unexpected_count, result.checked
     if not is_counted(result):
         return "not counted"
     if unexpected is None:
-        return _value(result.get("observed"), result.get("column"))
-    of = f" of {plural(checked, 'row')}" if isinstance(checked, int) else " rows"
+        return _value(result.observed, result.column)
+    of = " rows" if checked is None else f" of {plural(checked, 'row')}"
     return f"{plain(unexpected)}{of} {'is' if unexpected == 1 else 'are'} unexpected"
 
 
-def allowed_in_words(result: Mapping[str, Any]) -> str:
+def allowed_in_words(result: ExpectationResult) -> str:
     """What is allowed: bounds in words, other arguments by name; empty where there are none."""
-    threshold, column = result.get("threshold") or {}, result.get("column")
-    if not isinstance(threshold, Mapping):
-        return plain(threshold)
+    threshold, column = result.threshold, result.column
     low, high, above, below = (threshold.get(name) for name in _BOUNDS)
     is_instant = column in _INSTANTS
     parts = []
@@ -68,24 +67,22 @@ def allowed_in_words(result: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, parts))
 
 
-def is_counted(result: Mapping[str, Any]) -> bool:
+def is_counted(result: ExpectationResult) -> bool:
     """Whether there was something to look at: a figure that the run does not have, or no row, meets any expectation."""
-    threshold = result.get("threshold")
-    if result.get("error"):
+    if result.error:
         return True
-    if isinstance(threshold, Mapping) and threshold.get(_KNOWN):
+    if result.threshold.get(_KNOWN):
         return False
-    if result.get("unexpected_count") is None:
-        return result.get("observed") is not None
-    return result.get("checked") != 0
+    if result.unexpected_count is None:
+        return result.observed is not None
+    return result.checked != 0
 
 
-def null_key_ways(result: Mapping[str, Any], pipeline: str) -> str:
+def null_key_ways(result: ExpectationResult, pipeline: str) -> str:
     """What can be done about keys that are null, for the expectation that refuses them; empty for other ones."""
-    column = result.get("column")
-    if result.get("name") != "keys-not-null" or not isinstance(column, str):
+    if result.name != "keys-not-null" or result.column is None:
         return ""
-    key = plain(column, 80)
+    key = plain(result.column, 80)
     return (
         f"Records without `{key}` make windows of their own. Keep them under a name (in the definition, "
         f"`keys: {{{key}: \"coalesce({key}, 'none')\"}}`), or leave them out (`filter: {{before_watermark: "
@@ -104,22 +101,22 @@ def _argument(name: Any, value: Any) -> str:
     return f"{plain(name)} {plain(value)}"
 
 
-def unmet_in_words(result: Mapping[str, Any]) -> str:
+def unmet_in_words(result: ExpectationResult) -> str:
     """One failed expectation: its name, the observed and the allowed value."""
     allowed = allowed_in_words(result)
     observed = observed_in_words(result)
-    of_column = f", column {plain(result['column'], 80)}" if _names_column(result) else ""
-    values = observed if result.get("error") else f"observed {observed}" + (f", allowed {allowed}" if allowed else "")
+    of_column = f", column {plain(result.column, 80)}" if _names_column(result) else ""
+    values = observed if result.error else f"observed {observed}" + (f", allowed {allowed}" if allowed else "")
     return f"{expectation_name(result)} ({values}{of_column})"
 
 
-def _names_column(result: Mapping[str, Any]) -> bool:
+def _names_column(result: ExpectationResult) -> bool:
     """Whether a sentence needs the column: one of the windows' own, which the description need not name."""
-    column = result.get("column")
-    return isinstance(column, str) and not column.startswith(("run_", "rw_")) and not result.get("error")
+    column = result.column
+    return column is not None and not column.startswith(("run_", "rw_")) and not result.error
 
 
-def closed_in_words(critical: Sequence[Mapping[str, Any]]) -> str:
+def closed_in_words(critical: Sequence[ExpectationResult]) -> str:
     """Why a gate is closed: how many critical expectations failed, and the first of them in full."""
     failed = f"{plural(len(critical), 'critical expectation')} failed"
     if not critical:

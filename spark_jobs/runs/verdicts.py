@@ -14,17 +14,33 @@ from spark_jobs.runs.documents import Document, DocumentPart
 class Lag(DocumentPart):
     """How long after its close a window was emitted, in ms: the mean and the largest of `windows` windows."""
 
-    windows: int = 0
-    mean: float | None = None
-    largest: int | None = None
+    windows: int = Field(default=0, description="windows for which the delay is known")
+    mean: float | None = Field(default=None, description="their mean delay, ms")
+    largest: int | None = Field(default=None, description="their largest delay, ms")
 
 
 class Stretch(DocumentPart):
     """The windows with a start from `start` on (epoch ms): counts by verdict, and the lag."""
 
-    start: int
-    counts: dict[str, int] = Field(default_factory=dict)
-    lag: Lag = Field(default_factory=Lag)
+    start: int = Field(description="begin of a stretch of time")
+    counts: dict[str, int] = Field(default_factory=dict, description="windows by verdict")
+    lag: Lag = Field(default_factory=Lag, description="from a close to the window's first row")
+
+
+class Deployment(DocumentPart):
+    """What was found about one of several deployments of the live job."""
+
+    name: str = Field(default="", description="a deployment of the live job")
+    start: str | None = Field(
+        default=None, alias="from", description="the first start of its windows; null: from the first on"
+    )
+    end: str | None = Field(default=None, alias="to", description="its windows start before this time; null: up to now")
+    emitted: str = Field(default="", description="where its rows were read")
+    own_rules: bool = Field(
+        default=False, description="whether it was judged by other rules than those of the definition"
+    )
+    windows: int = Field(default=0, description="closed windows of it that were compared")
+    verdicts: dict[str, int] = Field(default_factory=dict, description="windows by verdict")
 
 
 class Verdicts(Document):
@@ -65,7 +81,7 @@ class Verdicts(Document):
     notes: list[str] = Field(default_factory=list)
     kept: dict[str, int] = Field(default_factory=dict)
     tables: dict[str, str] = Field(default_factory=dict)
-    deployments: list[dict[str, Any]] = Field(default_factory=list)
+    deployments: list[Deployment] = Field(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from typing import Any
 
-from spark_jobs.report.model import Documents
+from spark_jobs.errors import DocumentError
+from spark_jobs.report.documents import Documents
+from spark_jobs.report.model import Report
 from spark_jobs.report.verdict import UNKNOWN
-from spark_jobs.runs.store import OUTCOME, PAGE, REPORT, RunFolder
+from spark_jobs.runs.documents import AnyOutcome
+from spark_jobs.runs.store import PAGE, REPORT, RunFolder
 
 _CACHED_PAGES = 8
 
 _lock = threading.Lock()
-_built: OrderedDict[str, tuple[Documents, tuple[dict[str, Any], str]]] = OrderedDict()
+_built: OrderedDict[str, tuple[Documents, tuple[Report, str]]] = OrderedDict()
 
 
 def report_bytes(folder: RunFolder) -> bytes:
@@ -22,7 +24,7 @@ def report_bytes(folder: RunFolder) -> bytes:
     stored = folder.read_bytes(REPORT)
     if stored is not None and _is_current(stored, folder):
         return stored
-    return json.dumps(_drawn(Documents.of(folder))[0], sort_keys=True, default=str).encode()
+    return json.dumps(_drawn(Documents.of(folder))[0].to_dict(), sort_keys=True).encode()
 
 
 def report_page(folder: RunFolder) -> str:
@@ -38,15 +40,14 @@ def report_page(folder: RunFolder) -> str:
 def _is_current(stored: bytes, folder: RunFolder) -> bool:
     """Whether the stored report is about the present outcome. A run that was started again still has its old report."""
     try:
-        outcome = folder.read(OUTCOME) or {}
-        report = json.loads(stored)
-        reported = report["verdict"]["status"], report["run"]["finished_at"]
-        return reported == (outcome.get("status") or UNKNOWN, outcome.get("finished_at"))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        outcome, report = AnyOutcome.read(folder), Report.read(stored)
+    except (ValueError, RecursionError, DocumentError):
         return False
+    now = (outcome.status, outcome.finished_at) if outcome else (UNKNOWN, None)
+    return now == (report.verdict.status, report.run.finished_at)
 
 
-def _drawn(documents: Documents) -> tuple[dict[str, Any], str]:
+def _drawn(documents: Documents) -> tuple[Report, str]:
     """The report and the page built from `documents`. One page is built at a time; the last few are cached."""
     from spark_jobs.report.build import drawn  # imports the chart library, which most requests do not need
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import ValidationError
-
-from spark_jobs.orchestration.run_ids import KINDS, dag_of
+from spark_jobs.errors import DocumentError
+from spark_jobs.orchestration.run_ids import KINDS, dag_id_of
 from spark_jobs.report.live_job import UNEXPLAINED
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
+from spark_jobs.runs.documents import AnyOutcome, Changes, Document, Gate, Request
 from spark_jobs.runs.figures import RunFigures
-from spark_jobs.runs.status import Level, RunStatus
-from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, VERDICTS, RunFolder
+from spark_jobs.runs.status import Level, RunKind, RunStatus
+from spark_jobs.runs.store import RunFolder
 from spark_jobs.runs.verdicts import Verdicts
 
 log = logging.getLogger(__name__)
@@ -26,7 +25,6 @@ RUNNING = RunStatus.RUNNING
 DAMAGED = "damaged"
 """The status of a run of which a document cannot be read."""
 
-_AFTER_REQUEST = (OUTCOME, CHANGES, GATE, VERDICTS)
 _ENDED = ENDED_WELL | ENDED_BADLY | {RunStatus.DISCARDED}
 
 
@@ -76,68 +74,51 @@ class Run:
 
 
 def run_of(
-    run_id: str,
-    request: Mapping[str, Any],
-    outcome: Mapping[str, Any] | None,
-    changes: Mapping[str, Any] | None,
-    gate: Mapping[str, Any] | None = None,
-    verdicts: Mapping[str, Any] | None = None,
+    request: Request,
+    outcome: AnyOutcome | None = None,
+    changes: Changes | None = None,
+    gate: Gate | None = None,
+    verdicts: Verdicts | None = None,
 ) -> Run:
-    """The summary of a run from five of its documents. What they lack, or have in a wrong type, is None or empty."""
-    said = outcome or {}
-    pipeline = _text(request.get("pipeline"))
-    figures = RunFigures.of(changes, said)
-    status = _text(said.get("status"))
-    ended = {**said, "status": status} if status else None
-    verdict = verdict_of(ended, {}, _failing(gate))
+    """The summary of a run from five of its documents."""
+    figures = RunFigures.of(changes, outcome)
+    verdict = verdict_of(outcome, {}, gate.failures if gate else [])
+    status = outcome.known_status if outcome else None
+    unexplained = verdicts.share(*UNEXPLAINED) if verdicts else None
     return Run(
-        run_id=run_id,
-        pipeline=pipeline,
-        kind=_text(request.get("kind")),
-        dag_id=dag_of(request),
-        dag_run_id=_text(request.get("dag_run_id")) or None,
-        status=status or RUNNING.value,
+        run_id=request.run_id,
+        pipeline=_sendable(request.pipeline),
+        kind=request.kind,
+        dag_id=request.dag_id or dag_id_of(request.kind, request.pipeline),
+        dag_run_id=request.dag_run_id or None,
+        status=_sendable(outcome.status) if outcome else RUNNING,
         level=verdict.level,
         title=verdict.title,
-        status_title=verdict_of(ended, {}, []).title,
-        message=_text(said.get("refusal") or said.get("message")),
-        reason=_text(request.get("reason")),
-        requested_by=_text(request.get("requested_by")),
-        requested_at=_instant(request.get("requested_at")),
-        finished_at=_instant(said.get("finished_at")),
+        status_title=verdict_of(outcome, {}, []).title,
+        message=_sendable(outcome.refusal or outcome.message) if outcome else "",
+        reason=_sendable(request.reason),
+        requested_by=_sendable(request.requested_by),
+        requested_at=_instant(request.requested_at),
+        finished_at=_instant(outcome.finished_at) if outcome else None,
         windows=figures.windows,
         changed=None if figures.by_change is None else dict(figures.by_change),
         match_share=figures.match_share,
         late_share=figures.late_share,
-        is_published=status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED),
-        unexplained_share=_unexplained_share(verdicts or {}),
+        is_published=status is not None and status.is_published,
+        unexplained_share=None if unexplained is None else min(max(unexplained, 0.0), 1.0),
     )
 
 
-def _failing(gate: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    results = (gate or {}).get("results")
-    return [r for r in results if isinstance(r, Mapping) and not r.get("success")] if isinstance(results, list) else []
+def _sendable(text: str) -> str:
+    """The text as UTF-8 can have it: JSON may hold halves of surrogate pairs."""
+    return text.encode("utf-8", "replace").decode()
 
 
-def _unexplained_share(verdicts: Mapping[str, Any]) -> float | None:
+def _instant(text: str | None) -> datetime | None:
     try:
-        found = Verdicts.model_validate(verdicts)
-    except ValidationError:
-        return None
-    share = found.share(*UNEXPLAINED)
-    return None if share is None else min(max(share, 0.0), 1.0)
-
-
-def _text(value: Any) -> str:
-    """The value as text that can be encoded as UTF-8: JSON may hold halves of surrogate pairs."""
-    return "" if value is None else str(value).encode("utf-8", "replace").decode()
-
-
-def _instant(value: Any) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(value)
+        at = datetime.fromisoformat(text or "")
         return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return None
 
 
@@ -147,35 +128,36 @@ def read_run(folder: RunFolder) -> Run | None:
     A run with a document that cannot be read is `DAMAGED`, with the document's name in its message; what its other
     documents say is shown. Raises OSError where the store itself does not answer.
     """
-    documents: dict[str, dict[str, Any] | None] = {}
     damage = ""
-    for name in (REQUEST, *_AFTER_REQUEST):
+
+    def read(kind: type[Document]) -> Any:
+        nonlocal damage
         try:
-            documents[name] = _document(folder, name)
-        except NotADirectoryError:
-            return None
-        except (ValueError, RecursionError, PermissionError, IsADirectoryError) as problem:
-            documents[name] = None
-            reason = next(iter(str(problem).splitlines()), "")[:200] or type(problem).__name__
-            log.warning("run %s: %s cannot be read: %s", folder.run_id, name, reason)
-            damage = damage or f"{name} cannot be read: {_text(reason)}"
+            return kind.read(folder)
+        except (DocumentError, PermissionError, IsADirectoryError) as problem:
+            what = problem.what if isinstance(problem, DocumentError) else str(problem)
+            log.warning("run %s: %s cannot be read: %s", folder.run_id, kind.FILE, what)
+            damage = damage or f"{kind.FILE} cannot be read: {_sendable(what[:200])}"
+
+    try:
+        request = read(Request)
+    except NotADirectoryError:
+        return None
+    if request is None and not damage:
+        return None
+    outcome, *others = (read(kind) for kind in (AnyOutcome, Changes, Gate, Verdicts))
+    run = run_of(request or _request_by_name(folder.run_id), None if damage else outcome, *others)
+    run = replace(run, run_id=folder.run_id)
     if not damage:
-        request = documents[REQUEST]
-        return None if request is None else run_of(folder.run_id, request, *(documents[n] for n in _AFTER_REQUEST))
-    request = documents[REQUEST] or _request_by_name(folder.run_id)
-    run = run_of(folder.run_id, request, None, documents[CHANGES], documents[GATE], documents[VERDICTS])
-    return replace(run, status=DAMAGED, level=Level.BAD.value, title="Damaged", status_title="Damaged", message=damage)
+        return run
+    dag_id = run.dag_id if run.pipeline else None
+    damaged = {"status": DAMAGED, "level": Level.BAD, "title": "Damaged", "status_title": "Damaged", "message": damage}
+    return replace(run, dag_id=dag_id, **damaged)
 
 
-def _document(folder: RunFolder, name: str) -> dict[str, Any] | None:
-    content: Any = folder.read(name)
-    if content is not None and not isinstance(content, dict):
-        raise ValueError("it holds no JSON object")
-    return content
-
-
-def _request_by_name(run_id: str) -> dict[str, Any]:
-    """What the name of a run's folder says of its request, `<pipeline>-<kind>-...`; empty for other names."""
+def _request_by_name(run_id: str) -> Request:
+    """What the name of a run's folder says of its request, `<pipeline>-<kind>-...`; of other names no pipeline."""
     pipeline, _, rest = run_id.partition("-")
     kind = rest.partition("-")[0]
-    return {"pipeline": pipeline, "kind": kind} if kind in KINDS else {}
+    known = kind in KINDS
+    return Request(run_id=run_id, pipeline=pipeline if known else "", kind=RunKind(kind) if known else RunKind.BACKFILL)

@@ -24,7 +24,7 @@ from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, readable, without_ivy
 from spark_jobs.orchestration.summary import escaped
 from spark_jobs.report.verdict import verdict_of
-from spark_jobs.runs.documents import Outcome, Request
+from spark_jobs.runs.documents import AnyOutcome, Outcome, Request
 from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.last_run import last_run, remember
 from spark_jobs.runs.status import RunKind, RunStatus
@@ -228,9 +228,10 @@ def test_a_run_that_waits_says_why_it_was_refused_and_not_why_it_waits() -> None
     assert what_became(waiting) == "the run is stopped by its gate: the gate is closed. Read the report"
     assert what_became(None) == "the run goes on"
     assert why_it_ended(None) == why_it_ended(staged.model_copy(update={"refusal": ""})) == ""
-    verdict = verdict_of(refused.to_dict(), {}, [])
+    verdict = verdict_of(AnyOutcome.model_validate(refused.to_dict()), {}, [])
     assert any("what is staged is gone (a)" in step.text for step in verdict.next)
-    assert run_of("a", {}, refused.to_dict(), None).message == refused.refusal
+    request = Request(run_id="a", pipeline="p", kind=RunKind.BACKFILL)
+    assert run_of(request, AnyOutcome.model_validate(refused.to_dict())).message == refused.refusal
 
 
 def test_a_decision_is_carried_out_once_and_may_be_repeated() -> None:

@@ -50,7 +50,7 @@ def test_a_document_with_the_names_that_verdicts_had_before_is_read() -> None:
     }
     found = Verdicts.model_validate(before)
     assert found.counts == {"match": 1, "mismatch": 2, "extra": 3} and found.labels == {"mismatch": {"unexplained": 2}}
-    assert found.days[0].counts == {"mismatch": 2} and found.deployments[0]["verdicts"] == {"extra": 3}
+    assert found.days[0].counts == {"mismatch": 2} and found.deployments[0].verdicts == {"extra": 3}
     assert found.top == [{"verdict": "extra", "drift": "a column of the pipeline"}]
-    drawn = live_job(before, "p")
-    assert drawn is not None and drawn["different"] == 5 and drawn["verdicts"][1]["verdict"] == "mismatch"
+    drawn = live_job(found)
+    assert drawn is not None and drawn.different == 5 and drawn.verdicts[1].verdict == "mismatch"

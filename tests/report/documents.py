@@ -84,6 +84,7 @@ def gate(results: list[dict[str, Any]] | None = None) -> dict[str, Any]:
 
 def outcome(status: str, **changed: Any) -> dict[str, Any]:
     return {
+        "run_id": "night-1",
         "status": status, "message": "", "hint": "", "note": "", "counts": {"windows": 768}, "changes": {"updated": 37},
         "timings": {"timeline": 1.25, "windows": 4.5},
         "applications": [{"stage": "replay", "application_id": "local-1700000000000", "seconds": 12.5}],

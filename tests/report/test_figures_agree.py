@@ -244,7 +244,7 @@ def test_a_closed_gate_names_the_expectation_with_what_was_observed_and_allowed(
     run, gate = runs["stopped"], Gate.read(runs["stopped"].folder)
     assert gate is not None
     (failed,) = gate.critical_failures
-    assert failed["unexpected_count"] is None and failed["observed"] == run.report["changes"]["dropped_share"]
+    assert failed.unexpected_count is None and failed.observed == run.report["changes"]["dropped_share"]
     words = unmet_in_words(failed)
     assert re.fullmatch(r"Hardly any record is dropped \(observed [\d.]+ %, allowed at most 0\.1 %\)", words)
     assert run.result.decision is not None and words in run.result.decision.why

@@ -1,51 +1,38 @@
-"""The reference of report.json names every field of a report, and none that no report has."""
+"""The model of report.json is its reference: the page and the JSON Schema are what it generates, and reports fit it."""
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import pytest
+
 from spark_jobs.devtools import report_fields_page
-from spark_jobs.report.model import Documents, report_of
-from spark_jobs.report.reference import PARTS
+from spark_jobs.report.assembled import report_of
+from spark_jobs.report.documents import Documents
+from spark_jobs.report.model import Report, json_schema
 from spark_jobs.runs.store import RunFolder
-from tests.report.documents import RESULT, changes, facts, gate, outcome, plan, verdicts, written
+from tests.report.documents import RESULT, changes, facts, gate, outcome, plan, request, verdicts, written
 
 ROOT = Path(__file__).parents[2]
-FIELDS = [field for fields in PARTS.values() for field in fields]
 
 
-def leaves(value: Any, path: str = "") -> Iterator[str]:
-    """The paths of values; an empty list or object is one, too."""
-    if isinstance(value, dict) and value:
-        for name, below in value.items():
-            yield from leaves(below, f"{path}.{name}" if path else name)
-    elif isinstance(value, list) and value:
-        for below in value:
-            yield from leaves(below, f"{path}[]")
-    else:
-        yield path
-
-
-def pattern(field: str) -> re.Pattern[str]:
-    text = re.escape(field).replace(re.escape("..."), r"([.\[].*)?")
-    return re.compile(re.sub(r"\\\{\w+\\\}", r"[^.\\[\\]]+", text))
-
-
-def damaged_report(run: RunFolder) -> dict[str, Any]:
+def damaged_report(run: RunFolder) -> Report:
     run.write_bytes("gate.json", b"{")
     return report_of(Documents.of(run))
 
 
-def reports(folder: Path) -> Iterator[dict[str, Any]]:
-    def of(name: str, **documents: Any) -> dict[str, Any]:
+def reports(folder: Path) -> Iterator[Report]:
+    def of(name: str, **documents: Any) -> Report:
         return report_of(Documents.of(written(folder, name, **documents)))
 
     earlier = [
-        {"kind": "reconcile", "requested_at": "2013-03-31T05:00:00+00:00", "records_read": 10, "records_late": 1}
-    ]
+        {"run_id": "night-0", "kind": "reconcile", "requested_at": "2013-03-31T05:00:00+00:00", "records_read": 10,
+         "records_late": 1}
+    ]  # fmt: skip
     failed = RESULT | {"success": False, "samples": [{"flights": 61}]}
     view = facts()["watermark"]["overview"]
     yield of(
@@ -68,20 +55,40 @@ def reports(folder: Path) -> Iterator[dict[str, Any]]:
     yield of("short", outcome=outcome("failed"), plan=None, facts=None, changes=None, gate=None, verdicts=None)
 
 
-def test_every_field_of_a_report_is_in_the_reference_and_the_other_way_round(tmp_path: Path) -> None:
-    found = {path for report in reports(tmp_path) for path in leaves(report)}
-    patterns = {field: pattern(field) for field in FIELDS}
-    parents = {re.split(r"(?=\.\.\.)", field)[0] for field in FIELDS}
-
-    def is_known(path: str) -> bool:
-        is_part = any(parent.startswith((f"{path}.", f"{path}[")) for parent in parents)
-        return is_part or any(one.fullmatch(path) for one in patterns.values())
-
-    assert sorted(path for path in found if not is_known(path)) == []
-    assert [field for field, one in patterns.items() if not any(map(one.fullmatch, found))] == []
+def test_reports_fit_the_published_schema_and_are_read_back(tmp_path: Path) -> None:
+    published = json.loads((ROOT / report_fields_page.SCHEMA).read_text(encoding="utf-8"))
+    for report in reports(tmp_path):
+        jsonschema.Draft202012Validator(published).validate(report.to_dict())
+        assert Report.read(json.dumps(report.to_dict()).encode()) == report
 
 
-def test_the_page_is_the_one_that_the_reference_generates() -> None:
+def test_every_field_of_a_report_says_what_it_means() -> None:
+    models = json_schema()["$defs"]
+    silent = [f"{m}.{f}" for m, of in models.items() for f, said in of.get("properties", {}).items()
+              if "description" not in said and m != "TimeRange"]  # fmt: skip
+    assert silent == []
+
+
+def test_page_and_schema_are_those_that_the_model_generates() -> None:
     renew = "run `python -m spark_jobs.devtools.report_fields_page`"
-    page = (ROOT / report_fields_page.PAGE).read_text(encoding="utf-8")
-    assert page == report_fields_page.report_fields_page(), renew
+    for file, text in (
+        (report_fields_page.PAGE, report_fields_page.report_fields_page()),
+        (report_fields_page.SCHEMA, report_fields_page.schema_text()),
+    ):
+        assert (ROOT / file).read_text(encoding="utf-8") == text, renew
+
+
+def test_what_an_earlier_version_wrote_is_read_and_another_format_is_not(tmp_path: Path) -> None:
+    """Before, `run` had `asked` alone, what is empty was null, and a bar of the chart left out what it had none of."""
+    (report, *_) = reports(tmp_path)
+    old = report.to_dict()
+    del old["run"]["requested"], old["quarantine"], old["run"]["at_work"], old["plan"]["estimated"]
+    old["run"]["asked"] = request()["asked"]
+    old["changes"] |= {"strip": {"width": 5, "buckets": [{"start": 0, "updated": 2}]}, "causes_by_change": None}
+    read = Report.read(json.dumps(old).encode())
+    assert read.run.requested.chunks == 4 and read.run.asked == read.run.requested
+    assert read.changes is not None and read.changes.strip is not None and read.changes.strip.buckets[0].inserted == 0
+    assert (read.quarantine, read.changes.causes_by_change) == ((), {})
+    for damaged in (b"{", b"7", json.dumps(old | {"format": "rewindow-report/9"}).encode(), b"[" * 100_000):
+        with pytest.raises((ValueError, RecursionError)):
+            Report.read(damaged)

@@ -13,9 +13,11 @@ from spark_jobs.cli.app import app
 from spark_jobs.errors import DefinitionError
 from spark_jobs.formatting import difference, length, moment, percent, plain
 from spark_jobs.report.advice import advise
+from spark_jobs.report.assembled import report_of
 from spark_jobs.report.build import build_report
+from spark_jobs.report.counted import Advisor
+from spark_jobs.report.documents import Documents
 from spark_jobs.report.junit import junit_xml
-from spark_jobs.report.model import Documents, report_of
 from spark_jobs.report.page import render
 from spark_jobs.runs.store import REPORT
 from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, request, verdicts, written
@@ -31,8 +33,12 @@ FAILING = [
 WINDOW_PAGE = "looks/departures_hourly?what=window&window=2013-02-08T18%3A00%3A00Z&keys=carrier%3DUA"
 
 
-def reported(folder, **documents):
+def report(folder, **documents):
     return report_of(Documents.of(written(folder, **documents)))
+
+
+def reported(folder, **documents):
+    return report(folder, **documents).to_dict()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_the_live_job_is_judged_in_sentences(tmp_path) -> None:
     assert all(one["sentence"].endswith(".") for one in live["verdicts"])
     assert any("12 windows" in sentence for sentence in live["certainty"])
     assert live["next"][-1].startswith("All windows that are not `match` are in the table rewindow.demo.departures")
-    suites = {suite.get("name"): suite for suite in ET.fromstring(junit_xml(reported(tmp_path)))}
+    suites = {suite.get("name"): suite for suite in ET.fromstring(junit_xml(report(tmp_path)))}
     cases = {case.get("name"): case for case in suites["live job"]}
     assert cases["mismatch"].find("skipped") is not None and cases["match"].find("skipped") is None
     assert cases["until the upgrade"].find("skipped").get("message") == "450 windows: 447 match, 3 mismatch"
@@ -159,30 +165,32 @@ def test_the_live_job_is_judged_in_sentences(tmp_path) -> None:
     assert failed["live"]["problem"] and failed["live"]["different_share"] is None
 
 
+def advisor(**changed) -> Advisor:
+    return Advisor.model_validate(facts()["advisor"] | changed)
+
+
 def test_the_advisor_names_the_smallest_tolerance_that_is_enough() -> None:
-    advice = advise(facts()["advisor"])
-    assert advice["now"]["closed"] == 197
-    settings = {r["on_time"]: r["setting"] for r in advice["recommended"]}
-    assert settings[0.99]["tolerance"] == HOUR  # 58 of 6,000 late; 60 may be
-    assert settings[0.99]["allowed_lateness"] == 30 * MINUTE
-    assert settings[0.99]["refires"] == 197 - 58
-    assert settings[0.9999]["tolerance"] == 4 * HOUR
+    advice = advise(advisor())
+    assert advice.now.closed == 197
+    settings = {r.on_time: r.setting for r in advice.recommended}
+    assert settings[0.99].tolerance == HOUR  # 58 of 6,000 late; 60 may be
+    assert settings[0.99].allowed_lateness == 30 * MINUTE
+    assert settings[0.99].refires == 197 - 58
+    assert settings[0.9999].tolerance == 4 * HOUR
 
 
 def test_the_advisor_says_when_less_would_do_and_when_nothing_does() -> None:
-    given = facts()["advisor"] | {"records": 1_000_000}
-    setting = advise(given)["recommended"][1]["setting"]
-    assert (setting["tolerance"], setting["allowed_lateness"]) == (0, None)
-    never = given | {"tolerances": [t | {"closed": 500_000} for t in given["tolerances"]]}
-    assert [r["setting"] for r in advise(never)["recommended"]] == [None, None, None]
-    assert advise(given | {"lateness": None})["now"] is None
+    given = advisor(records=1_000_000)
+    setting = advise(given).recommended[1].setting
+    assert (setting.tolerance, setting.allowed_lateness) == (0, None)
+    never = advisor(records=1_000_000, tolerances=[t.to_dict() | {"closed": 500_000} for t in given.tolerances])
+    assert [r.setting for r in advise(never).recommended] == [None, None, None]
+    assert advise(advisor(lateness=None)).now is None
     assert advise(None) is None
 
 
 def test_junit_has_a_case_for_the_outcome_and_for_each_expectation(tmp_path) -> None:
-    xml = ET.fromstring(
-        junit_xml(reported(tmp_path, gate=gate(FAILING), outcome=outcome("gate_failed"), verdicts=None))
-    )
+    xml = ET.fromstring(junit_xml(report(tmp_path, gate=gate(FAILING), outcome=outcome("gate_failed"), verdicts=None)))
     assert (xml.get("tests"), xml.get("failures"), xml.get("errors"), xml.get("skipped")) == ("5", "2", "1", "1")
     assert [suite.get("name") for suite in xml] == ["run", "windows", "input"]
     failure = xml.find("testsuite[@name='windows']/testcase/failure")
@@ -191,14 +199,14 @@ def test_junit_has_a_case_for_the_outcome_and_for_each_expectation(tmp_path) -> 
 
 def test_junit_survives_what_xml_has_no_character_for(tmp_path) -> None:
     odd = RESULT | {"success": False, "observed": "a\x00\x1b\ud800<&>", "description": "x\x0by"}
-    ET.fromstring(junit_xml(reported(tmp_path, gate=gate([odd]))))
+    ET.fromstring(junit_xml(report(tmp_path, gate=gate([odd]))))
 
 
 @pytest.mark.parametrize(
     ("status", "tag"), [("published", None), ("failed", "failure"), ("awaiting_approval", "skipped")]
 )
 def test_junit_says_how_the_run_ended(tmp_path, status, tag) -> None:
-    xml = ET.fromstring(junit_xml(reported(tmp_path, outcome=outcome(status))))
+    xml = ET.fromstring(junit_xml(report(tmp_path, outcome=outcome(status))))
     case = xml.find("testsuite[@name='run']/testcase")
     assert [child.tag for child in case if child.tag != "system-out"] == ([tag] if tag else [])
 
@@ -235,7 +243,7 @@ def test_the_report_of_a_run_of_airflow_has_no_terminal_command_and_leads_to_the
             Documents.of(
                 written(tmp_path, status, request=request(run_id=status, dag_id="backfill__x"), outcome=outcome(status))
             )
-        )
+        ).to_dict()
         steps = found["verdict"]["next"]
         assert all(step["command"] is None for step in steps), status
         assert not any("rewindow " in step["text"] for step in steps), status
@@ -247,11 +255,11 @@ def test_the_report_of_a_run_of_airflow_has_no_terminal_command_and_leads_to_the
 def test_a_run_that_was_refused_has_no_empty_parts(tmp_path) -> None:
     nothing = dict.fromkeys(("changes", "facts", "gate", "verdicts", "plan", "chunk-0001", "chunk-0002"))
     refused = outcome("failed", message="From: `x` is not a time", where="the form", stage="plan")
-    page = render(reported(tmp_path, outcome=refused, request=request(dag_id="d"), **nothing), None)
+    page = render(report(tmp_path, outcome=refused, request=request(dag_id="d"), **nothing), None)
     assert "From: `x` is not a time" in html.unescape(page) and 'href="#plan"' in page
     for part in ("changes", "watermark", "late", "expectations", "advisor"):
         assert f'id="{part}"' not in page and f'href="#{part}"' not in page
-    at_work = render(reported(tmp_path / "at-work", outcome=None, request=request(dag_id="d"), **nothing), None)
+    at_work = render(report(tmp_path / "at-work", outcome=None, request=request(dag_id="d"), **nothing), None)
     assert 'id="changes"' in at_work, "they are still to come"
 
 
@@ -266,12 +274,13 @@ def test_a_run_that_was_refused_has_no_empty_parts(tmp_path) -> None:
 )  # fmt: skip
 def test_the_next_steps_in_airflow_are_links_to_forms(tmp_path, ended: dict, more: dict, pages: list[str]) -> None:
     delivered = {"destination": "topic t", "value": "complete", "delivered": {"upsert": 3}, "is_delivered": True}
-    report = reported(tmp_path, outcome=ended, request=request(dag_id="d"), corrections=delivered, **more)
-    steps = report["verdict"]["next"]
+    made = report(tmp_path, outcome=ended, request=request(dag_id="d"), corrections=delivered, **more)
+    found = made.to_dict()
+    steps = found["verdict"]["next"]
     assert [step["page"] for step in steps if step["page"]] == pages
-    steps += report["corrections"]["steps"]
+    steps += found["corrections"]["steps"]
     assert [step["page"] for step in steps[-2:]] == [
         "looks/departures_hourly?what=corrections&run=night-1", "decide/night-1",
     ]  # fmt: skip
     assert not any(step["command"] for step in steps) and all(step["label"] for step in steps if step["page"])
-    assert not re.search(r"<code[^>]*>rewindow ", render(report, None))
+    assert not re.search(r"<code[^>]*>rewindow ", render(made, None))

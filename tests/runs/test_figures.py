@@ -8,7 +8,16 @@ import pytest
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.normal import LONGEST, normal_of, points
-from spark_jobs.runs.documents import Answer, Application, Approval, Changes, EarlierRun, Outcome, Request
+from spark_jobs.runs.documents import (
+    Answer,
+    Application,
+    Approval,
+    Changes,
+    EarlierRun,
+    ExpectationResult,
+    Outcome,
+    Request,
+)
 from spark_jobs.runs.earlier import MAX_EARLIER, earlier_runs
 from spark_jobs.runs.figures import RunFigures, bookkeeping_in_words, changes_in_words, failed_in_words
 from spark_jobs.runs.git_version import git_version
@@ -22,8 +31,9 @@ COUNTS = {"inserted": 2, "updated": 5, "retracted": 1, "bookkeeping": 90}
 
 
 def test_bookkeeping_is_no_restatement() -> None:
-    figures = RunFigures.of({"counts": COUNTS, "windows_recomputed": 100, "pairs_on_time": 90, "pairs_late": 4,
-                             "pairs_dropped": 6, "records_late": 5})  # fmt: skip
+    figures = RunFigures.of(
+        Changes(counts=COUNTS, windows_recomputed=100, pairs_on_time=90, pairs_late=4, pairs_dropped=6, records_late=5)
+    )
     assert (figures.changed, figures.bookkeeping, figures.unchanged) == (8, 90, 94)
     assert (figures.match_share, figures.late_share, figures.dropped_share) == (0.94, 0.1, 0.06)
     assert changes_in_words(COUNTS) == "2 windows inserted, 5 updated, 1 retracted"
@@ -36,16 +46,16 @@ def test_bookkeeping_is_no_restatement() -> None:
 def test_figures_of_a_run_that_got_nowhere_are_unknown() -> None:
     figures = RunFigures.of(None, None)
     assert (figures.changed, figures.match_share, figures.late_share, figures.in_words()) == (None, None, None, {})
-    assert RunFigures.of({"counts": "?", "windows": "many", "pairs_on_time": True}).windows is None
+    assert RunFigures.of(Changes(counts=COUNTS)).windows is None, "a document of an earlier version"
 
 
 def test_a_run_of_complete_values_says_that_nothing_was_counted_as_late() -> None:
     """Each window of a run that judges its records has a pair; a run without windows has counted none."""
     nothing = {"pairs_on_time": 0, "pairs_late": 0, "pairs_dropped": 0, "records_late": 0}
-    *_, said = RunFigures.of({"windows": 66, **nothing}).in_words().items()
+    *_, said = RunFigures.of(Changes(windows=66, **nothing)).in_words().items()
     assert said == ("Late", "not counted: the run computed complete values only, which include every record")
-    assert "On time" in RunFigures.of({"windows": 0, **nothing}).in_words()
-    assert RunFigures.of({"windows": 1, **nothing, "pairs_dropped": 1}).is_judged
+    assert "On time" in RunFigures.of(Changes(windows=0, **nothing)).in_words()
+    assert RunFigures.of(Changes(windows=1, **nothing | {"pairs_dropped": 1})).is_judged
 
 
 def test_infos_are_no_warnings() -> None:
@@ -62,11 +72,11 @@ def test_infos_are_no_warnings() -> None:
         ({"unexpected_count": 3, "checked": 40, "threshold": {"min_value": 1}},
          "Few (observed 3 of 40 rows are unexpected, allowed at least 1)"),
         ({"error": "no such column"}, "Few (could not be evaluated: no such column)"),
-        ({"observed": None, "threshold": "x"}, "Few (observed not counted, allowed x)"),
+        ({"observed": None, "threshold": {"max_value": 2}}, "Few (observed not counted, allowed at most 2)"),
     ],
 )  # fmt: skip
 def test_a_failed_expectation_in_a_sentence(changed, words) -> None:
-    result = {"description": "Few", "observed": None, "unexpected_count": None, "threshold": {}} | changed
+    result = ExpectationResult.model_validate({"description": "Few", "success": False} | changed)
     assert unmet_in_words(result) == words
     assert closed_in_words([result, result]) == f"2 critical expectations failed: {words}; and 1 more"
 
@@ -112,37 +122,39 @@ def test_the_list_of_earlier_runs_goes_from_run_to_run_and_stays_short(tmp_path)
 
 
 def test_a_figure_outside_all_of_enough_runs_before_is_unusual() -> None:
-    earlier = [{"kind": "reconcile", "counts": {}, "records_read": 100 + i} for i in range(40)]
-    changes = {"counts": {}, "records_read": 500, "earlier": [*earlier, {"kind": "backfill", "records_read": 10**9}]}
+    nights = [EarlierRun(run_id="n", kind=RunKind.RECONCILE, records_read=100 + i) for i in range(40)]
+    backfill = EarlierRun(run_id="b", kind=RunKind.BACKFILL, records_read=10**9)
+    changes = Changes(records_read=500, earlier=(*nights, backfill))
     normal = normal_of(changes, "reconcile")
-    assert normal is not None and normal["runs"] == LONGEST
-    read = next(f for f in normal["figures"] if f["name"] == "Records read")
-    assert (read["low"], read["median"], read["high"], read["is_unusual"]) == (110, 124.5, 139, True)
-    assert read["place"] == "more than in all 30 before"
-    usual = normal_of(changes | {"records_read": 120}, "reconcile")
-    assert usual is not None and not any(f["is_unusual"] for f in usual["figures"])
-    few = normal_of(changes | {"earlier": earlier[:2]}, "reconcile")
-    assert few is not None and not any(f["is_unusual"] for f in few["figures"])
-    assert {f["place"] for f in few["figures"]} == {"too few runs before to say"}
+    assert normal is not None and normal.runs == LONGEST
+    read = next(f for f in normal.figures if f.name == "Records read")
+    assert (read.low, read.median, read.high, read.is_unusual) == (110, 124.5, 139, True)
+    assert read.place == "more than in all 30 before"
+    usual = normal_of(changes.model_copy(update={"records_read": 120}), "reconcile")
+    assert usual is not None and not any(f.is_unusual for f in usual.figures)
+    few = normal_of(changes.model_copy(update={"earlier": nights[:2]}), "reconcile")
+    assert few is not None and not any(f.is_unusual for f in few.figures)
+    assert {f.place for f in few.figures} == {"too few runs before to say"}
     assert normal_of(changes, "other") is None and normal_of(None, "reconcile") is None
-    assert all(0 <= x <= 160 and 0 <= y <= 32 for x, y in points(read["values"], 500))
+    assert all(0 <= x <= 160 and 0 <= y <= 32 for x, y in points(read.values, 500))
 
 
 def test_a_backfill_is_compared_with_backfills_over_a_range_of_about_its_length() -> None:
     """A week has more of everything than a day; which of them was longer says nothing about what is normal."""
     day, hour = 86_400_000, 3_600_000
-    spans = [{"start": 0, "end": n * day} for n in (1, 7, 2, 30)] + [None, {"start": "?"}]
-    earlier = [{"kind": "backfill", "counts": {}, "records_read": 1, "span": span} for span in spans]
-    changes = {"counts": {}, "records_read": 9, "earlier": earlier}
+    spans = [*(TimeRange(0, n * day) for n in (1, 7, 2, 30)), None]
+
+    def changes(kind: RunKind) -> Changes:
+        earlier = (EarlierRun(run_id="e", kind=kind, records_read=1, span=span) for span in spans)
+        return Changes(records_read=9, earlier=tuple(earlier))
 
     def compared(length: int) -> int:
-        found = normal_of(changes, "backfill", TimeRange(50 * day, 50 * day + length))
-        return found["runs"] if found else 0
+        found = normal_of(changes(RunKind.BACKFILL), "backfill", TimeRange(50 * day, 50 * day + length))
+        return found.runs if found else 0
 
     assert [compared(n) for n in (hour, day, 2 * day, 6 * day, 40 * day)] == [0, 2, 2, 1, 1]
-    nights = [e | {"kind": "reconcile"} for e in earlier]
-    found = normal_of(changes | {"earlier": nights}, "reconcile", TimeRange(0, day))
-    assert found is not None and found["runs"] == len(spans), "a night has no range of its own"
+    found = normal_of(changes(RunKind.RECONCILE), "reconcile", TimeRange(0, day))
+    assert found is not None and found.runs == len(spans), "a night has no range of its own"
 
 
 def test_the_version_of_a_file_in_git(tmp_path) -> None:

@@ -64,7 +64,7 @@ class Runs:
         folder = self.store.folder(result.run_id)
         changes, gate = Changes.read(folder), Gate.read(folder)
         assert changes is not None and gate is not None
-        return changes.not_staged, {r["name"] for r in gate.critical_failures}
+        return changes.not_staged, {r.name for r in gate.critical_failures}
 
     def published(self) -> PublishedTable:
         return PublishedTable(self.spark, Tables.of(self.defined).windows)

@@ -12,7 +12,8 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.orchestration.operators import changed_range
-from spark_jobs.report.model import Documents, report_of
+from spark_jobs.report.assembled import report_of
+from spark_jobs.report.documents import Documents
 from spark_jobs.report.page import render
 from spark_jobs.runs.decision import Action, decide
 from spark_jobs.runs.documents import Changes, status_of
@@ -82,7 +83,7 @@ def test_the_sentences_of_a_night_add_up(nights) -> None:
     _, store, _, more = nights
     folder = store.folder(more.run_id)
     changes, report = Changes.read(folder), report_of(Documents.of(folder))
-    shown = report["changes"]
+    shown = report.to_dict()["changes"]
     counts = shown["counts"]
     assert changes is not None
     assert changes.windows == counts["inserted"] + counts["updated"] + shown["unchanged"]

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.runs.documents import ExpectationResult
 from spark_jobs.runs.unmet import allowed_in_words, is_counted, null_key_ways, observed_in_words, unmet_in_words
 
 
-def result(column: str, observed: Any = None, **more: Any) -> dict[str, Any]:
-    return {"column": column, "observed": observed, "threshold": {}, "description": "So it is"} | more
+def result(column: str, observed: Any = None, **more: Any) -> ExpectationResult:
+    return ExpectationResult(column=column, observed=observed, description="So it is", success=False, **more)
 
 
 @pytest.mark.parametrize(

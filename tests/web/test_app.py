@@ -366,7 +366,7 @@ def test_a_run_that_began_again_does_not_show_its_old_report(server: Server) -> 
 
 def test_whatever_data_says_it_is_text(server: Server, chromium: Browser) -> None:
     asked = request(
-        pipeline=HOSTILE, kind=HOSTILE, reason=HOSTILE, requested_by=HOSTILE, dag_id="backfill__departures_hourly",
+        pipeline=HOSTILE, reason=HOSTILE, requested_by=HOSTILE, dag_id="backfill__departures_hourly",
         dag_run_id=HOSTILE, requested_at="2026-11-20T05:00:00+00:00",
     )  # fmt: skip
     run_id = server.run("departures_hourly", "hostile-1", request=asked, outcome=outcome(HOSTILE, message=HOSTILE))

@@ -11,16 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.runs.documents import AnyOutcome, Changes, Gate, Request
 from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunStore
 from spark_jobs.web.listing import Wanted, page_of
 from spark_jobs.web.runs import Runs
-from spark_jobs.web.summary import RUNNING, Run, run_of
+from spark_jobs.web.summary import RUNNING, Run, read_run, run_of
 from spark_jobs.web.trend import LONGEST, trends_of
 from tests.report.documents import changes, gate, outcome, request
 
 
 def in_short(run_id: str = "night-1", status: str | None = "published", **counts: object) -> Run:
-    return run_of(run_id, request(run_id=run_id), outcome(status) if status else None, changes(**counts))
+    return of(request(run_id=run_id), outcome(status) if status else None, changes(**counts))
+
+
+def of(asked: dict, ended: dict | None = None, changed: dict | None = None, checked: dict | None = None) -> Run:
+    """The run of four documents."""
+    kinds = ((AnyOutcome, ended), (Changes, changed), (Gate, checked))
+    return run_of(Request.model_validate(asked), *(None if d is None else kind.model_validate(d) for kind, d in kinds))
 
 
 def begun(store: RunStore, run_id: str, **of_request: object) -> None:
@@ -52,32 +59,40 @@ def test_the_late_share_counts_dropped_and_refining_records() -> None:
 
 
 def test_a_run_without_an_outcome_is_running_whatever_else_it_left() -> None:
-    run = run_of("night-1", request(), None, None)
+    run = of(request())
     assert (run.status, run.title, run.match_share, run.changed) == (RUNNING, "At work", None, None)
     assert not run.has_ended
 
 
 def test_the_verdict_is_the_one_of_the_report() -> None:
-    run = run_of("night-1", request(), outcome("published"), changes(), gate())
+    run = of(request(), outcome("published"), changes(), gate())
     assert (run.level, run.title, run.status_title) == ("note", "Published, with 1 warning", "Published")
-    assert run_of("night-1", request(), outcome("gate_failed"), changes(), gate()).title == "Stopped by the gate"
+    assert of(request(), outcome("gate_failed"), changes(), gate()).title == "Stopped by the gate"
 
 
 def test_a_run_from_the_command_line_belongs_to_the_dag_of_its_pipeline_and_kind() -> None:
-    assert run_of("r", request(kind="backfill"), None, None).dag_id == "backfill__departures_hourly"
-    assert run_of("r", request(kind="backfill", dag_id="other"), None, None).dag_id == "other"
-    assert run_of("r", request(kind="compare"), None, None).dag_id is None
-    assert run_of("r", {}, None, None).dag_id is None
+    assert of(request(kind="backfill")).dag_id == "backfill__departures_hourly"
+    assert of(request(kind="backfill", dag_id="other")).dag_id == "other"
 
 
 @pytest.mark.parametrize("odd", [None, 7, "text", [1], {"a": 1}, float("nan"), True, "\ud800<b>", -1])
-def test_documents_with_wrong_types_are_summarised_as_far_as_possible(odd: object) -> None:
-    asked = dict.fromkeys(("pipeline", "kind", "dag_id", "requested_at", "requested_by", "reason"), odd)
-    said = dict.fromkeys(("status", "message", "counts", "finished_at"), odd)
-    counted = ("counts", "windows", "windows_recomputed", "pairs_on_time", "pairs_late", "pairs_dropped")
-    run = run_of("night-1", asked, said, dict.fromkeys(counted, odd), {"results": odd})
-    assert run.requested_at is None
-    assert (run.pipeline + run.message + run.status + run.reason).encode()  # can be sent
+def test_a_document_with_a_value_of_a_wrong_type_is_named_and_the_others_are_summarised(tmp_path, odd: object) -> None:
+    store = RunStore(str(tmp_path))
+    for file, good, fields in (
+        (REQUEST, request(), ("pipeline", "kind", "dag_id", "requested_at", "requested_by", "reason")),
+        (OUTCOME, outcome("published"), ("status", "message", "counts", "finished_at")),
+        (CHANGES, changes(), ("counts", "windows", "windows_recomputed", "pairs_on_time", "pairs_late")),
+        (GATE, gate(), ("results",)),
+    ):
+        for field in fields:
+            folder = store.folder(f"departures_hourly-reconcile-{file}-{field}")
+            whole = {REQUEST: request(), OUTCOME: outcome("published"), CHANGES: changes(), GATE: gate()}
+            for name, content in (whole | {file: good | {field: odd}}).items():
+                folder.write(name, content)
+            run = read_run(folder)
+            assert run is not None and run.pipeline
+            assert run.status != "damaged" or run.message.startswith(f"{file} cannot be read: ")
+            assert (run.pipeline + run.message + run.status + run.reason).encode()  # can be sent
 
 
 # Which runs, and which page.
@@ -85,11 +100,11 @@ def test_documents_with_wrong_types_are_summarised_as_far_as_possible(odd: objec
 
 def test_days_are_days_in_utc_and_both_ends_are_included() -> None:
     at = "2013-04-01T23:30:00-05:00"  # 04:30 of the second in UTC
-    run = run_of("r", request(requested_at=at), outcome("published"), None)
+    run = of(request(requested_at=at), outcome("published"))
     assert Wanted(since=date(2013, 4, 2), until=date(2013, 4, 2)).takes(run)
     assert not Wanted(until=date(2013, 4, 1)).takes(run)
     assert not Wanted(since=date(2013, 4, 3)).takes(run)
-    assert not Wanted(since=date(1, 1, 1)).takes(run_of("r", request(requested_at=None), None, None))
+    assert not Wanted(since=date(1, 1, 1)).takes(of(request(requested_at="")))
 
 
 def test_pages_cover_all_runs_once_and_the_last_one_stands_for_those_beyond() -> None:
@@ -113,10 +128,10 @@ def test_a_line_shows_the_last_runs_oldest_first() -> None:
 
 
 def test_one_share_is_a_dot_and_none_is_no_line() -> None:
-    (trend,) = trends_of([in_short(windows_recomputed=None, windows=None)])
+    (trend,) = trends_of([in_short(windows_recomputed=0)])
     assert trend.match is None
     assert trend.late.description.endswith("in the only run that has this share")
-    assert trends_of([run_of("r", request(), None, None)]) == []
+    assert trends_of([of(request())]) == []
 
 
 # Stores.
@@ -215,7 +230,7 @@ def test_a_damaged_document_is_named_and_leaves_the_other_runs_to_be_seen(
     [
         (OUTCOME, b'{"status": "published", "counts": {"windows": ' + b"9" * 400 + b"}}"),
         (OUTCOME, b'{"status": "published", "finished_at": "0001-01-01T00:00:00+23:59"}'),
-        (REQUEST, b'{"pipeline": "p", "kind": "backfill", "requested_at": "9999-12-31T23:59:59-23:59"}'),
+        (REQUEST, b'{"run_id": "r", "pipeline": "p", "kind": "backfill", "requested_at": "9999-12-31T23:59:59-23:59"}'),
         (CHANGES, b'{"windows": 1e400}'),
     ],
 )
@@ -224,7 +239,9 @@ def test_a_value_beyond_all_bounds_is_unknown_and_nothing_more(tmp_path: Path, d
     begun(store, "night-1")
     store.folder("night-1").write_bytes(document, content)
     (run,) = Runs(store).all()
-    assert run.status in (RUNNING, "published")
+    assert run.status == {CHANGES: "damaged", OUTCOME: "damaged"}.get(
+        document if b"windows" in content else "", run.status
+    )
     assert run.windows is None
 
 

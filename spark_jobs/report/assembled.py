@@ -1,0 +1,173 @@
+"""The report of a run from its documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_jobs.formatting import written_time
+from spark_jobs.quality.suites import Severity
+from spark_jobs.report.advice import advise
+from spark_jobs.report.corrections import corrections_of
+from spark_jobs.report.counted import COUNTS, Changes, Facts
+from spark_jobs.report.documents import Documents
+from spark_jobs.report.live_job import live_job
+from spark_jobs.report.model import Expectation, Expectations, Links, Plan, Report, RunPart
+from spark_jobs.report.normal import normal_of
+from spark_jobs.report.verdict import Origin, verdict_of
+from spark_jobs.runs import documents as written
+from spark_jobs.runs.documents import AnyOutcome, Gate
+from spark_jobs.runs.figures import RunFigures
+from spark_jobs.runs.status import RunStatus, Stage
+from spark_jobs.runs.unfinished import stage_at_work
+from spark_jobs.runs.unmet import is_counted
+
+_SEVERITIES = tuple(Severity)
+"""The worst first."""
+_FIGURES = ("changed", "windows_recomputed", "unchanged", "match_share", "late_share", "dropped_share")
+_STAGES = tuple(Stage)
+
+
+def report_of(documents: Documents) -> Report:
+    """The report; a part is None where the run did not get that far."""
+    outcome = documents.outcome or AnyOutcome(status=RunStatus.RUNNING)
+    facts = Facts.model_validate(documents.facts.to_dict() if documents.facts else {})
+    run = _run(documents, outcome)
+    changes, expectations = _changes(documents, facts), _expectations(documents.gate)
+    plan = _plan(documents, outcome)
+    said = documents.changes or written.Changes()
+    return Report(
+        damaged=documents.damaged,
+        run=run,
+        verdict=verdict_of(
+            documents.outcome,
+            said.counts or outcome.changes,
+            [result for result in expectations.results if not result.success] if expectations else (),
+            documents.approval,
+            run.output_table,
+            run.pipeline,
+            changes.top if changes else (),
+            reader=Origin(documents.run_id, run.dag_id),
+            at_work=_work_of(documents, run),
+        ),
+        approval=documents.approval,
+        changes=changes,
+        watermark=facts.watermark,
+        late=facts.late,
+        quarantine=documents.quarantine.reasons if documents.quarantine else (),
+        live=live_job(documents.verdicts),
+        corrections=corrections_of(
+            documents.corrections, run.pipeline, documents.run_id, in_airflow=run.dag_id is not None
+        ),
+        expectations=expectations,
+        advisor=advise(facts.advisor),
+        plan=plan,
+        normal=normal_of(documents.changes, run.kind, documents.plan.span if documents.plan else None),
+        unchecked=said.unchecked or None,
+        decision=(outcome.decision or {}).get("why"),
+        links=Links(
+            run_before=said.run_before,
+            definition=documents.request.definition_version if documents.request else None,
+            late_rows=_late_rows(run, outcome),
+        ),
+    )
+
+
+def _run(documents: Documents, outcome: AnyOutcome) -> RunPart:
+    request: dict[str, Any] = documents.request.to_dict() if documents.request else {}
+    ended = {
+        "run_id": documents.run_id,
+        "started_at": outcome.started_at,
+        "finished_at": outcome.finished_at,
+        "at_work": documents.outcome is None,
+        "output_table": request.get("output_table") or outcome.tables.get("windows"),
+    }
+    return RunPart.model_validate(request | ended)
+
+
+def _work_of(documents: Documents, run: RunPart) -> str:
+    """Where a run without an outcome is, in words: since when, and in which stage."""
+    stage = stage_at_work(documents.applications)
+    since = f" since {written_time(run.requested_at)} UTC" if run.requested_at else ""
+    done, planned = len(documents.chunks), len(documents.plan.chunks) if documents.plan else 0
+    chunks = f" ({done} of {planned} chunks are done)" if stage is Stage.REPLAY and planned > 1 else ""
+    return f"{since}, in the stage {stage}{chunks}" if stage else f"{since}, between two stages" if since else ""
+
+
+def _late_rows(run: RunPart, outcome: AnyOutcome) -> str | None:
+    """The command that lists the run's late records; None where the run has published none.
+
+    In Airflow nobody has a command line: the page shows some of them, and leads to the others.
+    """
+    late, status = outcome.tables.get("late"), outcome.known_status
+    if run.dag_id or not late or status is None or not status.is_published:
+        return None
+    query = f"SELECT * FROM {late} WHERE run_id = '{run.run_id}' ORDER BY missed_by DESC"
+    return f'rewindow sql "{query}"'
+
+
+def _changes(documents: Documents, facts: Facts) -> Changes | None:
+    gathered, changes, outcome = facts.changes, documents.changes, documents.outcome
+    if changes is None:
+        if gathered is None:
+            return None
+        changes = written.Changes(counts=gathered.counts, causes=gathered.causes)
+    figures = RunFigures.of(changes, outcome)
+    status = outcome.known_status if outcome else None
+    return Changes.model_validate(
+        {
+            **(gathered.model_dump() if gathered else {}),
+            "counts": figures.by_change,
+            "causes": changes.causes or (gathered.causes if gathered else {}),
+            "causes_by_change": changes.causes_by_change,
+            "published": status is not None and status.is_published,
+            **{name: getattr(figures, name) for name in _FIGURES},
+            **{name: figures.counts[name] for name in COUNTS},
+            "in_words": figures.in_words(),
+        }
+    )
+
+
+def _expectations(gate: Gate | None) -> Expectations | None:
+    """The results of the gate, the worst first: failed before met, then critical, warning, info."""
+    if gate is None:
+        return None
+
+    def rank(result: Expectation) -> tuple[bool, int]:
+        known = result.severity in _SEVERITIES
+        return result.success, _SEVERITIES.index(Severity(result.severity)) if known else len(_SEVERITIES)
+
+    results = [Expectation(**result.to_dict(), counted=is_counted(result)) for result in gate.results]
+    not_counted = sum(1 for r in results if r.success and not r.counted)
+    return Expectations(
+        verdict=gate.verdict,
+        blocks=gate.blocks,
+        met=len(results) - len(gate.failures) - not_counted,
+        not_counted=not_counted,
+        failed=dict.fromkeys(_SEVERITIES, 0) | gate.failed,
+        suites=gate.suites,
+        left_out=gate.left_out,
+        results=tuple(sorted(results, key=rank)),
+        seconds=gate.seconds,
+        spark_jobs=gate.spark_jobs,
+    )
+
+
+def _plan(documents: Documents, outcome: AnyOutcome) -> Plan | None:
+    plan, request = documents.plan, documents.request
+    if plan is None and request is None and documents.outcome is None:
+        return None
+    given = plan.to_dict() if plan else {}
+    of_run = {name: given.get(name) for name in ("fidelity", "fidelity_reasons", "version")}
+    applications = documents.applications or outcome.applications
+    return Plan.model_validate(
+        {
+            **given,
+            **{name: getattr(outcome, name) or value for name, value in of_run.items()},
+            "planned_chunks": len(plan.chunks) if plan else 0,
+            "chunks": documents.chunks,
+            "timings": outcome.timings,
+            "applications": sorted(applications, key=lambda a: (_STAGES.index(a.stage), a.chunk or 0)),
+            "tables": outcome.tables,
+            "definition": request.definition if request else None,
+        }
+    )
