@@ -52,7 +52,7 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
         if last.as_of:
             lines.append(f"| its as-of | `{as_of_text(last)}` |")
         if last.first is not None and last.last is not None:
-            lines.append(f"| history | event times {moment(last.first)} to {moment(last.last)} UTC |")
+            lines.append(f"| history | event times {moment(last.first)} to {moment(last.last - 1)} UTC |")
     links = [f"[{escaped(title)}]({address})" for title, address in pipeline.links.items()]
     query = f"rewindow status {shlex.quote(pipeline.name)}"
     own = {

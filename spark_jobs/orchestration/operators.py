@@ -81,6 +81,11 @@ _NOBODY = {"scheduled": "the schedule", "backfill": "a backfill of Airflow", "as
 """Who has started a run that no user has started, by its type."""
 
 
+def _requested_at(run: Any) -> datetime:
+    """When a DAG run was asked for: before its first task began."""
+    return getattr(run, "queued_at", None) or datetime.now(UTC)
+
+
 def params_of(context: Context) -> Any:
     """The form of the DAG run."""
     return cast(Any, context.get("params"))
@@ -154,13 +159,7 @@ class SparkStage(SparkTask):
     def _carry_out(self, context: Context) -> Any:
         folder, task_instance = self._folder(context), cast(Any, context.get("ti"))
         self.worked_on = folder.run_id
-        self.log.info(
-            "%s of %s: run %s, its report at %s",
-            self.stage.value,
-            self.pipeline,
-            folder.run_id,
-            report_path(folder.run_id),
-        )
+        self.log.info("%s of %s: run %s", self.stage.value, self.pipeline, folder.run_id)
         if self.chunk is not None:
             context.update({"chunk_label": self.chunk["label"]})  # pyright: ignore[reportCallIssue,reportArgumentType]
         try:
@@ -168,6 +167,7 @@ class SparkStage(SparkTask):
         except RewindowError as problem:
             self._refused(folder, in_form_words(problem), context)
             raise AirflowFailException(str(problem)) from None
+        self.log.info("its report: %s", report_path(folder.run_id))
         status = status_of(folder)
         if status is not None and status.is_final and not self._follows_the_end(context):
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
@@ -500,7 +500,7 @@ def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context)
         pipeline,
         kind,
         read_reason(params_of(context)),
-        datetime.now(UTC),
+        _requested_at(run),
         requested_by=person_of(run),
     )
     request.model_copy(update={"dag_id": run.dag_id, "dag_run_id": run.run_id}).write(folder)
@@ -518,7 +518,7 @@ def write_unread_request(folder: RunFolder, pipeline: str, context: Context, fil
         file=file,
         kind=RunKind(run.dag_id.partition("__")[0]),
         requested_by=person_of(run),
-        requested_at=(getattr(run, "queued_at", None) or datetime.now(UTC)).isoformat(),
+        requested_at=_requested_at(run).isoformat(),
         dag_id=run.dag_id,
         dag_run_id=run.run_id,
     ).write(folder)

@@ -209,6 +209,11 @@ class Plan(Part):
     applications: tuple[Application, ...] = Field(default=(), description="the Spark applications")
     tables: dict[str, str | None] = Field(default={}, description="the tables of the run")
 
+    @property
+    def steps(self) -> Texts:
+        """The steps that took time, and those that were expected to."""
+        return tuple(dict.fromkeys((*self.timings, *(self.estimated.seconds if self.estimated else ()))))
+
 
 class Figure(Part):
     name: str = Field(description="a figure")

@@ -13,7 +13,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.spark.expression_tree import NO_CLEAR_TIME, SHORT_ZONES, nodes_of, shown_part
-from spark_jobs.spark.gateway import JavaObject, analyzed_plan, column_of, jvm, tried
+from spark_jobs.spark.gateway import (
+    JavaObject,
+    analyzed_plan,
+    column_of,
+    expression_of,
+    jvm,
+    tried,
+    with_children,
+)
 
 FAILED = "rw_failed"
 """Why an expression fails on a record; null where none does. The column is there only if one can fail."""
@@ -257,7 +265,37 @@ def _unclear_times(spark: SparkSession, tree: JavaObject) -> list[Column]:
             walk(child, condition if path is None else path if condition is None else path & condition)
 
     walk(tree, None)
+    whole = tree.child() if tree.nodeName() == "Alias" else tree
+    guarded = _guarded(spark, whole)
+    if guarded is not None:
+        fails, succeeds = (tried(F.struct(column_of(spark, one))) for one in (guarded, whole))
+        found.append(fails.isNull() & succeeds.isNotNull())
     return found
+
+
+def _guarded(spark: SparkSession, node: JavaObject, *, is_within: bool = False) -> JavaObject | None:
+    """The expression, so that its lambda functions fail on text that `_unclear_times` looks for; None: they read none.
+
+    `is_within`: the node is a part of a lambda function.
+    """
+    name, children = node.nodeName(), [node.children().apply(i) for i in range(node.children().size())]
+    inside = [_guarded(spark, child, is_within=is_within or name == "LambdaFunction") for child in children]
+    changed = any(one is not None for one in inside)
+    children = [child if one is None else one for child, one in zip(children, inside, strict=True)]
+    result = with_children(spark, node, children) if changed else None
+    if not is_within:
+        return result
+    for index in _ZONES_OF.get(name, ()):
+        if index < len(children) and not children[index].foldable():
+            zone = column_of(spark, children[index])
+            is_short = F.upper(zone).isin(sorted(SHORT_ZONES))
+            children[index] = expression_of(spark, F.when(is_short, F.concat(F.lit("?"), zone)).otherwise(zone))
+            result = with_children(spark, node, children)
+    if _reads_time(node, name):
+        text, value = column_of(spark, children[0]), column_of(spark, node if result is None else result)
+        failing = F.concat(F.lit("?"), text).cast(node.dataType().typeName())
+        result = expression_of(spark, F.when(text.rlike(NO_CLEAR_TIME), failing).otherwise(value))
+    return result
 
 
 def _reads_time(node: JavaObject, name: str) -> bool:

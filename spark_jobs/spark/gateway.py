@@ -6,7 +6,7 @@ other modules reach them through the functions here, so that a new PySpark has t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from subprocess import Popen
 from typing import Any, TypeAlias
@@ -91,6 +91,17 @@ def tried(column: Column) -> Column:
     return Column(
         utils.column(packages.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(private._jc)))
     )
+
+
+def expression_of(spark: SparkSession, column: Column) -> JavaObject:
+    """The expression of a column; the opposite of `column_of`."""
+    private: JavaObject = column
+    return jvm(spark).org.apache.spark.sql.classic.ExpressionUtils.expression(private._jc)
+
+
+def with_children(spark: SparkSession, expression: JavaObject, children: Sequence[JavaObject]) -> JavaObject:
+    """The expression with other children."""
+    return expression.withNewChildren(jvm(spark).PythonUtils.toSeq(list(children)))
 
 
 def column_of(spark: SparkSession, expression: JavaObject) -> Column:

@@ -38,7 +38,7 @@ class Standing:
             return []
         found = [("What it is", last.description)]
         if last.first is not None and last.last is not None:
-            found.append(("History", f"event times from {moment(last.first)} to {moment(last.last)} UTC"))
+            found.append(("History", f"event times from {moment(last.first)} to {moment(last.last - 1)} UTC"))
         if last.start is not None and last.end is not None:
             found.append(("Range of the last run", f"{moment(last.start)} to {moment(last.end)} UTC"))
         if last.policy is not None:

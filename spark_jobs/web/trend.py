@@ -41,27 +41,32 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The lines of a pipeline; None where no run has the share."""
+    """The lines of a pipeline's runs of one kind; None where no run has the share."""
 
     pipeline: str
+    kind: str
     match: Line | None
     late: Line | None
     unexplained: Line | None = None
 
 
 def trends_of(runs: Iterable[Run]) -> list[Trend]:
-    """A trend for each pipeline with a share, in the order of `runs`. `runs` begin with the last requested one."""
-    by_pipeline: dict[str, list[Run]] = {}
+    """A trend for each pipeline and kind of run with a share, in the order of `runs`, the last requested one first.
+
+    A backfill computes a range, a reconciliation what is new: in one line their shares would jump.
+    """
+    alike: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        by_pipeline.setdefault(run.pipeline, []).append(run)
+        alike.setdefault((run.pipeline, run.kind), []).append(run)
     trends = (
         Trend(
             pipeline,
+            kind,
             _line("Match share", [r.match_share for r in of_it]),
             _line("Late share", [r.late_share for r in of_it]),
             _line("Unexplained share", [r.unexplained_share for r in of_it]),
         )
-        for pipeline, of_it in by_pipeline.items()
+        for (pipeline, kind), of_it in alike.items()
     )
     return [trend for trend in trends if trend.match or trend.late or trend.unexplained]
 

@@ -20,7 +20,7 @@ from spark_jobs.report.documents import Documents
 from spark_jobs.report.junit import junit_xml
 from spark_jobs.report.page import render
 from spark_jobs.runs.store import REPORT
-from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, request, verdicts, written
+from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, plan, request, verdicts, written
 
 FAILING = [
     RESULT | {"success": False, "observed": 61, "unexpected_count": 3},
@@ -284,3 +284,21 @@ def test_the_next_steps_in_airflow_are_links_to_forms(tmp_path, ended: dict, mor
     ]  # fmt: skip
     assert not any(step["command"] for step in steps) and all(step["label"] for step in steps if step["page"])
     assert not re.search(r"<code[^>]*>rewindow ", render(made, None))
+
+
+def test_the_time_taken_stands_beside_the_time_that_the_plan_expected(tmp_path) -> None:
+    """One table with all steps and their sum; the applications, which take their own start too, stand apart."""
+    none = "\N{EN DASH}"
+    cost = {"records": 6000, "bytes": None, "seconds": {"timeline": 2.0, "gate": 1.0}, "runs": 4}
+    made = report(tmp_path, plan=plan(cost=cost))
+    assert made.plan.estimated.seconds == cost["seconds"]
+    page = render(made, None)
+    assert "from 4 earlier runs" in page and page.count("Time taken") == 1
+    table = page[page.index("Time taken") :].partition("</table>")[0]
+    rows = [re.findall(r">([^<>]+)</t[hd]>", row) for row in table.split("<tr")[1:]]
+    assert rows == [
+        ["Step", "Seconds", "Expected"], ["timeline", "1.2", "2.0"], ["windows", "4.5", none], ["gate", none, "1.0"],
+        ["all steps", "5.8", "3.0"],
+    ]  # fmt: skip
+    alone = render(report(tmp_path / "alone"), None)
+    assert "Expected" not in alone and "2 of 2 chunks" in alone

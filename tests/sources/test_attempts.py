@@ -69,6 +69,13 @@ KINDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"event_time": _time("to_utc_timestamp(timestamp_millis(t), if(v = 1, 'UTC', s))")}, {"s": "IST", "v": 2},
      "or a clear zone"),
     ({"keys": {"k": "hour(nullif(TRY_CAST(s AS TIMESTAMP), TIMESTAMP '1970-01-01'))"}}, {"s": "10:00"}, "or a clear"),
+    ({"keys": {"k": "size(transform(split(s, ','), x -> to_timestamp(x)))"}}, {"s": "2024-07-01,10:00"}, "or a clear"),
+    ({"keys": {"k": "exists(split(s, ','), x -> TRY_CAST(x AS TIMESTAMP) > timestamp_millis(t))"}},
+     {"s": "2024-07-01 10:00:00 IST"}, "or a clear zone is no time"),
+    ({"event_time": _time("aggregate(split(s, ','), TIMESTAMP '1970-01-01', (l, x) -> greatest(l, to_timestamp(x)))")},
+     {"s": "2024-07-01 10:00:00 CST"}, "or a clear zone is no time"),
+    ({"keys": {"k": "transform(array(s), x -> to_utc_timestamp(timestamp_millis(t), if(x like '2%', 'UTC', x)))[0]"}},
+     {"s": "BST"}, "or a clear zone is no time"),
 ]  # fmt: skip
 
 

@@ -127,6 +127,11 @@ def test_a_line_shows_the_last_runs_oldest_first() -> None:
     assert places[-1] == (trend.match.x, trend.match.y) == (156, 4), "the newest at the right; it is the highest"
 
 
+def test_backfills_and_reconciliations_of_a_pipeline_have_lines_of_their_own() -> None:
+    runs = [of(request(kind=kind), outcome("published"), changes()) for kind in ("reconcile", "backfill", "reconcile")]
+    assert [(trend.kind, trend.match.runs) for trend in trends_of(runs)] == [("reconcile", 2), ("backfill", 1)]
+
+
 def test_one_share_is_a_dot_and_none_is_no_line() -> None:
     (trend,) = trends_of([in_short(windows_recomputed=0)])
     assert trend.match is None
