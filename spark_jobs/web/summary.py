@@ -90,7 +90,7 @@ def run_of(
         pipeline=_sendable(request.pipeline),
         kind=request.kind,
         dag_id=request.dag_id or dag_id_of(request.kind, request.pipeline),
-        dag_run_id=request.dag_run_id or None,
+        dag_run_id=_sendable(request.dag_run_id or "") or None,
         status=_sendable(outcome.status) if outcome else RUNNING,
         level=verdict.level,
         title=verdict.title,

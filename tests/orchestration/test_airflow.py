@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 import psutil
 import pytest
@@ -378,6 +378,20 @@ def test_a_run_whose_task_a_person_marks_as_failed_is_failed_and_its_report_says
     assert states(airflow, run)["report"] == {"failed"}
     assert "ended by hand, or killed in `plan`" in (folder.read(REPORT) or {})["verdict"]["sentence"]
     assert (listed := read_run(folder)) is not None and listed.status == "failed"
+
+
+def test_a_run_that_a_person_marks_as_failed_before_its_first_task_has_a_report(airflow: Airflow) -> None:
+    run = airflow.trigger("backfill__plain", {"from": day(3), "reason": "a test"})
+    airflow.patch(f"/dags/{run.dag_id}/dagRuns/{run.run_id}", {"state": "failed"})
+    folder = folder_of(run)
+    assert becomes_true(lambda: folder.read(REPORT) is not None, within=PATIENCE, every=0.5), states(airflow, run)
+    assert airflow.wait(run, PATIENCE) == "failed"
+    assert folder.read(Application.file_of(Stage.PLAN)) is None, "no task of it has begun"
+    assert "could not start" in (folder.read(REPORT) or {})["verdict"]["sentence"]
+    listed = read_run(folder)
+    assert listed is not None and (listed.status, listed.requested_by) == ("failed", "admin")
+    tab = airflow.request("GET", f"/rewindow/tab?{urlencode({'dag_id': run.dag_id, 'run_id': run.run_id})}")
+    assert tab.status_code == 200 and "could not start" in tab.text
 
 
 def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(
