@@ -8,38 +8,29 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from spark_jobs.comparison.report import Report
-from spark_jobs.comparison.verdicts import Verdict
+from spark_jobs.lakehouse.verdict import Verdict
+from spark_jobs.runs.verdicts import Verdicts
 
-_MEANING = {
-    Verdict.MATCH: "emitted = faithful = complete",
-    Verdict.LATE_ARRIVALS: "emitted = faithful; late records would change it",
-    Verdict.TIMING: "the live job's own clock decided; one cut of the log explains all keys",
-    Verdict.MISMATCH: "emitted differs: the definition or the source changed, or the live job failed",
-    Verdict.MISSING: "no emitted row, but there should be one",
-    Verdict.EXTRA: "an emitted row, but there should be none",
-    Verdict.ALL_LATE: "no emitted row, as expected: every record was late",
-    Verdict.UNDECIDED: "differs, and the log does not show whether by timing",
-    Verdict.NOT_CLOSED: "still open at the end offsets; not counted",
-}
+GATE_CLOSED = 3
 
 
-def print_report(report: Report, console: Console) -> None:
+def print_report(pipeline: str, report: Verdicts, console: Console) -> None:
     """Print the report as tables and sentences."""
-    table = Table("verdict", "windows", "meaning", title=f"Emitted against replayed: {report.pipeline}")
+    table = Table("verdict", "windows", "meaning", title=f"Emitted against replayed: {pipeline}")
     table.title_justify = "left"
-    for verdict, count in report.verdicts.items():
+    for verdict, count in report.counts.items():
         labels = report.labels.get(verdict, {})
         details = ", ".join(f"{n} {label}" for label, n in sorted(labels.items(), key=lambda item: -item[1]))
-        meaning = _MEANING[Verdict(verdict)] + (f" ({details})" if details else "")
+        meaning = Verdict(verdict).meaning + (f" ({details})" if details else "")
         table.add_row(verdict, f"{count:,}", escape(meaning))
     console.print(table)
     console.print(f"{report.windows:,} windows compared with {escape(report.emitted)}; fidelity {report.fidelity}")
     for one in report.deployments:
-        until = "now" if one["to"] is None else one["to"]
-        counts = ", ".join(f"{n:,} {verdict}" for verdict, n in one["verdicts"].items())
-        rules = "its own rules" if one["own_rules"] else "the definition"
-        line = f"{one['name']}: {one['from'] or 'the first'} to {until}, judged by {rules}: {counts or 'no windows'}"
+        counts = ", ".join(f"{n:,} {verdict}" for verdict, n in one.verdicts.items())
+        rules = "its own rules" if one.own_rules else "the definition"
+        line = (
+            f"{one.name}: {one.start or 'the first'} to {one.end or 'now'}, judged by {rules}: {counts or 'no windows'}"
+        )
         console.print(escape(line), soft_wrap=True)
     if report.late_records:
         console.print(f"{report.late_records:,} late records behind late_arrivals (pairs of record and window)")
@@ -57,6 +48,29 @@ def print_report(report: Report, console: Console) -> None:
     _print_rows(console, "Largest changes (emitted / faithful / complete)", [_short(row) for row in report.top])
     _print_rows(console, "Some of the late records", report.late_record_samples)
     console.print(f"Next: {escape(report.next_step)}", soft_wrap=True)
+
+
+def as_json(pipeline: str, report: Verdicts) -> dict[str, Any]:
+    """The JSON of `rewindow compare`, with the older names of two fields."""
+    names = (
+        "emitted", "fidelity", "windows", "labels", "windows_in_doubt", "contradicted", "fits", "lags", "late_records",
+        "rows_unreadable", "top", "late_record_samples", "next_step", "notes", "deployments",
+    )  # fmt: skip
+    found = report.to_dict()
+    return {
+        "pipeline": pipeline,
+        "verdicts": report.counts,
+        "rows_outside_range": report.rows_outside_range,
+        "exit_code": exit_code(report),
+        **{name: found[name] for name in names},
+        "not_told": report.windows_in_doubt,
+        "causes": report.late_record_samples,
+    }
+
+
+def exit_code(report: Verdicts) -> int:
+    """3 where some window differs and the log gives no reason."""
+    return GATE_CLOSED if report.unexplained else 0
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:

@@ -144,7 +144,8 @@ def compare(
 
     Exit code 3 if some window differs and the log gives no reason: mismatch, missing or extra.
     """
-    from spark_jobs.cli.comparison import print_report
+    from spark_jobs.cli.comparison import as_json as comparison_json
+    from spark_jobs.cli.comparison import exit_code, print_report
     from spark_jobs.comparison.compare import run_compare
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requirements import check_range
@@ -155,10 +156,10 @@ def compare(
     spark = session(loaded, "compare")
     report = run_compare(spark, loaded, progress_for(errors), start=from_ms, end=to_ms, as_of=cut, limit=limit)
     if as_json:
-        print(json.dumps(report.to_dict()))
+        print(json.dumps(comparison_json(loaded.name, report)))
     else:
-        print_report(report, console)
-    raise typer.Exit(report.exit_code)
+        print_report(loaded.name, report, console)
+    raise typer.Exit(exit_code(report))
 
 
 @app.command("history", hidden=True)

@@ -11,15 +11,17 @@ from spark_jobs.comparison.comparer import Comparer
 from spark_jobs.comparison.deployed import no_deployment, only_of, replay_of
 from spark_jobs.comparison.emitted import read_emitted, refuse_without_live
 from spark_jobs.comparison.join_keys import key_types
-from spark_jobs.comparison.report import Report, make_report, of_deployments
+from spark_jobs.comparison.report import make_report, of_deployments
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes
 from spark_jobs.runs.live_batches import micro_batches
 from spark_jobs.runs.plan import Plan, planned_records
 from spark_jobs.runs.progress import Progress
+from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.sources import good, reading
 from spark_jobs.spark.cached import CachedFrames
 
@@ -33,7 +35,7 @@ def run_compare(
     end: int | None = None,
     as_of: Mapping[int, int] | None = None,
     limit: int = 10,
-) -> Report:
+) -> Verdicts:
     """Compare the emitted windows of a pipeline with its replay.
 
     Args:
@@ -55,7 +57,7 @@ def run_compare(
 
 def compare_planned(
     spark: SparkSession, pipeline: Pipeline, plan: Plan, progress: Progress, *, records: DataFrame, limit: int = 10
-) -> Report:
+) -> Verdicts:
     """Like `run_compare`, for a plan that is already made and its canonical records."""
     records = good(records)
     batches = micro_batches(records.sparkSession, pipeline, plan.as_of, plan.processing_time_end)
@@ -79,7 +81,7 @@ def compare_planned(
                     own.timeline  # noqa: B018 - made here, so that the progress shows its time
                 with progress.stage("compare", f"emitted, faithful, complete{suffix}"):
                     comparison = comparer.compare()
-                    report = make_report(comparison, comparer.context, pipeline.name, emitted, limit=limit)
+                    report = make_report(comparison, comparer.context, emitted, limit, DAY)
                     reports.append((deployed, report))
     if not reports:
         raise no_deployment(pipeline)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -16,7 +14,7 @@ from spark_jobs.comparison.emitted import ROWS, Emitted, emitted_name
 from spark_jobs.comparison.fitting import FIT_KEYS, KIND, LEFT_OUT
 from spark_jobs.comparison.late_records import late_records_of
 from spark_jobs.comparison.recount import RecountContext, checkpointed
-from spark_jobs.comparison.tally import Tally, tally
+from spark_jobs.comparison.tally import tally
 from spark_jobs.comparison.verdicts import (
     BASIS,
     DIFFERS,
@@ -31,149 +29,82 @@ from spark_jobs.comparison.verdicts import (
 from spark_jobs.definition.deployments import Deployed
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.spec import complete_name
+from spark_jobs.runs.verdicts import Deployment, Verdicts
 from spark_jobs.spark.parallel import run_parallel
 
-GATE_CLOSED = 3
-"""The exit code where some window is mismatch, missing or extra."""
-UNEXPLAINED = (Verdict.MISMATCH, Verdict.MISSING, Verdict.EXTRA)
 _SHOWN_FIRST = (*UNEXPLAINED, Verdict.UNDECIDED, Verdict.TIMING, Verdict.LATE_ARRIVALS)
 
 
-@dataclass(frozen=True)
-class Report:
-    """The result of a comparison. Instants are ISO-8601 texts, `late_by` is in ms.
+def make_report(comparison: Comparison, context: RecountContext, emitted: Emitted, limit: int, width: int) -> Verdicts:
+    """What a comparison has found; it lists at most `limit` windows and twice as many late records.
 
-    `windows`: the number of windows that have closed. `verdicts`: windows by verdict; `labels`: by verdict and label.
-    `windows_in_doubt`: windows with undecided records and no evidence: the log alone would not show a difference in
-    these records. `contradicted`: windows whose evidence contradicts the log. `fits`: the cuts, by kind.
-    `top`: the windows with the largest changes. `late_record_samples`: some of the late records behind them.
-    `deployments`: of each deployment its name, range, source, windows and counts; empty where there is only one.
-
-    `not_told` and `causes` are the older names of `windows_in_doubt` and `late_record_samples`.
-    """
-
-    pipeline: str
-    emitted: str
-    fidelity: str
-    windows: int
-    verdicts: dict[str, int]
-    labels: dict[str, dict[str, int]]
-    windows_in_doubt: int
-    contradicted: int
-    fits: list[dict[str, Any]]
-    lags: list[dict[str, str]]
-    late_records: int
-    rows_unreadable: int
-    rows_outside_range: int
-    top: list[dict[str, Any]]
-    late_record_samples: list[dict[str, Any]]
-    next_step: str
-    exit_code: int
-    notes: list[str] = field(default_factory=list)
-    deployments: list[dict[str, Any]] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, those with an older name under both names."""
-        return asdict(self) | {"not_told": self.windows_in_doubt, "causes": self.late_record_samples}
-
-
-def make_report(
-    comparison: Comparison,
-    context: RecountContext,
-    pipeline: str,
-    emitted: Emitted,
-    *,
-    limit: int,
-    counts: Tally | None = None,
-) -> Report:
-    """The report of a comparison; it lists at most `limit` windows and twice as many late records.
-
-    `counts`: those of its rows, if they have been counted already.
+    `width`: of a stretch of time, ms.
     """
     rows, scope = comparison.rows, comparison.scope
-    counts = counts or tally(rows)
-    verdicts = dict(counts.verdicts)
-    labels = {verdict: dict(found) for verdict, found in counts.labels.items()}
+    counted = tally(rows, width)
     fits, shown, late = run_parallel(
         rows.sparkSession,
         lambda: _fits(rows) if comparison.has_fits else [],
-        lambda: _largest(rows, scope, limit) if any(verdicts.get(v) for v in _SHOWN_FIRST) else [],
-        lambda: _late_record_samples(rows, scope, context, limit) if verdicts.get(Verdict.LATE_ARRIVALS) else [],
+        lambda: _largest(rows, scope, limit) if any(counted.counts.get(v) for v in _SHOWN_FIRST) else [],
+        lambda: _late_record_samples(rows, scope, context, limit) if counted.counts.get(Verdict.LATE_ARRIVALS) else [],
     )
-    top = [_plain(row.asDict()) for row in shown]
-    return Report(
-        pipeline=pipeline,
-        emitted=emitted.description,
-        fidelity=comparison.fidelity,
-        windows=counts.closed,
-        verdicts={v.value: verdicts[v] for v in Verdict if v in verdicts},
-        labels=labels,
-        windows_in_doubt=counts.in_doubt,
-        contradicted=counts.contradicted,
-        fits=[row.asDict() for row in fits],
-        lags=[{"from": format_instant(lag.start), "to": format_instant(lag.end)} for lag in comparison.band.lags],
-        late_records=counts.late_records,
-        rows_unreadable=emitted.unreadable,
-        rows_outside_range=emitted.outside,
-        top=top,
-        late_record_samples=late,
-        next_step=_next_step(verdicts, labels, pipeline),
-        exit_code=GATE_CLOSED if any(verdicts.get(v) for v in UNEXPLAINED) else 0,
-        notes=_notes(comparison, verdicts, emitted),
-    )
+    lags = [{"from": format_instant(lag.start), "to": format_instant(lag.end)} for lag in comparison.band.lags]
+    found = {
+        "emitted": emitted.description,
+        "fidelity": comparison.fidelity,
+        "fits": [row.asDict() for row in fits],
+        "lags": lags,
+        "rows_unreadable": emitted.unreadable,
+        "rows_outside_range": emitted.outside,
+        "keys": list(scope.keys),
+        "values": list(scope.values),
+        "top": [_plain(row.asDict()) for row in shown],
+        "late_record_samples": late,
+        "next_step": _next_step(counted.counts, counted.labels),
+        "notes": _notes(comparison, counted.counts, emitted),
+    }
+    return counted.model_copy(update=found)
 
 
-def of_deployments(reports: Sequence[tuple[Deployed, Report]], limit: int) -> Report:
-    """One report of the comparisons of several deployments of the live job; that of the only one as it is."""
+def of_deployments(reports: Sequence[tuple[Deployed, Verdicts]], limit: int) -> Verdicts:
+    """What the comparisons of several deployments of the live job have found; of the only one as it is."""
     (first, alone), *others = reports
     if first.name is None and not others:
         return alone
-    every = [report for _, report in reports]
-    verdicts: Counter[str] = Counter()
-    labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for report in every:
-        verdicts.update(report.verdicts)
-        for verdict, found in report.labels.items():
-            labels[verdict].update(found)
-    named = [(deployed.name, report) for deployed, report in reports]
-    top = [{**window, "live_deployment": name} for name, report in named for window in report.top]
+    merged = Verdicts.merged([_named(deployed, report) for deployed, report in reports])
     place = {verdict.value: number for number, verdict in enumerate(_SHOWN_FIRST)}
-    pipeline, total = alone.pipeline, dict(verdicts)
-    return Report(
-        pipeline=pipeline,
-        emitted=", ".join(dict.fromkeys(report.emitted for report in every)),
-        fidelity="recorded" if all(report.fidelity == "recorded" for report in every) else "log_order",
-        windows=sum(report.windows for report in every),
-        verdicts={v.value: verdicts[v] for v in Verdict if v in verdicts},
-        labels={verdict: dict(found) for verdict, found in labels.items()},
-        windows_in_doubt=sum(report.windows_in_doubt for report in every),
-        contradicted=sum(report.contradicted for report in every),
-        fits=[{**fit, "live_deployment": name} for name, report in named for fit in report.fits],
-        lags=[lag for report in every for lag in report.lags],
-        late_records=sum(report.late_records for report in every),
-        rows_unreadable=sum(report.rows_unreadable for report in every),
-        rows_outside_range=0,
-        top=sorted(top, key=lambda window: place[window[VERDICT]])[:limit],
-        late_record_samples=[record for report in every for record in report.late_record_samples][: 2 * limit],
-        next_step=_next_step(total, {verdict: dict(found) for verdict, found in labels.items()}, pipeline),
-        exit_code=max(report.exit_code for report in every),
-        notes=list(dict.fromkeys(f"{name}: {note}" for name, report in named for note in report.notes)),
-        deployments=[
-            {
-                "name": deployed.name,
-                "from": None if deployed.start is None else format_instant(deployed.start),
-                "to": None if deployed.end is None else format_instant(deployed.end),
-                "emitted": report.emitted,
-                "own_rules": deployed.has_own_rules,
-                "windows": report.windows,
-                "verdicts": report.verdicts,
-            }
-            for deployed, report in reports
-        ],
-    )
+    found = {
+        "rows_outside_range": 0,
+        "top": sorted(merged.top, key=lambda window: place[window[VERDICT]])[:limit],
+        "late_record_samples": merged.late_record_samples[: 2 * limit],
+        "next_step": _next_step(merged.counts, merged.labels),
+    }
+    return merged.model_copy(update=found)
+
+
+def _named(deployed: Deployed, report: Verdicts) -> Verdicts:
+    """What was found about a deployment, with its name wherever it is merged with others."""
+    name = {"live_deployment": deployed.name}
+    itself = {
+        "name": deployed.name,
+        "from": None if deployed.start is None else format_instant(deployed.start),
+        "to": None if deployed.end is None else format_instant(deployed.end),
+        "emitted": report.emitted,
+        "own_rules": deployed.has_own_rules,
+        "windows": report.windows,
+        "verdicts": report.counts,
+    }
+    found = {
+        "top": [window | name for window in report.top],
+        "fits": [fit | name for fit in report.fits],
+        "notes": [f"{deployed.name}: {note}" for note in report.notes],
+        "deployments": [Deployment.model_validate(itself)],
+    }
+    return report.model_copy(update=found)
 
 
 def _fits(rows: DataFrame) -> list:
@@ -247,9 +178,9 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {k: v if isinstance(v, int | float | str | bool | list | None) else str(v) for k, v in row.items()}
 
 
-def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]], pipeline: str) -> str:
+def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]]) -> str:
     mismatches = labels.get(Verdict.MISMATCH, {})
-    if verdicts.get(Verdict.MISMATCH) or verdicts.get(Verdict.EXTRA) or verdicts.get(Verdict.MISSING):
+    if any(verdicts.get(verdict) for verdict in UNEXPLAINED):
         if mismatches.get(Label.EQUALS_COMPLETE):
             return (
                 "Some emitted values equal the complete ones: compare allowed_lateness and bound with the live job's."

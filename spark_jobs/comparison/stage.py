@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -19,8 +18,8 @@ from spark_jobs.comparison.deployed import no_deployment, only_of, replay_of
 from spark_jobs.comparison.emitted import AT, ROWS, EmittedRows, emitted_name
 from spark_jobs.comparison.emitted_pruning import of_windows
 from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_keys
-from spark_jobs.comparison.report import Report, make_report, of_deployments
-from spark_jobs.comparison.tally import DAY, Tally, TimeBucket, tally, width_of
+from spark_jobs.comparison.report import make_report, of_deployments
+from spark_jobs.comparison.tally import width_of
 from spark_jobs.comparison.timing_band import final_until
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
 from spark_jobs.definition.deployments import Deployed, deployments_of
@@ -61,14 +60,11 @@ class _Deployment:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What the comparison of one deployment has found. `kept`: what became of the rows of the table of verdicts."""
+    """What the comparison of one deployment has found; None: no window of it was to be compared."""
 
     one: _Deployment
-    counts: Tally
     final: int | None
-    report: Report | None = None
-    kept: dict[str, int] = field(default_factory=dict)
-    values: tuple[str, ...] = ()
+    report: Verdicts | None = None
 
 
 def compare_run(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
@@ -129,8 +125,8 @@ def _compare_one(
     deployed, chosen, keys = one.deployed, one.chosen, replay.spec.keys
     if not chosen.everywhere:
         if deployed.has_own_rules:  # its timeline is not made for nothing
-            return _Compared(one, Tally(DAY), None if one.last is None else one.last.final_before)
-        return _Compared(one, Tally(DAY), final_until(replay.timeline, replay.spec.allowed_lateness))
+            return _Compared(one, None if one.last is None else one.last.final_before)
+        return _Compared(one, final_until(replay.timeline, replay.spec.allowed_lateness))
     with replay_of(deployed, replay, [p.partition for p in job.plan.partitions]) as own:
         final = final_until(own.timeline, own.spec.allowed_lateness)
         if chosen.is_partial:
@@ -140,9 +136,8 @@ def _compare_one(
         with Comparer(own, deployed.pipeline, emitted, chosen.spans, chosen.older, chosen.pairs) as comparer:
             comparison = comparer.compare()
 
-            def reported() -> tuple[Tally, Report]:
-                name, counts = job.pipeline.name, tally(comparison.rows, width)
-                return counts, make_report(comparison, comparer.context, name, emitted, limit=SHOWN, counts=counts)
+            def reported() -> Verdicts:
+                return make_report(comparison, comparer.context, emitted, SHOWN, width)
 
             def recorded() -> dict[str, int]:
                 if not windows.keeps:
@@ -152,8 +147,8 @@ def _compare_one(
                 columns = _kept_columns(found, keys, emitted.values, deployed.name)
                 return table.record(columns, lambda earlier: _in_scope(earlier, keys, chosen), chosen.hull, run)
 
-            (counts, report), kept = run_parallel(job.spark, reported, recorded)
-            return _Compared(one, counts, final, report, kept, emitted.values)
+            report, kept = run_parallel(job.spark, reported, recorded)
+            return _Compared(one, final, report.model_copy(update={"kept": kept}))
 
 
 def _in_scope(earlier: DataFrame, keys: Sequence[str], chosen: Chosen) -> DataFrame:
@@ -220,7 +215,7 @@ def _decided_before(
 def _record_counts(job: Job, run: ComparingRun, found: Sequence[_Compared]) -> None:
     rows: list[dict[str, Any]] = []
     for each in found:
-        one, until = each.one, each.counts.emitted_until
+        one, until = each.one, each.report and each.report.emitted_until
         is_complete = one.chosen.is_partial or not one.chosen.everywhere or job.plan.is_whole
         if until is None:
             last = one.last or last_comparison(job.spark, job.result.tables.comparisons, one.deployed.name)
@@ -234,74 +229,35 @@ def _record_counts(job: Job, run: ComparingRun, found: Sequence[_Compared]) -> N
             "live_deployment": one.deployed.name,
         }
         days: list[dict[str, Any]] = [
-            {"day": _date(start), "verdicts": dict(day.counts), **_lag_columns(day)}
-            for start, day in sorted(each.counts.days.items())
+            {
+                "day": datetime.fromtimestamp(day.start / 1000, UTC).date(),
+                "verdicts": day.counts,
+                "lag_mean_ms": day.lag.mean,
+                "lag_largest_ms": day.lag.largest,
+            }
+            for day in (each.report.days if each.report else ())
         ]
         empty = [{"day": None, "verdicts": {}, "lag_mean_ms": None, "lag_largest_ms": None}]
         rows += [shared | day for day in days or empty]
     record_counts(job.spark, job.ledger, job.result.tables.comparisons, run, rows)
 
 
-def _date(milliseconds: int) -> date:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).date()
-
-
-def _lag_columns(day: TimeBucket) -> dict[str, Any]:
-    lag = day.delays.to_dict()
-    return {"lag_mean_ms": lag["mean"], "lag_largest_ms": lag["largest"]}
-
-
 def _document(job: Job, found: Sequence[_Compared], windows: ToCompare) -> Verdicts:
     tables = job.result.tables
     is_whole = not any(each.one.chosen.is_partial for each in found) and any(each.report for each in found)
     notes = [_named(each.one.deployed, note) for each in found for note in each.one.notes]
-    compared = [(each, each.report) for each in found if each.report is not None]
-    if not compared:
-        return Verdicts(attempt=job.attempt, whole_range=False, notes=notes)
-    report = of_deployments([(each.one.deployed, one) for each, one in compared], SHOWN)
-    counts = compared[0][0].counts
-    for each, _ in compared[1:]:
-        counts.add(each.counts)
-    kept: Counter[str] = Counter()
-    for each, _ in compared:
-        kept.update(each.kept)
-
-    def over_time(stretches: dict[int, TimeBucket]) -> list[dict[str, Any]]:
-        return [
-            {"start": start, "counts": dict(one.counts), "lag": one.delays.to_dict()}
-            for start, one in sorted(stretches.items())
-        ]
-
-    return Verdicts.model_validate(
-        {
-            "attempt": job.attempt,
-            "emitted": report.emitted,
-            "fidelity": report.fidelity,
-            "whole_range": is_whole,
-            "windows": report.windows,
-            "counts": report.verdicts,
-            "labels": report.labels,
-            "windows_in_doubt": report.windows_in_doubt,
-            "contradicted": report.contradicted,
-            "late_records": report.late_records,
-            "rows_unreadable": report.rows_unreadable,
-            "keys": list(job.spec.keys),
-            "values": list(dict.fromkeys(value for each, _ in compared for value in each.values)),
-            "fits": report.fits,
-            "lags": report.lags,
-            "lag": counts.delays.to_dict(),
-            "days": over_time(counts.days),
-            "stretches": over_time(counts.stretches),
-            "width": counts.width,
-            "top": report.top,
-            "late_record_samples": report.late_record_samples,
-            "next_step": report.next_step,
-            "notes": [*notes, *report.notes],
-            "kept": dict(kept),
-            "tables": {"verdicts": tables.verdicts, "comparisons": tables.comparisons} if windows.keeps else {},
-            "deployments": report.deployments,
-        }
-    )
+    compared = [(each.one.deployed, each.report) for each in found if each.report is not None]
+    report = of_deployments(compared, SHOWN) if compared else Verdicts()
+    of_run = {
+        "attempt": job.attempt,
+        "whole_range": is_whole,
+        "keys": list(job.spec.keys) if compared else [],
+        "notes": [*notes, *report.notes],
+        "tables": {"verdicts": tables.verdicts, "comparisons": tables.comparisons}
+        if windows.keeps and compared
+        else {},
+    }
+    return report.model_copy(update=of_run)
 
 
 def _named(deployed: Deployed, note: str) -> str:

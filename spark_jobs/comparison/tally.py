@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,82 +15,15 @@ from spark_jobs.replay.assign import START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.windows import DROPPED
+from spark_jobs.runs.verdicts import Lag, Stretch, Verdicts
 
 _WIDTHS = (1000, 10_000, MINUTE, 5 * MINUTE, 15 * MINUTE, 60 * MINUTE, 180 * MINUTE, 360 * MINUTE, DAY)
 _STRETCHES = 100
 """The most stretches of less than a day."""
 
 
-@dataclass(slots=True)
-class Delays:
-    """How long after its close a window first came out, in ms; windows whose close and emission are known."""
-
-    windows: int = 0
-    total: int = 0
-    largest: int | None = None
-
-    def add(self, windows: int, total: int | None, largest: int | None) -> None:
-        self.windows += windows
-        self.total += total or 0
-        if largest is not None:
-            self.largest = largest if self.largest is None else max(self.largest, largest)
-
-    def to_dict(self) -> dict[str, Any]:
-        mean = round(self.total / self.windows, 1) if self.windows else None
-        return {"windows": self.windows, "mean": mean, "largest": self.largest}
-
-
-@dataclass(slots=True)
-class TimeBucket:
-    """The windows that start in one stretch of time: counts by verdict, and delays."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    delays: Delays = field(default_factory=Delays)
-
-
-@dataclass(slots=True)
-class Tally:
-    """The counts of a comparison. `stretches` are of `width` ms, `days` UTC days, by their start (epoch ms).
-
-    `emitted_until`: the latest emission time (epoch ms) among the rows that count.
-    """
-
-    width: int
-    verdicts: Counter[str] = field(default_factory=Counter)
-    labels: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    in_doubt: int = 0
-    contradicted: int = 0
-    late_records: int = 0
-    emitted_until: int | None = None
-    delays: Delays = field(default_factory=Delays)
-    stretches: dict[int, TimeBucket] = field(default_factory=lambda: defaultdict(TimeBucket))
-    days: dict[int, TimeBucket] = field(default_factory=lambda: defaultdict(TimeBucket))
-
-    def add(self, other: Tally) -> None:
-        """Count what another comparison has counted too, in stretches of the same width."""
-        self.verdicts.update(other.verdicts)
-        for verdict, found in other.labels.items():
-            self.labels[verdict].update(found)
-        self.in_doubt += other.in_doubt
-        self.contradicted += other.contradicted
-        self.late_records += other.late_records
-        known = [until for until in (self.emitted_until, other.emitted_until) if until is not None]
-        self.emitted_until = max(known, default=None)
-        self.delays.add(other.delays.windows, other.delays.total, other.delays.largest)
-        for mine, theirs in ((self.stretches, other.stretches), (self.days, other.days)):
-            for start, one in theirs.items():
-                mine[start].counts.update(one.counts)
-                mine[start].delays.add(one.delays.windows, one.delays.total, one.delays.largest)
-
-    @property
-    def closed(self) -> int:
-        """The number of windows that have closed."""
-        return sum(n for verdict, n in self.verdicts.items() if verdict != Verdict.NOT_CLOSED)
-
-
-def tally(rows: DataFrame, width: int = DAY) -> Tally:
+def tally(rows: DataFrame, width: int = DAY) -> Verdicts:
     """Count the rows of a comparison, over time in stretches of `width` ms (see `width_of`)."""
-    counted = Tally(width)
     in_doubt = (F.col(UNDECIDED) > 0) & (F.col(BASIS) != EvidenceKind.RECORDED) & (F.col(VERDICT) != Verdict.NOT_CLOSED)
     closed_at = F.col(CLOSED_AT)
     delay = F.when((closed_at > 0) & (closed_at < F.lit(NEVER)), F.col(FIRST_AT) - closed_at)
@@ -112,21 +42,26 @@ def tally(rows: DataFrame, width: int = DAY) -> Tally:
         )
         .collect()
     )
-    for number, verdict, label, windows, doubtful, contradicted, late, *delays, until in found:
-        counted.verdicts[verdict] += windows
-        if label:
-            counted.labels[verdict][label] += windows
-        counted.in_doubt += doubtful
-        counted.contradicted += contradicted
-        counted.late_records += late or 0
-        if until is not None:
-            counted.emitted_until = until if counted.emitted_until is None else max(counted.emitted_until, until)
-        start = number * width
-        for place in (counted.stretches[start], counted.days[start - start % DAY]):
-            place.counts[verdict] += windows
-            place.delays.add(*delays)
-        counted.delays.add(*delays)
-    return counted
+    parts = []
+    for number, verdict, label, windows, doubtful, contradicted, late, delayed, total, largest, until in found:
+        start, counts = number * width, {verdict: windows}
+        lag = Lag(windows=delayed, mean=total / delayed if delayed else None, largest=largest)
+        parts.append(
+            Verdicts(
+                windows=0 if verdict == Verdict.NOT_CLOSED else windows,
+                counts=counts,
+                labels={verdict: {label: windows}} if label else {},
+                windows_in_doubt=doubtful,
+                contradicted=contradicted,
+                late_records=late or 0,
+                lag=lag,
+                days=[Stretch(start=start - start % DAY, counts=counts, lag=lag)],
+                stretches=[Stretch(start=start, counts=counts, lag=lag)],
+                width=width,
+                emitted_until=until,
+            )
+        )
+    return Verdicts.merged(parts) if parts else Verdicts(width=width)
 
 
 def width_of(spans: Iterable[TimeRange]) -> int:

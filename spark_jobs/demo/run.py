@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from spark_jobs.comparison.compare import run_compare
-from spark_jobs.comparison.report import Report
 from spark_jobs.comparison.verdicts import Label, Verdict
 from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
@@ -231,15 +230,15 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
 
 
-def _print_loop(console: Console, again: Report) -> None:
+def _print_loop(console: Console, again: Verdicts) -> None:
     """What a comparison finds after the corrections. Raises RewindowError where a closed window still differs."""
     corrected = again.labels.get(Verdict.MATCH, {}).get(Label.CORRECTED, 0)
     console.print(
-        f"topic {LIVE_TOPIC}, compared again: {_counted(again.verdicts)}; {corrected:,} of these were put right.",
+        f"topic {LIVE_TOPIC}, compared again: {_counted(again.counts)}; {corrected:,} of these were put right.",
         soft_wrap=True,
         highlight=False,
     )
-    differ = {name: n for name, n in again.verdicts.items() if n and name not in (Verdict.MATCH, Verdict.NOT_CLOSED)}
+    differ = {name: n for name, n in again.counts.items() if n and name not in (Verdict.MATCH, Verdict.NOT_CLOSED)}
     if differ:
         raise RewindowError(f"the corrected topic still differs: {_counted(differ)}", LIVE_TOPIC, "Please report this.")
 

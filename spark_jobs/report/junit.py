@@ -5,8 +5,8 @@ from __future__ import annotations
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from spark_jobs.formatting import plain
+from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.quality.suites import Severity
-from spark_jobs.report.live_job import UNEXPLAINED
 from spark_jobs.report.model import Expectation, Live, Report
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, UNKNOWN
 

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from spark_jobs.formatting import length, percent, plural
+from spark_jobs.lakehouse.verdict import UNEXPLAINED, Verdict
 from spark_jobs.report.model import Live, LiveDeployment, LiveVerdict
 from spark_jobs.runs.verdicts import Stretch, Verdicts
 
-_SENTENCES = {
-    "match": "The live job emitted what its rules give, and late records do not change it.",
-    "late_arrivals": "The live job was right when it emitted the window; records that came later would change it.",
-    "timing": "The live job's own clock decided: one order of the records near the close explains all keys.",
-    "mismatch": "The live job emitted another value than its rules give for this log.",
-    "missing": "The live job should have emitted the window, and did not.",
-    "extra": "The live job emitted a window that its rules do not give for this log.",
-    "all_late": "Every record of the window was late: as its rules say, the live job emitted none.",
-    "undecided": "The value differs, and the log does not show whether by timing.",
-    "not_closed": "The window is still open at the end offsets, and is not counted.",
-}
-"""In the order in which the report has them: what is right, what differs, what is open."""
-UNEXPLAINED = ("mismatch", "missing", "extra")
-_DIFFERENT = (*UNEXPLAINED, "undecided", "timing", "late_arrivals", "all_late")
+_DIFFERENT = (*UNEXPLAINED, Verdict.UNDECIDED, Verdict.TIMING, Verdict.LATE_ARRIVALS, Verdict.ALL_LATE)
 
 
 def live_job(found: Verdicts | None) -> Live | None:
@@ -33,25 +21,26 @@ def live_job(found: Verdicts | None) -> Live | None:
     if found is None:
         return None
     counts, windows = found.counts, found.windows
-    known = [verdict for verdict in _SENTENCES if counts.get(verdict)]
+    known = {verdict.value: verdict.meaning for verdict in Verdict}
     verdicts = tuple(
         LiveVerdict(
             verdict=verdict,
             windows=counts[verdict],
-            share=counts[verdict] / windows if windows and verdict != "not_closed" else None,
-            sentence=_SENTENCES.get(verdict, ""),
+            share=counts[verdict] / windows if windows and verdict != Verdict.NOT_CLOSED else None,
+            sentence=known.get(verdict, ""),
             labels=dict(sorted(found.labels.get(verdict, {}).items(), key=lambda item: -item[1])),
         )
-        for verdict in (*known, *(verdict for verdict in counts if verdict not in _SENTENCES))
+        for verdict in (*(v for v in known if counts.get(v)), *(v for v in counts if v not in known))
     )
     deployments = tuple(
-        LiveDeployment(**one.model_dump(), different=_different(one.verdicts)) for one in found.deployments
+        LiveDeployment(**one.model_dump(), different=sum(one.verdicts.get(v, 0) for v in UNEXPLAINED))
+        for one in found.deployments
     )
     said = found.model_dump(include=Live.model_fields.keys() - {"verdicts", "deployments"})
     return Live(
         **said,
-        different=_different(counts),
-        different_share=found.share(*UNEXPLAINED),
+        different=found.unexplained,
+        different_share=found.unexplained_share,
         verdicts=verdicts,
         certainty=_certainty(found),
         next=_next(found),
@@ -61,11 +50,7 @@ def live_job(found: Verdicts | None) -> Live | None:
 
 def different_in(stretches: Sequence[Stretch]) -> list[str]:
     """The verdicts other than `match` that occur, in the order in which charts stack them."""
-    return [v for v in _DIFFERENT if any(one.counts.get(v) for one in stretches)]
-
-
-def _different(counts: Mapping[str, int]) -> int:
-    return sum(counts.get(verdict, 0) for verdict in UNEXPLAINED)
+    return [v.value for v in _DIFFERENT if any(one.counts.get(v) for one in stretches)]
 
 
 def _certainty(found: Verdicts) -> tuple[str, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from spark_jobs.lakehouse.verdict import EARLIER_NAMES
+from spark_jobs.lakehouse.verdict import EARLIER_NAMES, UNEXPLAINED, Verdict
 from spark_jobs.runs.documents import Document, DocumentPart
 
 
@@ -18,6 +19,15 @@ class Lag(DocumentPart):
     mean: float | None = Field(default=None, description="their mean delay, ms")
     largest: int | None = Field(default=None, description="their largest delay, ms")
 
+    @classmethod
+    def merged(cls, lags: Iterable[Lag]) -> Lag:
+        """The delay of all windows together; the mean is exact to 0.1 ms."""
+        known = [lag for lag in lags if lag.windows]
+        windows = sum(lag.windows for lag in known)
+        total = sum(lag.windows * (lag.mean or 0) for lag in known)
+        largest = max((lag.largest for lag in known if lag.largest is not None), default=None)
+        return cls(windows=windows, mean=round(total / windows, 1) if windows else None, largest=largest)
+
 
 class Stretch(DocumentPart):
     """The windows with a start from `start` on (epoch ms): counts by verdict, and the lag."""
@@ -25,6 +35,17 @@ class Stretch(DocumentPart):
     start: int = Field(description="begin of a stretch of time")
     counts: dict[str, int] = Field(default_factory=dict, description="windows by verdict")
     lag: Lag = Field(default_factory=Lag, description="from a close to the window's first row")
+
+    @classmethod
+    def merged(cls, stretches: Iterable[Stretch]) -> list[Stretch]:
+        """Stretches of the same width, each start once and in order."""
+        by_start: dict[int, list[Stretch]] = defaultdict(list)
+        for one in stretches:
+            by_start[one.start].append(one)
+        return [
+            cls(start=start, counts=_summed(s.counts for s in same), lag=Lag.merged(s.lag for s in same))
+            for start, same in sorted(by_start.items())
+        ]
 
 
 class Deployment(DocumentPart):
@@ -49,8 +70,12 @@ class Verdicts(Document):
     `problem`: why nothing could be compared; None: it was compared. `counts`: windows by verdict; `labels`: by verdict
     and label. `windows`: those that have closed. `whole_range`: all windows of the run's range were compared, else
     those that have changed. `days` and `stretches`: the same over time, by UTC day and by ranges of `width` ms.
-    `tables`: where the rows are; empty after a dry run. The other fields are those of
-    `spark_jobs.comparison.report.Report`; `kept` says what became of the rows of the table of verdicts.
+    `windows_in_doubt`: windows with undecided records and no evidence: the log alone would not show a difference in
+    these records. `contradicted`: windows whose evidence contradicts the log. `fits`: the cuts, by kind. `top`: the
+    windows with the largest changes. `late_record_samples`: some of the late records behind them; instants are ISO-8601
+    texts, `late_by` is in ms. `deployments`: empty where there is only one. `tables`: where the rows are; empty after a
+    dry run. `kept`: what became of the rows of the table of verdicts. `emitted_until`: the latest emission time (epoch
+    ms) among the rows that count; it and `rows_outside_range` are not in the file.
     """
 
     FILE: ClassVar[str] = "verdicts.json"
@@ -67,6 +92,8 @@ class Verdicts(Document):
     contradicted: int = 0
     late_records: int = 0
     rows_unreadable: int = 0
+    rows_outside_range: int = Field(default=0, exclude=True)
+    emitted_until: int | None = Field(default=None, exclude=True)
     keys: list[str] = Field(default_factory=list)
     values: list[str] = Field(default_factory=list)
     fits: list[dict[str, Any]] = Field(default_factory=list)
@@ -88,9 +115,61 @@ class Verdicts(Document):
     def _in_todays_words(cls, data: Any) -> Any:
         return in_todays_words(data)
 
-    def share(self, *verdicts: str) -> float | None:
-        """The share of these verdicts among the windows that have closed; None where none has."""
-        return sum(self.counts.get(v, 0) for v in verdicts) / self.windows if self.windows else None
+    @property
+    def unexplained(self) -> int:
+        """Windows that differ for no reason that the log gives."""
+        return sum(self.counts.get(verdict, 0) for verdict in UNEXPLAINED)
+
+    @property
+    def unexplained_share(self) -> float | None:
+        """Their share (0 to 1) of the windows that have closed; None where none has."""
+        return self.unexplained / self.windows if self.windows else None
+
+    @classmethod
+    def merged(cls, parts: Sequence[Verdicts]) -> Verdicts:
+        """What comparisons of different windows have found together, in stretches of the same width."""
+
+        def total(name: str) -> int:
+            return sum(getattr(part, name) for part in parts)
+
+        def every(name: str) -> list[Any]:
+            return [one for part in parts for one in getattr(part, name)]
+
+        fidelities = {part.fidelity for part in parts}
+        labels: dict[str, list[dict[str, int]]] = defaultdict(list)
+        for part in parts:
+            for verdict, found in part.labels.items():
+                labels[verdict].append(found)
+        counts = _summed(part.counts for part in parts)
+        sums_and_lists: dict[str, Any] = {name: total(name) for name in _SUMS} | {n: every(n) for n in _LISTS}
+        return cls(
+            emitted=", ".join(dict.fromkeys(part.emitted for part in parts)),
+            fidelity=fidelities.pop() if len(fidelities) == 1 else "log_order",
+            whole_range=all(part.whole_range for part in parts),
+            counts={verdict.value: counts[verdict] for verdict in Verdict if verdict in counts},
+            labels={verdict: _summed(found) for verdict, found in labels.items()},
+            notes=list(dict.fromkeys(every("notes"))),
+            keys=list(dict.fromkeys(every("keys"))),
+            values=list(dict.fromkeys(every("values"))),
+            lag=Lag.merged(part.lag for part in parts),
+            days=Stretch.merged(every("days")),
+            stretches=Stretch.merged(every("stretches")),
+            width=parts[0].width,
+            kept=_summed(part.kept for part in parts),
+            emitted_until=max((p.emitted_until for p in parts if p.emitted_until is not None), default=None),
+            **sums_and_lists,
+        )
+
+
+_LISTS = ("fits", "lags", "top", "late_record_samples", "deployments")
+_SUMS = ("windows", "windows_in_doubt", "contradicted", "late_records", "rows_unreadable", "rows_outside_range")
+
+
+def _summed(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for one in counts:
+        found.update(one)
+    return dict(found)
 
 
 def in_todays_words(document: Any) -> Any:

@@ -69,6 +69,12 @@ NOT_BEFORE = "rw_not_before"
 """The column of an opened history that says from which arrival (epoch ms) on they are ahead of the clock."""
 _FIRST_ARRIVAL, _LAST_ARRIVAL = -62_135_596_800_000, 253_402_300_800_000
 """The years 1 to 9999, epoch ms: outside of them there is no timestamp."""
+_YEAR_9999 = 253_370_678_400_000, 253_402_387_200_000
+"""The year 9999 of all zones, epoch ms."""
+STANDS_FOR_NONE = (
+    "event time in the year 9999, which stands for none: make it null in event_time.expression (nullif), or leave such "
+    "records out by filter.before_watermark"
+)
 _TIME, _CONDITION, _ARGUMENT = "rw_time", "rw_condition", "rw_argument_"
 
 
@@ -259,7 +265,10 @@ def with_event_time(
     times = instants(F.col(_TIME), kind, event_time.unit)
     earliest, latest = (format_instant(instant) for instant in (event_time.earliest, event_time.latest))
     is_absurd = (times.milliseconds < F.lit(event_time.earliest)) | (times.milliseconds >= F.lit(event_time.latest))
-    reason = F.coalesce(times.reason, F.when(is_absurd, f"event time out of [{earliest}, {latest})"))
+    why = F.when(times.milliseconds.between(*_YEAR_9999), STANDS_FOR_NONE).otherwise(
+        f"event time out of [{earliest}, {latest})"
+    )
+    reason = F.coalesce(times.reason, F.when(is_absurd, why))
     if event_time.missing == "quarantine":
         reason = F.when(times.missing, MISSING_EVENT_TIME).otherwise(reason)
     columns = {EVENT_TIME: times.milliseconds, PENDING: reason}

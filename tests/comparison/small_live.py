@@ -57,4 +57,4 @@ def full_comparison(spark: SparkSession, defined: Pipeline) -> tuple[set[tuple],
     found = {
         (r["k"], parse_instant(r["window_start"]), r["verdict"], r["n__emitted"], r["n__complete"]) for r in report.top
     }
-    return found, report.verdicts
+    return found, report.counts

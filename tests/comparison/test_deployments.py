@@ -67,13 +67,13 @@ def test_each_deployment_is_judged_by_its_own_rules(spark, tmp_path) -> None:
     assert {(row["live_deployment"], row["verdict"]) for row in report.top if row["verdict"] == "mismatch"} == {
         (OLD, "mismatch"), (NEW, "mismatch")
     }  # fmt: skip
-    assert report.verdicts["mismatch"] == 2 and not {"missing", "extra"} & report.verdicts.keys()
-    assert [(one["name"], one["own_rules"]) for one in report.deployments] == [(OLD, True), (NEW, False)]
-    assert sum(one["windows"] for one in report.deployments) == report.windows
+    assert report.counts["mismatch"] == 2 and not {"missing", "extra"} & report.counts.keys()
+    assert [(one.name, one.own_rules) for one in report.deployments] == [(OLD, True), (NEW, False)]
+    assert sum(one.windows for one in report.deployments) == report.windows
     # By the rules of the definition alone, the earlier deployment's windows would be wrong.
     both = source_of(tmp_path, "*")
     alone = run_compare(spark, with_live(tmp_path, "alone", f"live:{both}"), NoProgress(), limit=10)
-    assert alone.verdicts["mismatch"] > report.verdicts["mismatch"] and alone.deployments == []
+    assert alone.counts["mismatch"] > report.counts["mismatch"] and alone.deployments == []
     checks = [check_live(spark, one, NoProgress(), rows=1000) for one in deployments_of(defined)]
     assert [check.rows for check in checks] == [
         sum(len(file.read_text().splitlines()) for file in (tmp_path / "emitted" / part).iterdir())

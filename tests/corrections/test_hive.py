@@ -47,7 +47,7 @@ def test_partitions_are_put_right_and_the_same_goes_to_files(spark, hive_metasto
             if not deliver(spark, job).rows:
                 repeat(spark, job)
         done = deliver(spark, job)
-    after = run_compare(spark, job, NoProgress()).verdicts
+    after = run_compare(spark, job, NoProgress()).counts
     assert after["match"] > before["match"] + 3 and not after.get("mismatch"), (before, after, done)
     assert spark.table("corrected_live.emitted").where("n IS NULL").isEmpty()
     assert not deliver(spark, job).rows, "what waits for its partition is no delivery"

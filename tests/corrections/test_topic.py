@@ -82,7 +82,7 @@ def test_a_topic_is_put_right_once_wherever_a_process_ends(spark, kafka, tmp_pat
         deliver(spark, job)
     done = deliver(spark, job)
     assert len(done.resumed) == 1 and not done.deliveries
-    after = run_compare(spark, job, NoProgress()).verdicts
+    after = run_compare(spark, job, NoProgress()).counts
     assert {name for name, count in after.items() if count} <= {"match", "not_closed"}, (before, after)
     for boundary in sample(["after prepare", "before commit"], boundaries_of(TOPIC)):
         with ended_at(TOPIC, boundary), pytest.raises(Stopped):
@@ -113,5 +113,5 @@ def test_a_changelog_gets_flinks_row_kinds(spark, kafka, tmp_path) -> None:
     found = [json.loads(r["value"]) for r in read(spark, kafka.servers, topic) if r["delivery"]]
     kinds = Counter(row["op"] for row in found)
     assert kinds["-U"] == kinds["+U"] > 3 and kinds["+I"] >= 1
-    after = run_compare(spark, job, NoProgress()).verdicts
+    after = run_compare(spark, job, NoProgress()).counts
     assert {name for name, count in after.items() if count} <= {"match", "not_closed"}, after

@@ -160,7 +160,7 @@ def test_a_comparison_finds_each_row_of_the_application_and_one_that_was_changed
     live = {"source": source, "window": {"start": "s", "end": "e", "unit": "ms"}, "values": {"n": "n"}}
     report = run_compare(spark, defined(name, servers, live=live), NoProgress())
     windows = len({(row["k"], row["s"], row["e"]) for row in rows})
-    verdicts = report.verdicts
+    verdicts = report.counts
     # A complete session that came out in other pieces counts as late arrivals, too.
     assert verdicts.get("match", 0) + verdicts.get("late_arrivals", 0) >= windows - changed
     assert verdicts.get("mismatch", 0) == changed
