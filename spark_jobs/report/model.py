@@ -211,8 +211,9 @@ class Plan(Part):
 
     @property
     def steps(self) -> Texts:
-        """The steps that took time, and those that were expected to."""
-        return tuple(dict.fromkeys((*self.timings, *(self.estimated.seconds if self.estimated else ()))))
+        """The steps that took time, the longest first, and those that were expected to."""
+        by_length = sorted(self.timings, key=lambda step: -self.timings[step])
+        return tuple(dict.fromkeys((*by_length, *(self.estimated.seconds if self.estimated else ()))))
 
 
 class Figure(Part):

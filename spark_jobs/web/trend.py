@@ -86,6 +86,6 @@ def _line(name: str, last_first: Sequence[float | None]) -> Line | None:
 
 
 def _height(share: float, low: float, high: float) -> float:
-    if high == low:
+    if percent(high, 1) == percent(low, 1):  # then the page says that it is always the same
         return HEIGHT / 2
     return HEIGHT - EDGE - (share - low) / (high - low) * (HEIGHT - 2 * EDGE)
