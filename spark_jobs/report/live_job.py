@@ -40,7 +40,7 @@ def live_job(found: Verdicts | None) -> Live | None:
     return Live(
         **said,
         different=found.unexplained,
-        different_share=found.unexplained_share,
+        different_share=found.share(*UNEXPLAINED),
         verdicts=verdicts,
         certainty=_certainty(found),
         next=_next(found),

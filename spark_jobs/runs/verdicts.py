@@ -115,15 +115,14 @@ class Verdicts(Document):
     def _in_todays_words(cls, data: Any) -> Any:
         return in_todays_words(data)
 
+    def share(self, *verdicts: str) -> float | None:
+        """The share (0 to 1) of these verdicts among the windows that have closed; None where none has."""
+        return sum(self.counts.get(v, 0) for v in verdicts) / self.windows if self.windows else None
+
     @property
     def unexplained(self) -> int:
         """Windows that differ for no reason that the log gives."""
         return sum(self.counts.get(verdict, 0) for verdict in UNEXPLAINED)
-
-    @property
-    def unexplained_share(self) -> float | None:
-        """Their share (0 to 1) of the windows that have closed; None where none has."""
-        return self.unexplained / self.windows if self.windows else None
 
     @classmethod
     def merged(cls, parts: Sequence[Verdicts]) -> Verdicts:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark_jobs.errors import DocumentError
+from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.orchestration.run_ids import KINDS, dag_id_of
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
 from spark_jobs.runs.documents import AnyOutcome, Changes, Document, Gate, Request
@@ -83,7 +84,7 @@ def run_of(
     figures = RunFigures.of(changes, outcome)
     verdict = verdict_of(outcome, {}, gate.failures if gate else [])
     status = outcome.known_status if outcome else None
-    unexplained = verdicts.unexplained_share if verdicts else None
+    unexplained = verdicts.share(*UNEXPLAINED) if verdicts else None
     return Run(
         run_id=request.run_id,
         pipeline=_sendable(request.pipeline),
