@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -50,14 +51,14 @@ def time_reading(field: Field) -> TimeReading | None:
         case FieldKind.LOCAL_TIMESTAMP:
             note = "the column has no zone and is read as UTC; for another one write to_utc_timestamp(..., 'Zone/City')"
             return TimeReading(f"CAST({field.expression} AS TIMESTAMP)", "timestamp", note, _ms_of)
-        case FieldKind.INTEGER:
-            return _epoch(field, [int(value) for value in field.values])
+        case FieldKind.INTEGER | FieldKind.NUMBER:  # as Python's time.time(), with a fraction
+            return _epoch(field, [float(value) for value in field.values])
         case FieldKind.TEXT:
             return _text(field)
     return None
 
 
-def _epoch(field: Field, numbers: list[int]) -> TimeReading | None:
+def _epoch(field: Field, numbers: Sequence[float]) -> TimeReading | None:
     for unit, first, factor in _UNITS:
         inside = sum(first <= number < first * _YEARS for number in numbers)
         if inside and inside >= _MOST * len(numbers):  # a 0 stands for a missing value, a 2099 for a broken clock
@@ -67,8 +68,9 @@ def _epoch(field: Field, numbers: list[int]) -> TimeReading | None:
     return None
 
 
-def _scaled(value: Any, factor: int) -> int:
-    return int(value) * 1000 // factor
+def _scaled(value: Any, factor: int) -> int | None:
+    number = Decimal(str(value))
+    return int(number * 1000 // factor) if number.is_finite() else None
 
 
 def _text(field: Field) -> TimeReading | None:
