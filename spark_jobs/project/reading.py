@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException
 
 from spark_jobs.errors import SourceError
-from spark_jobs.project.sample import Sample, ddl_of, json_object
+from spark_jobs.project.sample import Sample, ddl_of, json_object, nameable
 from spark_jobs.sources.csv_text import CsvRules
 
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
@@ -151,20 +151,21 @@ def _encoding_of(data: bytes) -> str:
 
 def _json(heads: _Heads, limit: int, path: str, what: str) -> Sample:
     lines = [(columns, line) for columns, text in heads.texts for line in _LINE_BREAK.split(text) if line.strip()]
-    read = [(columns, json_object(line)) for columns, line in lines[:limit]]
-    objects = [found for _, found in read if found is not None]
+    lines = lines[:limit]
+    read = [(columns, found) for columns, line in lines if (found := json_object(line)) is not None]
+    objects, twins = nameable([found for _, found in read])
     if not objects:
         hint = "Each line must hold one JSON object. Rewrite the file that way, for example with `jq -c '.[]'`."
         raise SourceError("no line of the files is a JSON object", path, hint)
     return Sample(
-        [{**found, **columns} for columns, found in read if found is not None],
-        f"{what}, {len(read)} lines read",
+        [{**found, **columns} for (columns, _), found in zip(read, objects, strict=True)],
+        f"{what}, {len(lines)} lines read",
         schema=ddl_of(objects),
         path=path,
         file_format="json",
         options=heads.options,
-        unreadable=len(read) - len(objects),
-        checks=heads.checks,
+        unreadable=len(lines) - len(objects),
+        checks=(*heads.checks, *twins),
     )
 
 

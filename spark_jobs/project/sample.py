@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -186,6 +187,15 @@ def ddl_of(records: Sequence[Mapping[str, Any]]) -> str:
     """The fields of decoded JSON objects or CSV lines as Spark DDL. A field without any value is text."""
     names = dict.fromkeys(name for record in records for name in record)
     return ", ".join(f"{quoted(name)} {_type_of([record.get(name) for record in records])}" for name in names)
+
+
+def nameable(records: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """The records without fields whose names differ in case only, which are one name to Spark SQL; what to check."""
+    names = dict.fromkeys(name for record in records for name in record)
+    times = Counter(name.lower() for name in names)
+    twins = [name for name in names if times[name.lower()] > 1]
+    check = f"{', '.join(twins)}: names that differ in case only are one name to Spark SQL, so they are left out"
+    return [{n: v for n, v in record.items() if n not in twins} for record in records], (check,) if twins else ()
 
 
 def _type_of(values: Sequence[Any]) -> str:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.project.reading import decoded
-from spark_jobs.project.sample import Sample, ddl_of, json_object
+from spark_jobs.project.sample import Sample, ddl_of, json_object, nameable
 from spark_jobs.sources.hive import read_table
 from spark_jobs.sources.kafka import pin_topic, read_topic
 from spark_jobs.spark.failures import reading
@@ -53,14 +53,15 @@ def read_kafka(spark: SparkSession, servers: str, topic: str, limit: int) -> Sam
     envelope = frozenset(_ENVELOPE)
     append_time = pinned.arrival_kind == "append_time"
     values = [(row, json_object(row["value"])) for row in rows if row["value"] is not None]
-    objects = [found for _, found in values if found is not None]
+    there = [(row, found) for row, found in values if found is not None]
+    objects, twins = nameable([found for _, found in there])
     empty = len(rows) - len(values)
     if values and all(row["value"][:1] == b"\0" and len(row["value"]) > _PREFIX for row, _ in values):
         return _framed_avro([row for row, _ in values], source, append_time, empty)
     if not objects:
         records = [{name: row[name] for name in _ENVELOPE} | {"value": _text(row["value"])} for row, _ in values]
         return Sample(records, source, "text", log_columns=envelope, append_time=append_time, tombstones=empty)
-    records = [{name: row[name] for name in _ENVELOPE} | found for row, found in values if found is not None]
+    records = [{n: row[n] for n in _ENVELOPE} | found for (row, _), found in zip(there, objects, strict=True)]
     envelope -= {name for found in objects for name in found}  # a field hides the record's column of the same name
     return Sample(
         records,
@@ -71,6 +72,7 @@ def read_kafka(spark: SparkSession, servers: str, topic: str, limit: int) -> Sam
         append_time=append_time,
         unreadable=len(values) - len(objects),
         tombstones=empty,
+        checks=twins,
     )
 
 

@@ -318,6 +318,16 @@ def test_event_times_of_1970_and_of_a_broken_clock_get_bounds_and_do_not_spoil_t
     assert made.watermark.bound == 0
 
 
+def test_fields_whose_names_differ_in_case_only_are_left_out(project: Path) -> None:
+    """To Spark SQL they are one name: a definition with both would be refused."""
+    lines = [order(n, userId=f"u{n % 3}", userid=f"v{n % 2}") for n in range(20)]
+    write_lines(project / "data/twins.jsonl", lines)
+    init("data/twins.jsonl", "--yes", "--key", "shop")
+    made = definition(project, "twins")
+    assert "userid" not in made.value.ddl.lower() and "shop" in made.value.ddl
+    assert "CHECK: userId, userid: names that differ in case only" in (made.text or "")
+
+
 def test_numbers_that_are_no_amounts_are_not_summed(project: Path) -> None:
     records = [
         order(n, userId=n * 7919, orderNo=5000 + n, temperature=20.5, serial=n, qty=n % 5, latitude=1.5)
