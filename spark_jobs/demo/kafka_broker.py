@@ -25,7 +25,7 @@ from spark_jobs.demo.java_process import JARS, launched
 from spark_jobs.demo.ports import free_port
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.gateway import JavaObject
-from spark_jobs.spark.ivy import fetch_jars, package_folder
+from spark_jobs.spark.ivy import fetch_jars
 from spark_jobs.spark.java import java_reason
 
 KAFKA_PACKAGE = "org.apache.kafka:kafka_2.13:4.1.1"
@@ -392,11 +392,6 @@ class KafkaBroker:
 def _is_unknown_topic(error: BaseException) -> bool:
     # By its text: with a Spark session in this process, PySpark takes errors of the broker's JVM for those of its own.
     return "UnknownTopicOrPartition" in str(error)
-
-
-def kafka_folder() -> Path:
-    """Where the broker's jars lie."""
-    return package_folder(KAFKA_PACKAGE)
 
 
 def fetch_kafka() -> Path:

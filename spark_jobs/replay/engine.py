@@ -208,6 +208,7 @@ class Replay:
             finer,
             self.cells,
             span,
+            self.history.event_times,
             cache=self._cache,
             exact_positions=self._exact_positions,
         )

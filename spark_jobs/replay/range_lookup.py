@@ -7,7 +7,7 @@ one or two comparisons a value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -62,9 +62,3 @@ def _step(start: np.ndarray, end: np.ndarray) -> int:
     if not len(start):
         return 1
     return max(1, int((end - start).astype(np.float64).sum() / len(start)))
-
-
-def steps_as_ranges(edges: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The ranges between ascending edges."""
-    array = np.asarray(edges, dtype=np.int64)
-    return array[:-1], array[1:]

@@ -9,7 +9,7 @@ set operations find these. The others, few, go through the sequential operator o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.replay.assign import END, START, session_gap
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -241,26 +242,35 @@ def replay_sessions(
     finer: FinerTimeline,
     cells: ThresholdCells,
     span: TimeRange,
+    times: TimeRange,
     *,
     cache: CachedFrames,
     exact_positions: bool,
 ) -> SessionReplay:
     """Sessions with a start in `span`. `timeline` must be exact for the first points of the `cells`.
 
-    `exact_positions`: look up the position of every firing (for conformance tests).
+    `times`: the event times that occur. `exact_positions`: look up the position of every firing (for conformance).
     """
     rules = spec.rules
     base = rules.session_records(with_sessions_columns(records, spec), spec)
     flushes = spec.flush and timeline.flushes
-    if spec.mode is Mode.COMPLETE:  # whatever was late: a history may have no order
-        whole = sessionize(base, spec, F.lit(False)).drop("rw_all", "rw_suspicious")
+    complete_alone = spec.mode is Mode.COMPLETE  # whatever was late: a history may have no order
+    suspicious, frontier = (F.lit(False), F.lit(False)) if complete_alone else rules.suspicion(base, cells, flushes)
+    for read in _ranges_to_read(spec, span, times):
+        part = base if read is None else read.of(base)
+        sessions = _overlapping(sessionize(part, spec, suspicious), span)
+        if read is None and complete_alone:
+            break
+        sessions = cache.keep(sessions.withColumn("rw_dirty", F.col("rw_suspicious") | frontier))
+        length = F.sum(F.when(F.col("rw_dirty"), F.col(END) - F.col(START)))
+        cut = F.lit(0) if read is None else F.count_if(read.may_cut())
+        handed_over, length, cut_off = sessions.agg(F.count_if("rw_dirty"), length, cut).collect()[0]
+        if not cut_off:
+            break
+    if complete_alone:
+        whole = sessions.drop("rw_all", "rw_suspicious", "rw_dirty")
         return SessionReplay(_chosen(whole, span), _no_late_rows(base, spec), None, 0)
-    suspicious, frontier = rules.suspicion(base, cells, flushes)
-    sessions = sessionize(base, spec, suspicious)
-    needs_closer_look = F.col("rw_suspicious") | frontier
-    sessions = cache.keep(_overlapping(sessions, span).withColumn("rw_dirty", needs_closer_look))
     dirty = sessions.where("rw_dirty")
-    handed_over, length = dirty.agg(F.count("*"), F.sum(F.col(END) - F.col(START))).collect()[0]
     clean = _clean_rows(sessions.where(~F.col("rw_dirty")), spec)
     if exact_positions:
         clean = _with_positions(clean, cells, timeline)
@@ -269,7 +279,7 @@ def replay_sessions(
 
     group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
     marked = dirty.withColumn(GROUP, group)
-    members_of = cache.keep(_records_of(base, marked, spec, max(1, length // handed_over)))
+    members_of = cache.keep(_records_of(part, marked, spec, max(1, length // handed_over)))
     work = SessionWork(spec, finer, cells, flushes, cache, exactly=exact_positions)
     classified, exact_timeline = rules.operate_sessions(members_of, work)
     failed = classified.where(_is(RowKind.FAILURE)).agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
@@ -280,6 +290,43 @@ def replay_sessions(
     if not exact_positions:
         combined = combined.withColumns(_no_position())
     return SessionReplay(_chosen(clean.unionByName(combined), span), late, failure, handed_over)
+
+
+_GAPS_AROUND = 32
+_WIDER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _RangeToRead:
+    """Records of these event times are enough, if no session in question comes near the ends. `gap` in ms."""
+
+    times: TimeRange
+    gap: int
+
+    def of(self, records: DataFrame) -> DataFrame:
+        """Those of the records, and those without an event time."""
+        inside = (F.col(_TS) >= F.lit(self.times.start)) & (F.col(_TS) < F.lit(self.times.end))
+        return records.where(inside | (F.col(_TS) == F.lit(MIN_TIMESTAMP)))
+
+    def may_cut(self) -> Column:
+        """Whether a record that was not read may belong to the session."""
+        near_start = F.col(START) < F.lit(self.times.start + self.gap)
+        near_end = F.col(END) >= F.lit(self.times.end)
+        return (near_start | near_end) & (F.col(START) != F.lit(MIN_TIMESTAMP))
+
+
+def _ranges_to_read(spec: ReplaySpec, span: TimeRange, times: TimeRange) -> Iterator[_RangeToRead | None]:
+    """Ever wider ranges of event times around `span`, while they are less than half of `times`; at last None: all.
+
+    A session can be longer than any range, so each one is tried. Gaps by expression have no bound: all is read.
+    """
+    windows = spec.session_windows
+    if isinstance(windows, SessionWindows):
+        around = max(_GAPS_AROUND * windows.gap, (span.end - span.start) // _WIDER, 1)
+        while 2 * (span.end - span.start + 2 * around) < times.end - times.start:
+            yield _RangeToRead(TimeRange(span.start - around, span.end + around), windows.gap)
+            around *= _WIDER
+    yield None
 
 
 def _overlapping(sessions: DataFrame, span: TimeRange) -> DataFrame:

@@ -121,12 +121,13 @@ def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, da
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spark_jobs.replay.sessions._CELLS", data.draw(st.sampled_from([1, 3, 20, 1_000])))
+        patch.setattr("spark_jobs.replay.sessions._GAPS_AROUND", data.draw(st.sampled_from([0, 1])))
         whole = results([span], exact=True)
         starts = {row[START] for row in whole[0]} - {MIN_TIMESTAMP, span.start}
         # Best where a complete session begins before the range and a piece that the live job made of it inside.
         pieces = {row[START] for row in whole[0] if row["count"] is not None and row["count__complete"] is None}
         among = sorted(pieces & starts or starts)
-        cuts = [data.draw(st.sampled_from(among))] if among else []
+        cuts = sorted(data.draw(st.sets(st.sampled_from(among), min_size=1, max_size=3))) if among else []
         spans = [TimeRange(a, b) for a, b in itertools.pairwise([span.start, *cuts, span.end])]
         assert results(spans, exact=False) == whole
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import DataFrame
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
@@ -10,7 +11,7 @@ from spark_jobs.eventtime.suppliers import Ascending
 from spark_jobs.eventtime.windows import DynamicSessionWindows, SessionWindows
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.flink_rules import FLINK
-from spark_jobs.replay.sessions import coarse_thresholds, kept_thresholds
+from spark_jobs.replay.sessions import coarse_thresholds, kept_thresholds, sessionize
 from spark_jobs.replay.spec import ReplaySpec
 
 RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, k STRING, gap BIGINT"
@@ -39,3 +40,36 @@ def test_a_timeline_that_was_kept_without_the_step_of_its_cells_has_the_former_o
     assert kept_thresholds(times, None).step == 2_000
     assert kept_thresholds(times, 500).step == 500
     assert coarse_thresholds(times, 64).step > coarse_thresholds(times, 1).step
+
+
+def test_a_range_reads_no_more_than_its_sessions_need(spark) -> None:
+    """A chain of records, each within the gap of the next, from 0 to 2,000; else one record every 1,000."""
+    times = [*range(0, 2_000, 20), *range(3_000, 200_000, 1_000)]
+    history = TimeRange(0, 200_000)
+    rows = [(0, i, 300_000 + i, time, "k", 30) for i, time in enumerate(times)]
+    read: list[int] = []
+
+    def counted(records: DataFrame, *rest) -> DataFrame:
+        read.append(records.count())
+        return sessionize(records, *rest)
+
+    def started(span: TimeRange) -> list[tuple[int, int, int]]:
+        spec = ReplaySpec(
+            FLINK, WatermarkStrategy(Ascending(), (0,), ((0,),)), SessionWindows(30), 0, (), {"n": "count(*)"}
+        )
+        records = spark.createDataFrame(rows, RECORDS)
+        with Replay(History(records, history, 300_000 + len(rows)), spec) as replay:
+            found = replay.windows(span).select("window_start", "window_end", "n").orderBy("window_start").collect()
+        return [tuple(row) for row in found]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spark_jobs.replay.sessions.sessionize", counted)
+        assert started(TimeRange(100_000, 103_000)) == [(at, at + 30, 1) for at in (100_000, 101_000, 102_000)]
+        assert read == [4], "32 gaps on each side"
+        read.clear()
+        assert started(TimeRange(0, 10)) == [(0, 2_010, 100)]
+        assert read[0] < 100 < read[-1] < len(rows), "a session that reaches out of what is read is read on"
+        read.clear()
+        assert started(TimeRange(1_500, 1_600)) == [], "the session has begun before"
+        assert len(started(history)) == 1 + 197
+        assert read[-1] == len(rows)

@@ -197,7 +197,7 @@ def test_run_ids_that_differ_in_punctuation_share_nothing(spark, tmp_path) -> No
     theirs = staged(spark, defined, "night-1", end=T0 + 2 * MINUTE)
     assert theirs.counts.windows < mine.counts.windows
     publish_staged(lambda _: spark, "night.1", NoProgress(), "approved")
-    assert spark.table(Tables.of(defined).windows).count() == mine.windows
+    assert spark.table(Tables.of(defined).windows).count() == mine.counts.windows
 
 
 def test_the_publish_stage_demands_the_approval_and_the_gate(spark, shared) -> None:

@@ -100,10 +100,6 @@ class SegmentedStore(Generic[E]):
         self._times: dict[bytes, list[tuple[int, int]]] = {}
         self._by_time: list[_ByTime] = []
 
-    def observe(self, time: int) -> None:
-        """Move R on to `time`, for what other keys have written."""
-        self._time = max(self._time, time)
-
     def get(self, window: Stored) -> Aggregate[E] | None:
         """The value of a window; None where there is none, or the store does not find it any more."""
         if window.time < self._retention.oldest(self._time):
