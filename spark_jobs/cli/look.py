@@ -68,13 +68,13 @@ def check(
 def _check_with_spark(pipeline: Pipeline) -> None:
     """Raise DefinitionError for what Spark refuses: expressions, columns that history or table does not have."""
     from spark_jobs.runs.published_columns import refuse_other_columns
-    from spark_jobs.sources import canonical, check_expressions, source_of
+    from spark_jobs.sources import canonical, check_expressions, empty_history
 
     spark = session(pipeline, "check", short=True)
     problems = check_expressions(spark, pipeline)
     if problems:
         raise DefinitionError.listing(problems)
-    refuse_other_columns(spark, pipeline, canonical(source_of(spark, pipeline).empty(), pipeline))
+    refuse_other_columns(spark, pipeline, canonical(empty_history(spark, pipeline), pipeline))
 
 
 @app.command()

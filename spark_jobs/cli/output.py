@@ -31,6 +31,8 @@ def print_plan(made, stages: Sequence[RunStage]) -> None:
 
     table = Table(title=f"Plan of {made.pipeline}", show_header=False, title_justify="left")
     table.add_row("source", escape(made.source))
+    if made.schemas is not None:
+        table.add_row("schemas", escape(made.schemas.description))
     if made.partition_columns:
         table.add_row("partitioned by", f"{', '.join(made.partition_columns)}: filters on these prune what is read")
     table.add_row("windows that start in", describe_span(made.span))

@@ -13,6 +13,8 @@ from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import SourceError
 from spark_jobs.lakehouse.emitted_table import NOTHING, EmittedTable
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.sources.history import named_by
+from spark_jobs.sources.schemas import pin_schemas
 from spark_jobs.spark.failures import plain_path, reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS
 
@@ -66,7 +68,13 @@ def _open_topic(
         table = EmittedTable(spark, Tables.of(pipeline).emitted, placing_of(source, pipeline))
         kept = table.kept()  # before the topic's ends are asked for: those are later
     pinned, notes = pin_rows(spark, source, path, is_upsert=_is_upsert(pipeline, path), known=kept.coverage)
-    rows = TopicRows(spark, source, pinned, pipeline, path, table, kept)
+    schemas = []
+    for part in ("key", "value"):
+        with named_by(pipeline, *path, part, "registry"):
+            schemas.append(pin_schemas(spark, getattr(source, part)))
+    rows = TopicRows(
+        spark, source, pinned, pipeline, path, table, kept, key_schemas=schemas[0], value_schemas=schemas[1]
+    )
     if holding(kept.coverage, pinned.topic_id, rows.ends) != kept.coverage:
         rows = replace(rows, kept=NOTHING, void=kept.coverage)
     return rows, notes

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -40,6 +41,7 @@ from spark_jobs.sources.kafka import header_map, read_log
 from spark_jobs.sources.kafka_admin import TopicAdmin, TopicState, topic_admin
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.payload import decode_bytes, fields_of
+from spark_jobs.sources.schemas import PinnedSchemas
 
 AT_PARTITION, AT_OFFSET = "rw_at_partition", "rw_at_offset"
 TOMBSTONE, UNREADABLE = "rw_tombstone", "rw_unreadable"
@@ -134,11 +136,17 @@ def placing_of(topic: TopicEmitted, pipeline: Pipeline) -> str:
     assert isinstance(live, Live)
     parts = {"topic", "start", "end", "isolation", "key", "value"}
     return name_hash(
-        topic.model_dump_json(include=parts),
+        topic.model_dump_json(include=parts, exclude={"key": _added(topic.key), "value": _added(topic.value)}),
         live.window.model_dump_json(),
         pipeline.window.model_dump_json(),
         str(_has_headers(live)),
     )
+
+
+def _added(value: Value) -> dict[str, Any]:
+    """Fields that came later and change nothing here, and where a registry lies."""
+    found: dict[str, Any] = {} if value.envelope is not None else {"envelope": True}
+    return found | {"registry": True if value.registry is None else {"url": True, "auth": True}}
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,8 @@ class TopicRows:
     """The records of a topic up to its pinned ends: those that a table has kept, and those that only the topic has.
 
     `table` is None where no run keeps rows, as those of the late output. `kept`: what of it is read; `void`: what the
-    table says to have, and the topic has no more. `path`: the topic's place in the definition.
+    table says to have, and the topic has no more. `path`: the topic's place in the definition. `key_schemas` and
+    `value_schemas`: those of registries, see `PinnedSchemas`.
     """
 
     spark: SparkSession
@@ -157,6 +166,8 @@ class TopicRows:
     table: EmittedTable | None = None
     kept: Kept = NOTHING
     void: Coverage | None = None
+    key_schemas: PinnedSchemas | None = None
+    value_schemas: PinnedSchemas | None = None
 
     @property
     def ends(self) -> dict[int, int]:
@@ -184,7 +195,7 @@ class TopicRows:
             kept = self.table.rows(self.kept).where(reduce(or_, ends, F.lit(False)))
             stored = kept.select(*_RAW, F.col("window_start").alias(PLACED))
             rows = rows.unionByName(stored) if self.ahead() else stored
-        return _decoded_rows(rows, self.source, self.pipeline, self.path)
+        return _decoded_rows(rows, self)
 
     def keep(self, starts: Callable[[DataFrame], Column]) -> TopicRows:
         """Append what only the topic has to the table; the same rows, which come from there.
@@ -238,8 +249,9 @@ def _has_headers(live: object) -> bool:
     return isinstance(live, Live) and "headers" in live.model_dump_json()
 
 
-def _decoded_rows(log: DataFrame, topic: TopicEmitted, pipeline: Pipeline, path: FieldPath) -> DataFrame:
+def _decoded_rows(log: DataFrame, read: TopicRows) -> DataFrame:
     """Raw records with the columns that the module lists."""
+    topic = read.source
     rows = log.select(
         F.col("key").alias(_BYTES["key"]),
         F.col("value").alias(_BYTES["value"]),
@@ -257,9 +269,9 @@ def _decoded_rows(log: DataFrame, topic: TopicEmitted, pipeline: Pipeline, path:
         F.col("offset").alias(AT_OFFSET),
         F.col("value").isNull().alias(TOMBSTONE),
     )
-    keyed, key_fields = _decoded(rows, topic.key, "key", pipeline, (*path, "key"))
+    keyed, key_fields = _decoded(rows, topic.key, "key", read, read.key_schemas)
     kept = keyed.withColumns({f"rw_of_key_{i}": F.col(f"`{name}`") for i, name in enumerate(key_fields)})
-    both, value_fields = _decoded(kept, topic.value, "value", pipeline, (*path, "value"))
+    both, value_fields = _decoded(kept, topic.value, "value", read, read.value_schemas)
     kinds = {field.name.lower(): field.dataType for field in both.schema if field.name in value_fields}
     # A record without a value has only the fields of its key.
     shared = {
@@ -277,7 +289,7 @@ def _decoded_rows(log: DataFrame, topic: TopicEmitted, pipeline: Pipeline, path:
 
 
 def _decoded(
-    rows: DataFrame, how: Value, part: str, pipeline: Pipeline, path: FieldPath
+    rows: DataFrame, how: Value, part: str, read: TopicRows, schemas: PinnedSchemas | None
 ) -> tuple[DataFrame, tuple[str, ...]]:
     """`rows` with the fields of their key or value, named; `rw_<part>_reason` says why one cannot be decoded."""
     content = F.col(_BYTES[part])
@@ -287,8 +299,8 @@ def _decoded(
         broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)
         return rows.withColumns({part: F.make_valid_utf8(text), reason: broken}), (part,)
     try:
-        fields = fields_of(rows.sparkSession, how)
+        fields = fields_of(rows.sparkSession, how, schemas)
     except ValueError as error:
-        raise refuse(pipeline, (*path, "schema"), schema_refused(error)) from error
-    decoded = decode_bytes(rows, content, how)
+        raise refuse(read.pipeline, (*read.path, part, "schema"), schema_refused(error)) from error
+    decoded = decode_bytes(rows, content, how, schemas)
     return decoded.withColumnRenamed(REASON, reason).drop(SCHEMA_ID), tuple(fields.names)

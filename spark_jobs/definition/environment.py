@@ -19,6 +19,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _SECTIONS = frozenset({"history", "live", "corrections", "value", "output"})
 _PLACES = (
     "path", "servers", "topic", "table", "namespace", "metastore", "options", "secrets", "connection", "schema_file",
+    "url", "subject",
 )  # fmt: skip
 _NAMED_BY_USERS = frozenset({"keys", "values", "columns", "tolerance"})
 """Fields whose own fields have names of the user's choice."""

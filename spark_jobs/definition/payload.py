@@ -9,8 +9,9 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import Expression, Instant, Refusal, Section, Text, as_written
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.registry import Registry
 
-_ENCODED = ("json", "csv", "avro")
+_ENCODED = ("json", "json_schema", "csv", "avro")
 
 
 class Envelope(Section):
@@ -45,10 +46,16 @@ EnvelopeField = Annotated[
 class Value(Section):
     """How a record's value becomes columns."""
 
-    format: Literal["columns", "json", "csv", "avro", "text"] = Field(
+    format: Literal["columns", "json", "json_schema", "csv", "avro", "text"] = Field(
         default="columns",
         description="columns: the history's own columns are the payload. json, csv, avro: one column holds the encoded "
-        "fields. text: one column is the payload, as the field `value`.",
+        "fields. json_schema: JSON behind Confluent's framing. text: one column is the payload, as the field `value`.",
+    )
+    registry: Registry | None = Field(
+        default=None,
+        description="avro, json_schema: the schema registry, where the schema that wrote a record is found by the id "
+        "in Confluent's framing.",
+        examples=["{url: 'https://registry.example:8081', subject: flights-value}"],
     )
     column: Text | None = Field(
         default=None,
@@ -64,12 +71,14 @@ class Value(Section):
         default=None,
         alias="schema",
         description="Fields to decode: as Spark DDL for json and csv (fields not named are not read; of an `envelope` "
-        "those of the row), for avro the writer's schema as Avro JSON.",
+        "those of the row), for avro the writer's schema as Avro JSON, beside a `registry` that which all "
+        "records are read by.",
         examples=["sched_dep STRING, distance BIGINT"],
     )
     framing: Literal["none", "confluent"] = Field(
         default="none",
-        description="avro: confluent, if each value begins with a zero byte and the four of a schema's id.",
+        description="avro: confluent, if each value begins with a zero byte and the four of a schema's id. With a "
+        "`registry`, each does.",
     )
 
     schema_id: int | None = Field(
@@ -88,6 +97,13 @@ class Value(Section):
         examples=["debezium", "{kind: debezium, deletes: keep}"],
     )
 
+    @field_validator("registry")
+    @classmethod
+    def _registries_are_of_framed_values(cls, registry: Registry | None, info: ValidationInfo) -> Registry | None:
+        if registry is not None and info.data.get("format", "avro") not in ("avro", "json_schema"):
+            raise Refusal("is for the formats `avro` and `json_schema`", "leave it out, or correct `format`")
+        return registry
+
     @field_validator("column", "ddl")
     @classmethod
     def _text_needs_both(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -97,6 +113,8 @@ class Value(Section):
         if value_format == "avro" and name == "schema":
             example = '{"type": "record", ...}` in quotes, or `schema_file: flight.avsc'
         needed = _ENCODED if name == "schema" else (*_ENCODED, "text")
+        if name == "schema" and value_format == "avro" and info.data.get("registry", "refused") is not None:
+            needed = ()
         if value is None and value_format in needed:
             raise Refusal(f"is missing: format `{value_format}` needs it", f"write `{name}: {example}`")
         if value is not None and value_format == "columns" and name == "column":
@@ -106,18 +124,28 @@ class Value(Section):
             raise Refusal("has no meaning for format `text`", "leave it out: the field is `value`")
         if value is not None and value_format == "avro" and name == "schema":
             _refuse_unless_avro_record(value)
+            registry = info.data.get("registry")
+            if registry is not None and registry.version != "latest":
+                raise Refusal("is there beside `registry.version`", "keep one of the two: it says the fields")
         return value
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether each value begins with Confluent's framing."""
+        return self.framing == "confluent" or self.format == "json_schema" or self.registry is not None
 
     @field_validator("framing")
     @classmethod
     def _frames_are_avro(cls, framing: str, info: ValidationInfo) -> str:
-        if framing != "none" and info.data.get("format", "avro") != "avro":
-            raise Refusal("is for format `avro`", "leave it out")
+        if framing != "none" and info.data.get("format", "avro") not in ("avro", "json_schema"):
+            raise Refusal("is for format `avro`", "leave it out, or write `format: json_schema`")
         return framing
 
     @field_validator("schema_id")
     @classmethod
     def _ids_are_in_frames(cls, schema_id: int | None, info: ValidationInfo) -> int | None:
+        if schema_id is not None and info.data.get("registry") is not None:
+            raise Refusal("has no meaning beside `registry`, which knows all ids", "leave it out")
         if schema_id is not None and info.data.get("framing", "confluent") != "confluent":
             raise Refusal("is for values with `framing: confluent`", "leave it out")
         return schema_id
@@ -129,7 +157,7 @@ class Value(Section):
         if envelope is not None and value_format in ("csv", "text"):
             raise Refusal(f"is not for format `{value_format}`, which has no rows in it", "leave it out")
         if envelope is not None and envelope.schema_include and value_format == "avro":
-            raise Refusal("is for format `json`", "leave it out: Avro has its schema elsewhere", ("schema_include",))
+            raise Refusal("is for JSON", "leave it out: Avro has its schema elsewhere", ("schema_include",))
         return envelope
 
 
@@ -144,7 +172,7 @@ def payload_of_topic(section: Any, column: str = "value") -> Any:
     if not isinstance(given, dict):
         return section
     if given.get("format", "columns") == "columns":
-        hint = "write `format: json`, `csv`, `avro` or `text`"
+        hint = "write `format: json`, `json_schema`, `csv`, `avro` or `text`"
         raise Refusal(f"is missing: a topic's {column}s are bytes", hint, ("format",))
     if given.get("column") not in (None, column):
         raise Refusal(

@@ -38,7 +38,7 @@ _NO_RESULT = {
 
 _ADDED = {
     "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
-    "envelope": None
+    "envelope": None, "registry": None
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 
@@ -280,8 +280,8 @@ class Pipeline(Section):
 
         Left out: name, description, owner, tags, links, mode, output, publish, schedule, corrections, and all of
         `live` except the restarts, which the replay repeats. The history except for its position is as written, with
-        unresolved variables: the place of the same history on some machine is not part of the definition. Everything
-        else is resolved.
+        unresolved variables: the place of the same history on some machine is not part of the definition. So is a
+        schema registry, without its credentials. Everything else is resolved.
         """
         content = self.model_dump(
             mode="json",
@@ -293,6 +293,9 @@ class Pipeline(Section):
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
+        if self.value.registry is not None:
+            written = self._sources.as_written(("value", "registry"), content["value"]["registry"])
+            content["value"]["registry"] = {**written, "auth": None}
         for section in ("history", "quarantine", "value"):
             content[section] = _as_it_was(content[section])
         if restarts := restarts_of(self):

@@ -261,7 +261,7 @@ def _records_of(job: Job, definition: Pipeline) -> DataFrame:
     """The good records of the run's history as an earlier definition read them."""
     plan = job.plan
     opened = open_planned(job.spark, definition, plan)
-    records = good(canonical(opened.frame, definition))
+    records = good(canonical(opened, definition))
     return cut_at(records, plan.as_of) if plan.cuts else records
 
 

@@ -220,7 +220,7 @@ def _planned(
     _refuse_another_topic(opened, before)
     spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode)
     cache = frames.enter_context(CachedFrames())
-    everything = canonical(opened.frame, pipeline)
+    everything = canonical(opened, pipeline)
     if is_small(opened):
         everything = cache.keep(narrowed(everything, pipeline))
     later = everything if is_small(opened) else _news_of(spark, pipeline, opened, before)
@@ -310,7 +310,7 @@ def _newer_run(
     if not rows:
         return None
     opened = open_history(spark, pipeline, arrivals_before=arrival_limit(pipeline, now()))
-    arrived = canonical(opened.frame, pipeline).where(F.col(ARRIVAL) < F.lit(until))
+    arrived = canonical(opened, pipeline).where(F.col(ARRIVAL) < F.lit(until))
     ends = {row[0]: row[1] + 1 for row in arrived.groupBy(PARTITION).agg(F.max(OFFSET)).collect()}
     for run_id, as_of in rows:
         read = as_of or {}
@@ -333,7 +333,7 @@ def _nothing_new(
 def _end_offsets(spark: SparkSession, pipeline: Pipeline, until: int, now: Callable[[], datetime]) -> dict[int, int]:
     """The end offsets of what has arrived before `until`."""
     opened = open_history(spark, pipeline, arrivals_before=arrival_limit(pipeline, now()))
-    records = _arrived_before(canonical(opened.frame, pipeline), until)
+    records = _arrived_before(canonical(opened, pipeline), until)
     seen = inspect_history(spark, pipeline, opened, records=records, until=until)
     return {p.partition: p.end_offset for p in seen.partitions}
 
@@ -351,7 +351,7 @@ def _refuse_another_topic(opened: OpenHistory, before: PreviousRun) -> None:
 def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> DataFrame:
     """Canonical records, without most of those that the run before has seen."""
     snapshot = None if before.past is None else before.past.snapshot
-    return canonical(source_of(spark, pipeline).since(opened, before.as_of, snapshot), pipeline)
+    return canonical(opened, pipeline, source_of(spark, pipeline).since(opened, before.as_of, snapshot))
 
 
 def _compared_with(
@@ -369,7 +369,7 @@ def _compared_with(
         opened,
         everything,
         later,
-        lambda files: canonical(source.in_files(opened, files), pipeline),
+        lambda files: canonical(opened, pipeline, source.in_files(opened, files)),
         before.run_id,
         before.as_of,
         before.past,

@@ -23,6 +23,7 @@ from spark_jobs.sources import (
     Inspection,
     OpenHistory,
     PinnedFile,
+    PinnedSchemas,
     PinnedSnapshot,
     change_between,
     cut_at,
@@ -41,7 +42,8 @@ class Past:
 
     `files`: of files and Hive tables, None where nobody knows them. `snapshot`: of an Iceberg table. `starts`: of a
     topic, the first offset of each partition. `counts`: the records below the end offset by partition. `has_lost`: runs
-    before have read records that are not there any more, and windows that were made of them are published.
+    before have read records that are not there any more, and windows that were made of them are published. `schemas`:
+    digests of those of a registry, see `PinnedSchemas.digests`.
     """
 
     files: tuple[PinnedFile, ...] | None
@@ -49,11 +51,13 @@ class Past:
     counts: Mapping[int, int] | None
     has_lost: bool = False
     snapshot: PinnedSnapshot | None = None
+    schemas: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, plan: Plan, *, has_lost: bool) -> Past:
         starts = None if plan.topic is None else {r.partition: r.start for r in plan.topic.ranges}
-        return cls(plan.files, starts, plan.history_counts, has_lost, plan.snapshot)
+        schemas = None if plan.schemas is None else plan.schemas.digests
+        return cls(plan.files, starts, plan.history_counts, has_lost, plan.snapshot, schemas)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Past | None:
@@ -68,6 +72,7 @@ class Past:
             _by_partition(data["counts"]),
             data["has_lost"],
             None if data.get("snapshot") is None else PinnedSnapshot(*data["snapshot"]),
+            data.get("schemas"),
         )
 
     def to_state(self) -> dict[str, Any]:
@@ -80,7 +85,21 @@ class Past:
             "counts": self.counts,
             "has_lost": self.has_lost,
             "snapshot": snapshot,
+            "schemas": self.schemas,
         }
+
+    def other_schemas(self, now: PinnedSchemas | None) -> str:
+        """How the registry's schemas differ from those of now; empty where all of them are there as they were."""
+        if self.schemas is None or now is None:
+            return ""
+        found = now.digests
+        for name, digest in self.schemas.items():
+            if found.get(name, digest) != digest:
+                other = f"records are read by another schema ({now.description})"
+                return other if name == "reader" else f"schema id {name} of the subject {now.subject} is another schema"
+            if name not in found:
+                return f"schema id {name} is gone from the subject {now.subject}"
+        return ""
 
 
 def _by_partition(data: Mapping[str, int] | None) -> dict[int, int] | None:
@@ -146,7 +165,9 @@ class Comparison:
         history, past = self.pipeline.history, self.past
         if self.opened.topic is not None:
             self._refuse_a_shorter_log()
-        if history.is_stitched:  # records go from the topic to the table; all is read anyway
+        if past is not None and (why := past.other_schemas(self.opened.schemas)):
+            found = PastChanges(f"{why} since run {self.run_id}")
+        elif history.is_stitched:  # records go from the topic to the table; all is read anyway
             found = self._by_count()
         elif history.topic_alone is not None:
             found = self._of_topic(history.topic_alone)
@@ -283,6 +304,8 @@ def is_past_of(plan: Plan, pipeline: Pipeline, records: DataFrame, past: Past | 
 
     They are counted where there are other files than then.
     """
+    if past is not None and past.other_schemas(plan.schemas):
+        return False
     if past is not None and past.snapshot is not None and plan.snapshot is not None:
         change = change_between(records.sparkSession, past.snapshot, plan.snapshot)
         if change is Change.APPENDED:

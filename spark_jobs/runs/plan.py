@@ -42,6 +42,7 @@ from spark_jobs.sources import (
     OpenHistory,
     PartitionRange,
     PinnedFile,
+    PinnedSchemas,
     PinnedSnapshot,
     PinnedTopic,
     canonical,
@@ -66,10 +67,10 @@ class Plan:
     `is_whole`: the range holds every window of the history up to the end offsets. `records` were read for this run;
     `history_records` are those of the whole history up to the end offsets, and `history_counts` those by partition;
     None where nobody knows. `arrivals_before`: from this instant on arrivals were ahead of the clock. `gaps`: what of
-    the range no chunk holds, because no record is there. `behind`: the files behind a table, and `snapshot`: what is
-    read of an Iceberg table, see `OpenHistory`. `cost`: what the run costs; None where it reads new records alone. The
-    end is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has
-    run.
+    the range no chunk holds, because no record is there. `behind`: the files behind a table, `snapshot`: what is
+    read of an Iceberg table, and `schemas`: by which values are decoded, see `OpenHistory`. `cost`: what the run
+    costs; None where it reads new records alone. The end is `partitions` (their `end_offset`) and
+    `processing_time_end`, up to which the live job's timer has run.
     """
 
     pipeline: str
@@ -101,6 +102,7 @@ class Plan:
     behind: tuple[PinnedFile, ...] | None = None
     history_counts: dict[int, int] | None = None
     snapshot: PinnedSnapshot | None = None
+    schemas: PinnedSchemas | None = None
     cost: Cost | None = field(default=None, compare=False)
 
     @property
@@ -216,7 +218,7 @@ def make_plan(
         size = size_of(spark, opened)
         if not beyond_limits:
             check_size(pipeline, size)
-        refuse_other_columns(spark, pipeline, canonical(opened.frame, pipeline) if records is None else records)
+        refuse_other_columns(spark, pipeline, canonical(opened, pipeline) if records is None else records)
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
         found_fidelity = with_holes(pipeline, opened.topic, seen.partitions, found_fidelity)
         counts = {p.partition: p.records for p in seen.partitions}
@@ -228,7 +230,7 @@ def make_plan(
         raise EmptyRangeError(
             f"the history holds no usable record (read {seen.records}, quarantined {seen.quarantined})",
             opened.description,
-            _why_unusable(canonical(opened.frame, pipeline) if records is None else records)
+            _why_unusable(canonical(opened, pipeline) if records is None else records)
             if seen.quarantined
             else "Check the path or table, the filter, and the event time's expression.",
         )
@@ -247,7 +249,7 @@ def make_plan(
     if cost is not None and not beyond_limits:
         check_cost(pipeline, cost)
     if records is None:
-        records = canonical(opened.frame, pipeline)
+        records = canonical(opened, pipeline)
         records = cut_at(records, as_of or {}) if opened.topic is None else records
     looked_up = _closes_looked_up(pipeline, strategy)
     slices = chunks_of(windows, work, chunks, records, looked_up=looked_up)
@@ -287,6 +289,7 @@ def make_plan(
         behind=opened.behind,
         history_counts=seen.history_counts,
         snapshot=opened.snapshot,
+        schemas=opened.schemas,
         cost=cost,
     )
 
@@ -359,7 +362,7 @@ def planned_records(
         plan = plan or make_plan(spark, pipeline, opened=opened, **options)
         yield plan, _records_of(plan, pipeline, opened)
         return
-    with spooled(canonical(opened.frame, pipeline), pipeline) as records:
+    with spooled(canonical(opened, pipeline), pipeline) as records:
         if plan is None:
             below = records if opened.topic else cut_at(records, options.get("as_of") or {})
             plan = make_plan(spark, pipeline, opened=opened, records=below, **options)
@@ -396,6 +399,7 @@ def open_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHis
         behind=plan.behind,
         topic=plan.topic,
         snapshot=plan.snapshot,
+        schemas=plan.schemas,
         arrivals_before=plan.arrivals_before,
     )
 
@@ -406,7 +410,7 @@ def arrival_limit(pipeline: Pipeline, now: datetime) -> int:
 
 
 def _records_of(plan: Plan, pipeline: Pipeline, opened: OpenHistory) -> DataFrame:
-    records = canonical(opened.frame, pipeline)
+    records = canonical(opened, pipeline)
     return cut_at(records, plan.as_of) if plan.cuts else records
 
 

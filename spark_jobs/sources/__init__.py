@@ -7,13 +7,15 @@ kinds of history) and `records.py` (the canonical records).
 from spark_jobs.sources.check import check_expressions
 from spark_jobs.sources.fidelity import Fidelity, fidelity
 from spark_jobs.sources.files import PinnedFile, changed_files, check_pinned
-from spark_jobs.sources.history import OpenHistory, Source, open_history, partition_columns, source_of
+from spark_jobs.sources.history import Source, empty_history, open_history, partition_columns, source_of
 from spark_jobs.sources.holes import with_holes
 from spark_jobs.sources.iceberg import Change, PinnedSnapshot, change_between, snapshot_size
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
+from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.schema_ids import check_schema_ids
+from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.sources.spool import is_small, narrowed, spooled
 from spark_jobs.sources.zone_data import java_release, python_release, zone_note
 from spark_jobs.spark.failures import reading
@@ -27,6 +29,7 @@ __all__ = [
     "OpenHistory",
     "PartitionRange",
     "PinnedFile",
+    "PinnedSchemas",
     "PinnedSnapshot",
     "PinnedTopic",
     "Source",
@@ -38,6 +41,7 @@ __all__ = [
     "check_pinned",
     "check_schema_ids",
     "cut_at",
+    "empty_history",
     "fidelity",
     "good",
     "inspect_history",

@@ -13,7 +13,8 @@ from spark_jobs.errors import DefinitionError, Problem, SourceError
 from spark_jobs.replay import aggregates
 from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.expressions import Refused, analyse, problem, refuse_unpublishable, schema_refused
-from spark_jobs.sources.history import source_of
+from spark_jobs.sources.history import empty_history
+from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import column_fields, fields_of, with_payload
 from spark_jobs.sources.records import PENDING, has_positions, with_event_time, with_keys, with_positions
 from spark_jobs.sources.times import instant_refused
@@ -31,8 +32,7 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
     Raises SourceError where there is no such table or file.
     """
     checked = _Check(pipeline)
-    ddl = pipeline.value.ddl
-    if ddl is not None:
+    if pipeline.value.ddl is not None:
         try:
             fields_of(spark, pipeline.value)
         except ValueError as error:
@@ -41,7 +41,7 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
         use_java_zone(spark, pipeline)
     except SourceError as error:
         checked.refuse(error, ("window", "time_zone"))
-    checked.run(source_of(spark, pipeline).empty())
+    checked.run(empty_history(spark, pipeline))
     return sorted(checked.problems, key=lambda found: (found.file, found.line))
 
 
@@ -52,15 +52,15 @@ class _Check:
         self._pipeline = pipeline
         self.problems: list[Problem] = []
 
-    def run(self, history: DataFrame) -> None:
-        pipeline = self._pipeline
+    def run(self, opened: OpenHistory) -> None:
+        pipeline, history = self._pipeline, opened.frame
         if has_positions(history):
             payload = history
         else:
             position = self._accepted_position(history)
             if not self._payload_can_be_read(history):
                 return
-            payload = with_payload(with_positions(history, position, pipeline), pipeline)
+            payload = with_payload(with_positions(history, position, pipeline), pipeline, opened.schemas)
         records = self._with_event_time(self._with_keys(payload))
         for name in ("before_watermark", "after_watermark"):
             self._condition(records, getattr(pipeline.filter, name), ("filter", name))

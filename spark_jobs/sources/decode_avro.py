@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StringType, StructType
 
+from spark_jobs.sources.avro_resolution import incompatibility, other_logical_type, parsed_schema
 from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, REASON
+from spark_jobs.sources.framing import body_of, id_of, why_not_framed
+from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.spark.gateway import JAVA_ERRORS, jvm
 from spark_jobs.spark.java import java_reason
 
 NOT_AVRO = "not valid Avro for this schema"
-NOT_FRAMED = "not in Confluent's framing: the first byte is not 0"
 
 _DECODED = "rw_decoded"
 _BODY = "rw_body"
-_FRAME = 5
-"""The bytes of Confluent's framing: a zero, and the four of a schema's id."""
+_ID = "rw_writer"
 SCHEMA_ID = "rw_schema_id"
 """The schema's id in a record's framing, where the definition does not say which one its schema has."""
 _MARK = b"\x9d\x13\xe2\x57\xb8\x0f\xc4\x6a"
@@ -29,10 +30,9 @@ _MARK = b"\x9d\x13\xe2\x57\xb8\x0f\xc4\x6a"
 
 def avro_fields(spark: SparkSession, schema: str) -> StructType:
     """The Spark fields of an Avro record's schema (JSON). Raises ValueError with Avro's reason."""
-    packages = jvm(spark)
+    parsed = parsed_schema(spark, schema)
     try:
-        parsed = packages.org.apache.avro.Schema.Parser().parse(schema)
-        kind = packages.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed).dataType()
+        kind = jvm(spark).org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed).dataType()
     except JAVA_ERRORS as error:
         raise ValueError(java_reason(error).partition(": ")[2] or java_reason(error)) from error
     return StructType.fromJson(json.loads(kind.json()))
@@ -54,33 +54,62 @@ def decode_avro(
         schema_id: The schema's id in the framing: records of other ids cannot be decoded by this schema. None: it is
             not known, and the column SCHEMA_ID says which id each record has.
     """
-    body = F.substring(value, _FRAME + 1, 2**31 - 1) if framed else value
+    decoder = from_avro(F.col(_BODY), _marked(schema), {"mode": "PERMISSIVE"})
+    if not framed:
+        return _decoded(frame, value, value, decoder, fields)
+    decoded = _decoded(frame, value, body_of(value), decoder, fields, why_not_framed(value, schema_id))
+    return decoded if schema_id is not None else decoded.withColumn(SCHEMA_ID, id_of(value))
+
+
+def decode_by_writers(frame: DataFrame, value: Column, schemas: PinnedSchemas, fields: StructType) -> DataFrame:
+    """The same for values of several writers: each is decoded by the schema of its id, into the reader's schema."""
+    spark, reader = frame.sparkSession, _marked(schemas.reader)
+    decoder, no_decoder, no_result = None, F.lit(None).cast("string"), F.lit(NOT_AVRO)
+    for number, writer in sorted(schemas.writers.items()):
+        is_own = F.col(_ID) == F.lit(number)
+        if (other := other_logical_type(schemas.reader, writer)) is not None:
+            no_decoder = F.when(is_own, f"schema id {number}: {other}").otherwise(no_decoder)
+            continue
+        if (why := incompatibility(spark, schemas.reader, writer)) is not None:
+            no_result = F.when(
+                is_own, f"schema id {number} does not fit the schema that it is read by: {why}"
+            ).otherwise(no_result)
+        own = from_avro(F.col(_BODY), _marked(writer), {"mode": "PERMISSIVE", "avroSchema": reader})
+        decoder = F.when(is_own, own) if decoder is None else decoder.when(is_own, own)
+    if decoder is None:
+        decoder = F.when(F.lit(False), from_avro(F.col(_BODY), reader, {"mode": "PERMISSIVE"}))
+    identified = frame.withColumn(_ID, id_of(value))
+    why_not = F.coalesce(why_not_framed(value, schemas.writers.keys(), schemas.subject), no_decoder)
+    return _decoded(identified, value, body_of(value), decoder, fields, why_not, no_result).drop(_ID)
+
+
+def _decoded(
+    frame: DataFrame,
+    value: Column,
+    body: Column,
+    decoder: Column,
+    fields: StructType,
+    why_not: Column | None = None,
+    no_result: Column | None = None,
+) -> DataFrame:
+    """The fields of what `decoder` makes of `_BODY`, and REASON: `why_not`, or that it could not be decoded."""
     bodied = frame.withColumn(_BODY, F.concat(body, F.lit(_MARK)))
-    decoder = F.array(from_avro(F.col(_BODY), _marked(schema), {"mode": "PERMISSIVE"}))
     # A generator of one row: Spark does not copy it into the filters and columns that use the fields.
-    decoded = bodied.select("*", F.explode_outer(decoder).alias(_DECODED))
+    decoded = bodied.select("*", F.explode_outer(F.array(decoder)).alias(_DECODED))
     # A malformed record becomes a struct of nulls, or null.
     record, mark = F.col(_DECODED)["record"], F.col(_DECODED)["mark"]
-    reason = F.when(mark.isNull() | (mark != F.lit(_MARK)), NOT_AVRO)
+    reason = F.when(mark.isNull() | (mark != F.lit(_MARK)), F.lit(NOT_AVRO) if no_result is None else no_result)
     if texts := [_field_at(record, path) for path in _text_fields(fields)]:
         broken = F.lit(False)
         for text in texts:
             broken = broken | ~F.coalesce(F.is_valid_utf8(text), F.lit(True))
         reason = reason.when(broken, NOT_UTF8)
-    columns = {name: record[name] for name in fields.names}
-    if framed:
-        identity = F.substring(value, 2, _FRAME - 1)
-        number = F.conv(F.hex(identity), 16, 10)
-        is_framed = F.substring(value, 1, 1) == F.lit(b"\x00")
-        why = F.when(~is_framed | (F.octet_length(value) < _FRAME), NOT_FRAMED)
-        if schema_id is None:
-            columns[SCHEMA_ID] = F.when(is_framed, number.cast("bigint"))
-        else:
-            other = F.concat(F.lit("schema id "), number, F.lit(f", and the definition's schema has id {schema_id}"))
-            why = why.when(identity != F.lit(schema_id.to_bytes(4, "big")), other)
-        reason = F.coalesce(why, reason)
-    columns[REASON] = F.when(value.isNull(), NO_VALUE).otherwise(reason)
-    return decoded.withColumns(columns).drop(_DECODED, _BODY)
+    if why_not is not None:
+        reason = F.coalesce(why_not, reason)
+    columns: Mapping[str, Column] = {name: record[name] for name in fields.names}
+    return decoded.withColumns({**columns, REASON: F.when(value.isNull(), NO_VALUE).otherwise(reason)}).drop(
+        _DECODED, _BODY
+    )
 
 
 def _marked(schema: str) -> str:

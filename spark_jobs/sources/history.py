@@ -45,8 +45,10 @@ from spark_jobs.sources.iceberg import (
 )
 from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.opened import OpenHistory, Pins
 from spark_jobs.sources.payload import column_fields, encoded_fields
 from spark_jobs.sources.records import NOT_BEFORE
+from spark_jobs.sources.schemas import PinnedSchemas, pin_schemas
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.sources.zone_data import use_java_zone
 from spark_jobs.spark.expression_tree import names_in
@@ -56,47 +58,6 @@ _MAX_UNKNOWN_PARTITIONS = 16
 """The most unknown partition numbers between known ones that a filter lists one by one."""
 
 
-@dataclass(frozen=True)
-class OpenHistory:
-    """A history that can be read.
-
-    Attributes:
-        frame: All its columns, partition columns too. JSON and CSV files add `rw_raw` (the line) and `rw_reason` (why
-            the line could not be decoded). A stitched history has its position and payload columns already.
-        pinned: The files that `frame` reads, by path; empty for a table or a topic.
-        behind: The files behind a table, by path; None where there is no table, or Spark does not know its files.
-        description: What was opened, for messages.
-        topic: The offsets that `frame` reads of a topic; None where there is none.
-        snapshot: The snapshot that `frame` reads of an Iceberg table; None where there is none.
-        arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody has looked.
-        has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
-    """
-
-    frame: DataFrame
-    pinned: tuple[PinnedFile, ...]
-    description: str
-    topic: PinnedTopic | None = None
-    has_unique_offsets: bool = False
-    behind: tuple[PinnedFile, ...] | None = None
-    arrivals_before: int | None = None
-    snapshot: PinnedSnapshot | None = None
-
-    @property
-    def files(self) -> tuple[PinnedFile, ...] | None:
-        """The files that say what was read; None where nobody knows them."""
-        return self.pinned or self.behind
-
-
-@dataclass(frozen=True, slots=True)
-class Pins:
-    """What a plan has pinned of a history, see `open_history`; None: what is there now is read."""
-
-    files: Sequence[PinnedFile] | None = None
-    behind: Sequence[PinnedFile] | None = None
-    topic: PinnedTopic | None = None
-    snapshot: PinnedSnapshot | None = None
-
-
 class Source(Protocol):
     """One pipeline's history. Each method raises SourceError where it cannot be found or reached."""
 
@@ -104,7 +65,7 @@ class Source(Protocol):
         """Open it, see `open_history`. No record is read."""
         ...
 
-    def empty(self) -> DataFrame:
+    def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         """The columns of `open` without any record."""
         ...
 
@@ -149,6 +110,7 @@ def open_history(
     behind: Sequence[PinnedFile] | None = None,
     topic: PinnedTopic | None = None,
     snapshot: PinnedSnapshot | None = None,
+    schemas: PinnedSchemas | None = None,
     as_of: Mapping[int, int] | None = None,
     arrivals_before: int | None = None,
 ) -> OpenHistory:
@@ -159,17 +121,30 @@ def open_history(
         behind: The files behind a table when the plan was made: none may be gone or changed, later ones are not read.
         topic: Exactly these offsets of a plan, in place of those that the topic has now.
         snapshot: Exactly this snapshot of a plan, in place of the table's current one.
+        schemas: Exactly these schemas of a plan, in place of those that the registry has now.
         as_of: End offsets by partition. They are used for a topic only: other histories are cut by `cut_at`.
         arrivals_before: Records that arrived at or after this instant (epoch ms) go to quarantine; None: none do.
 
     Raises:
         SourceError: No file matches, a Parquet file is truncated, schemas differ, a pinned file is gone or was written
-            again, a table, column or topic is missing, or a metastore or broker does not answer.
+            again, a table, column or topic is missing, or a metastore, broker or schema registry does not answer.
         HistoryError: Records of a topic would be missing.
     """
     use_java_zone(spark, pipeline)
-    opened = source_of(spark, pipeline).open(Pins(pinned, behind, topic, snapshot), as_of)
+    pins = Pins(pinned, behind, topic, snapshot, schemas or schemas_now(spark, pipeline))
+    opened = replace(source_of(spark, pipeline).open(pins, as_of), schemas=pins.schemas)
     return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
+
+
+def empty_history(spark: SparkSession, pipeline: Pipeline) -> OpenHistory:
+    """The pipeline's history without any record. Raises as `open_history` does."""
+    return source_of(spark, pipeline).empty(schemas_now(spark, pipeline))
+
+
+def schemas_now(spark: SparkSession, pipeline: Pipeline) -> PinnedSchemas | None:
+    """The schemas that the pipeline's registry has now; None where it names none. Raises SourceError."""
+    with named_by(pipeline, "value", "registry"):
+        return pin_schemas(spark, pipeline.value)
 
 
 def _bounded(frame: DataFrame, arrivals_before: int | None) -> DataFrame:
@@ -210,7 +185,7 @@ class FilesSource:
         _check_columns(opened, self.pipeline)
         return opened
 
-    def empty(self) -> DataFrame:
+    def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         """Columns come from the first file, or from `value.schema` where no file is there."""
         schema = self._schema()
         try:
@@ -220,7 +195,7 @@ class FilesSource:
             if schema is None or self.history.format == "parquet":
                 raise
             found = schema.add(REASON, StringType()).add(RAW, StringType())
-        return self.spark.createDataFrame([], StructType(found.fields))
+        return _empty(self.spark.createDataFrame([], StructType(found.fields)), schemas)
 
     def partition_columns(self) -> tuple[str, ...]:
         return file_partitions(self.spark, self.history)
@@ -241,7 +216,7 @@ class FilesSource:
         return files
 
     def _found(self) -> tuple[PinnedFile, ...]:
-        with _named_by(self.pipeline, "path"):
+        with named_by(self.pipeline, "history", "path"):
             return find_files(self.spark, self.history)
 
     def _schema(self) -> StructType | None:
@@ -273,8 +248,8 @@ class HiveSource:
         _check_columns(opened, self.pipeline)
         return opened
 
-    def empty(self) -> DataFrame:
-        return self.spark.createDataFrame([], self._table().schema)
+    def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
+        return _empty(self.spark.createDataFrame([], self._table().schema), schemas)
 
     def partition_columns(self) -> tuple[str, ...]:
         return table_partitions(self.spark, self.history.table)
@@ -287,7 +262,7 @@ class HiveSource:
         return opened.frame if chosen is None else chosen
 
     def _table(self) -> DataFrame:
-        with _named_by(self.pipeline, "table"):
+        with named_by(self.pipeline, "history", "table"):
             return read_table(self.spark, self.history.table, self.history.metastore)
 
 
@@ -300,14 +275,14 @@ class IcebergSource:
     history: TableHistory
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
-        with _named_by(self.pipeline, "table"):
+        with named_by(self.pipeline, "history", "table"):
             chosen = pin_snapshot(self.spark, self.history.table, pins.snapshot)
         opened = OpenHistory(read_snapshot(self.spark, chosen), (), _describe_snapshot(chosen), snapshot=chosen)
         _check_columns(opened, self.pipeline)
         return opened
 
-    def empty(self) -> DataFrame:
-        return self.spark.createDataFrame([], self.open(Pins()).frame.schema)
+    def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
+        return _empty(self.spark.createDataFrame([], self.open(Pins()).frame.schema), schemas)
 
     def partition_columns(self) -> tuple[str, ...]:
         return iceberg.table_partitions(self.spark, self.history.table)
@@ -340,13 +315,13 @@ class KafkaSource:
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         registered = self.pipeline.watermark.partitions
-        with _named_by(self.pipeline, "topic"):
+        with named_by(self.pipeline, "history", "topic"):
             chosen = pin_topic(self.spark, self.history, pinned=pins.topic, registered=registered, as_of=as_of)
         frame = read_topic(self.spark, self.history, chosen, headers=_uses_headers(self.pipeline))
         return OpenHistory(frame, (), _describe_topic(self.history), chosen, has_unique_offsets=True)
 
-    def empty(self) -> DataFrame:
-        return empty_topic(self.spark, self.history)
+    def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
+        return _empty(empty_topic(self.spark, self.history), schemas)
 
     def partition_columns(self) -> tuple[str, ...]:
         return ()
@@ -376,7 +351,7 @@ class StitchedSource:
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         past, headers = self.history.past, _uses_headers(self.pipeline)
         now = chosen = None
-        with _named_by(self.pipeline):
+        with named_by(self.pipeline, "history"):
             if past.is_iceberg:
                 chosen = pin_snapshot(self.spark, past.table, pins.snapshot)
             frame, offsets = open_stitched(
@@ -386,6 +361,7 @@ class StitchedSource:
                 headers=headers,
                 pinned=pins.topic,
                 snapshot=chosen,
+                schemas=pins.schemas,
                 as_of=as_of,
             )
             if chosen is None:
@@ -396,9 +372,9 @@ class StitchedSource:
         parts = f"{table}, then {_describe_topic(self.history.recent)}"
         return OpenHistory(frame, (), parts, offsets, behind=now, snapshot=chosen)
 
-    def empty(self) -> DataFrame:
-        with _named_by(self.pipeline):
-            return empty_stitched(self.spark, self.history, self.pipeline)
+    def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
+        with named_by(self.pipeline, "history"):
+            return _empty(empty_stitched(self.spark, self.history, self.pipeline, schemas), schemas)
 
     def partition_columns(self) -> tuple[str, ...]:
         past = self.history.past
@@ -413,14 +389,18 @@ class StitchedSource:
 
 
 @contextmanager
-def _named_by(pipeline: Pipeline, *field: str) -> Iterator[None]:
+def named_by(pipeline: Pipeline, *field: str | int) -> Iterator[None]:
     """Add to a SourceError the file and line of the definition that names the source."""
     try:
         yield
     except SourceError as error:
-        place = pipeline.source_of(("history", *field))
+        place = pipeline.source_of(field)
         where = ", ".join(part for part in (error.where, place) if part)
         raise SourceError(error.what, where, error.hint) from error
+
+
+def _empty(frame: DataFrame, schemas: PinnedSchemas | None) -> OpenHistory:
+    return OpenHistory(frame, (), "", schemas=schemas)
 
 
 def _without_old_records(frame: DataFrame, position: Position, as_of: Mapping[int, int]) -> DataFrame:

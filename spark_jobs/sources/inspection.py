@@ -20,8 +20,8 @@ from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.history import OpenHistory
 from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import canonical, cut_at
 from spark_jobs.sources.scan import (
     FIELDS,
@@ -100,7 +100,7 @@ def inspect_history(
         SourceError: A file is damaged.
     """
     if records is None:
-        records = canonical(opened.frame, pipeline)
+        records = canonical(opened, pipeline)
         records = cut_at(records, as_of or {}) if opened.topic is None else records
     if opened.topic is not None and opened.has_unique_offsets:
         with reading(opened.description):

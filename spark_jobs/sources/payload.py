@@ -10,9 +10,11 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.payload import Value
 from spark_jobs.sources.csv_text import CsvRules
 from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON, decode, parse_schema
-from spark_jobs.sources.decode_avro import avro_fields, decode_avro
+from spark_jobs.sources.decode_avro import avro_fields, decode_avro, decode_by_writers
 from spark_jobs.sources.envelopes import AFTER, OPERATION, enclosed, envelope_of, opened, row_fields
 from spark_jobs.sources.expressions import Refused, expression_type, refuse, refuse_schema
+from spark_jobs.sources.framing import body_of, why_not_framed
+from spark_jobs.sources.schemas import PinnedSchemas
 
 TEXT_FIELD = "value"
 """The field of values that are plain text."""
@@ -20,19 +22,22 @@ _LINE_REASON = "rw_line_reason"
 _LINE_RAW = "rw_line_raw"
 
 
-def encoded_fields(spark: SparkSession, value: Value) -> StructType:
-    """The fields of the encoded value, those of its envelope too. Raises ValueError where the schema is wrong."""
+def encoded_fields(spark: SparkSession, value: Value, schemas: PinnedSchemas | None = None) -> StructType:
+    """The fields of the encoded value, those of its envelope too. Raises ValueError where the schema is wrong.
+
+    `schemas`: those of the registry, where the definition names one.
+    """
     if value.format == "text":
         return StructType().add(TEXT_FIELD, StringType())
     if value.format == "avro":
-        return avro_fields(spark, value.ddl or "")
+        return avro_fields(spark, schemas.reader if schemas is not None else value.ddl or "")
     row = parse_schema(spark, value.ddl or "")
     return row if value.envelope is None else enclosed(row, value.envelope)
 
 
-def fields_of(spark: SparkSession, value: Value) -> StructType:
+def fields_of(spark: SparkSession, value: Value, schemas: PinnedSchemas | None = None) -> StructType:
     """The fields that expressions see of an encoded value. Raises ValueError where the schema is wrong."""
-    whole = encoded_fields(spark, value)
+    whole = encoded_fields(spark, value, schemas)
     return whole if value.envelope is None else row_fields(whole, value.envelope)
 
 
@@ -44,18 +49,18 @@ def column_fields(spark: SparkSession, value: Value) -> StructType:
     )
 
 
-def payload_schema(frame: DataFrame, pipeline: Pipeline) -> StructType:
+def payload_schema(frame: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | None = None) -> StructType:
     """The fields of a record's value, as the definition gives them; `frame` has the history's columns."""
     value = pipeline.value
     try:
         if value.format != "columns":
-            return fields_of(frame.sparkSession, value)
+            return fields_of(frame.sparkSession, value, schemas)
         return StructType() if value.envelope is None else row_fields(envelope_of(frame.schema), value.envelope)
     except ValueError as error:
         raise refuse_schema(pipeline, error) from error
 
 
-def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+def with_payload(frame: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | None = None) -> DataFrame:
     """Add the decoded fields, RAW and REASON (null where the value can be decoded)."""
     from_lines = RAW in frame.columns and REASON in frame.columns
     value = pipeline.value
@@ -72,12 +77,12 @@ def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     if not isinstance(kind, (StringType, BinaryType)):
         what = f"column `{value.column}` is {kind.simpleString().upper()}, not text"
         raise refuse(pipeline, ("value", "column"), Refused(what, "name a STRING or BINARY column"))
-    payload_schema(frame, pipeline)
+    payload_schema(frame, pipeline, schemas)
     text = F.col(f"`{value.column}`").cast("string")
     if isinstance(kind, BinaryType):
-        return _of_bytes(frame.withColumn(RAW_BYTES, F.col(f"`{value.column}`")), pipeline)
-    if value.format == "avro":
-        what = f"column `{value.column}` is text, and Avro is bytes"
+        return _of_bytes(frame.withColumn(RAW_BYTES, F.col(f"`{value.column}`")), pipeline, schemas)
+    if value.format == "avro" or value.is_framed:
+        what = f"column `{value.column}` is text, and {'Avro' if value.format == 'avro' else 'the framing'} is bytes"
         raise refuse(pipeline, ("value", "column"), Refused(what, "name a BINARY column"))
     if not from_lines:
         return _of_text(frame.withColumn(RAW, text), F.col(RAW), value)
@@ -87,16 +92,24 @@ def with_payload(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     return decoded.withColumns(both).drop(_LINE_REASON, _LINE_RAW)
 
 
-def decode_bytes(frame: DataFrame, content: Column, value: Value) -> DataFrame:
+def decode_bytes(frame: DataFrame, content: Column, value: Value, schemas: PinnedSchemas | None = None) -> DataFrame:
     """Add the fields of `fields_of` to the frame, and REASON: why the bytes cannot be decoded; null where they can."""
     if value.format == "avro":
-        whole = encoded_fields(frame.sparkSession, value)
-        framed = value.framing == "confluent"
-        decoded = decode_avro(frame, content, value.ddl or "", whole, framed=framed, schema_id=value.schema_id)
+        whole = encoded_fields(frame.sparkSession, value, schemas)
+        if schemas is not None:
+            decoded = decode_by_writers(frame, content, schemas, whole)
+        else:
+            framed, number = value.is_framed, value.schema_id
+            decoded = decode_avro(frame, content, value.ddl or "", whole, framed=framed, schema_id=number)
         return decoded if value.envelope is None else opened(decoded, whole, value.envelope)
-    text = content.cast("string")
+    text = (body_of(content) if value.is_framed else content).cast("string")
     decoded = _of_text(frame, text, value)
-    return decoded.withColumn(REASON, F.coalesce(F.when(~F.is_valid_utf8(text), NOT_UTF8), REASON))
+    broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)
+    if value.is_framed:
+        known = value.schema_id if schemas is None else schemas.writers.keys()
+        why_not = why_not_framed(content, known, "" if schemas is None else schemas.subject)
+        broken = F.when(content.isNotNull(), F.coalesce(why_not, broken))
+    return decoded.withColumn(REASON, F.coalesce(broken, REASON))
 
 
 def _of_text(frame: DataFrame, text: Column, value: Value) -> DataFrame:
@@ -110,14 +123,16 @@ def _of_text(frame: DataFrame, text: Column, value: Value) -> DataFrame:
     return decoded if value.envelope is None else opened(decoded, whole, value.envelope)
 
 
-def _of_bytes(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+def _of_bytes(frame: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | None) -> DataFrame:
     """Add the decoded fields, REASON and RAW to a frame whose RAW_BYTES are the value. Null values: by `tombstones`."""
     tombstones = pipeline.history.tombstones
     if tombstones == "drop":
         frame = frame.where(F.col(RAW_BYTES).isNotNull())
-    text = F.make_valid_utf8(F.col(RAW_BYTES).cast("string"))
-    raw = F.lit(None).cast("string") if pipeline.value.format == "avro" else text
-    decoded = decode_bytes(frame, F.col(RAW_BYTES), pipeline.value).withColumn(RAW, raw)
+    body = body_of(F.col(RAW_BYTES)) if pipeline.value.is_framed else F.col(RAW_BYTES)
+    raw = F.make_valid_utf8(body.cast("string"))
+    if pipeline.value.format == "avro":
+        raw = F.lit(None).cast("string")
+    decoded = decode_bytes(frame, F.col(RAW_BYTES), pipeline.value, schemas).withColumn(RAW, raw)
     if tombstones == "keep":
         decoded = decoded.withColumn(REASON, F.when(F.col(RAW_BYTES).isNotNull(), F.col(REASON)))
     return decoded

@@ -57,7 +57,9 @@ from spark_jobs.sources.expressions import (
     refuse,
     refuse_unpublishable,
 )
+from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import payload_schema, with_payload
+from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.sources.times import Unit, instant_refused, instants
 from spark_jobs.spark.gateway import tried
 
@@ -78,8 +80,10 @@ STANDS_FOR_NONE = (
 _TIME, _CONDITION, _ARGUMENT = "rw_time", "rw_condition", "rw_argument_"
 
 
-def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None = None) -> DataFrame:
     """The canonical records of an opened history: the good ones, and those that go to quarantine.
+
+    `frame`: some of its rows, in place of all.
 
     `filter.before_watermark` and `event_time.missing: drop` leave records out, as SQL's WHERE does. A record that
     cannot be decoded stays, unless a part of the filter that uses only the history's own columns rejects it.
@@ -90,15 +94,17 @@ def canonical(history_frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         DefinitionError: Spark refuses an expression.
     """
     # A stitched history comes with positions and payload: its two parts have them in different columns.
-    is_prepared = has_positions(history_frame)
+    rows, schemas = opened.frame if frame is None else frame, opened.schemas
+    is_prepared = has_positions(rows)
     if is_prepared:
-        placed = with_arrivals_bounded(history_frame, pipeline.history.position)
+        placed = with_arrivals_bounded(rows, pipeline.history.position)
     else:
-        placed = _with_log_positions(history_frame, pipeline)
-    before, after = _split_filter(placed, pipeline)
+        placed = _with_log_positions(rows, pipeline)
+    before, after = _split_filter(placed, pipeline, schemas)
     for condition in before:
         placed = _accepted(placed, condition)
-    keyed = with_keys(placed if is_prepared else with_payload(placed, pipeline), pipeline.keys, pipeline)
+    decoded = placed if is_prepared else with_payload(placed, pipeline, schemas)
+    keyed = with_keys(decoded, pipeline.keys, pipeline)
     if (text := pipeline.filter.before_watermark) is not None:
         _require_boolean(keyed, text, pipeline, ("filter", "before_watermark"))
     for condition in after:
@@ -374,7 +380,7 @@ def _accepted(frame: DataFrame, condition: str) -> DataFrame:
     return frame.where(keeps).drop(_CONDITION)
 
 
-def _split_filter(placed: DataFrame, pipeline: Pipeline) -> tuple[list[str], list[str]]:
+def _split_filter(placed: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | None) -> tuple[list[str], list[str]]:
     """Split the filter into the parts that use only the history's own columns, and the others.
 
     The first are applied before the values are decoded: Spark prunes partitions by them and decodes fewer records.
@@ -383,7 +389,7 @@ def _split_filter(placed: DataFrame, pipeline: Pipeline) -> tuple[list[str], lis
     if text is None:
         return [], []
     hidden = {name.lower() for name, key in pipeline.keys.items() if key.strip("`").lower() != name.lower()}
-    hidden |= {field.name.lower() for field in payload_schema(placed, pipeline)}
+    hidden |= {field.name.lower() for field in payload_schema(placed, pipeline, schemas)}
     visible = placed.drop(*(name for name in placed.columns if name.lower() in hidden))
     before, after = [], []
     for part in conjuncts(placed, text):

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError
 from spark_jobs.sources.decode_avro import SCHEMA_ID
-from spark_jobs.sources.history import OpenHistory
+from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import canonical
 from spark_jobs.spark.failures import reading
 
@@ -20,9 +20,9 @@ def check_schema_ids(pipeline: Pipeline, opened: OpenHistory, records: DataFrame
     all records of the history. Raises HistoryError where there are several ids: the schema is that of one of them.
     """
     value = pipeline.value
-    if value.framing != "confluent" or value.schema_id is not None:
+    if value.framing != "confluent" or value.schema_id is not None or opened.schemas is not None:
         return
-    everything = canonical(opened.frame, pipeline)
+    everything = canonical(opened, pipeline)
     chosen = everything if records is None else records
     if SCHEMA_ID not in chosen.columns:
         return

@@ -25,6 +25,7 @@ from spark_jobs.sources.kafka import append_time, empty_topic, header_map, pin_t
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.payload import payload_schema, with_payload
 from spark_jobs.sources.records import cut_at, running_maximum, with_positions
+from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.spark.failures import reading
 
 _POSITION_COLUMNS = (PARTITION, OFFSET, ARRIVAL)
@@ -40,6 +41,7 @@ def open_stitched(
     headers: bool,
     pinned: PinnedTopic | None = None,
     snapshot: PinnedSnapshot | None = None,
+    schemas: PinnedSchemas | None = None,
     as_of: Mapping[int, int] | None = None,
 ) -> tuple[DataFrame, PinnedTopic]:
     """Open both parts as one frame with position and payload columns.
@@ -48,6 +50,7 @@ def open_stitched(
         headers: Whether the topic's headers are read.
         pinned: The offsets of a plan; None: they are resolved now.
         snapshot: The snapshot to read of an Iceberg table; None for a Hive table.
+        schemas: Those by which values are decoded, where the definition names a registry.
         as_of: End offsets by partition, in place of the topic's own.
 
     Returns:
@@ -74,15 +77,17 @@ def open_stitched(
         table = table.withColumn("timestamp", append_time(F.col("timestamp_type")))
     topic = read_topic(spark, history.recent, chosen, headers=headers)
     cut = {part.partition: part.start for part in chosen.ranges}
-    return _stitch(table, topic, cut, history, pipeline), chosen
+    return _stitch(table, topic, cut, history, pipeline, schemas), chosen
 
 
-def empty_stitched(spark: SparkSession, history: StitchedHistory, pipeline: Pipeline) -> DataFrame:
+def empty_stitched(
+    spark: SparkSession, history: StitchedHistory, pipeline: Pipeline, schemas: PinnedSchemas | None = None
+) -> DataFrame:
     """The columns of `open_stitched` without any record. The catalog is read, the brokers are not."""
     past = history.past
     snapshot = pin_snapshot(spark, past.table) if past.is_iceberg else None
     table = spark.createDataFrame([], _past(spark, past, snapshot).schema)
-    return _stitch(table, empty_topic(spark, history.recent), {}, history, pipeline)
+    return _stitch(table, empty_topic(spark, history.recent), {}, history, pipeline, schemas)
 
 
 def _past(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | None) -> DataFrame:
@@ -90,13 +95,18 @@ def _past(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | None)
 
 
 def _stitch(
-    table: DataFrame, topic: DataFrame, cut: Mapping[int, int], history: StitchedHistory, pipeline: Pipeline
+    table: DataFrame,
+    topic: DataFrame,
+    cut: Mapping[int, int],
+    history: StitchedHistory,
+    pipeline: Pipeline,
+    schemas: PinnedSchemas | None,
 ) -> DataFrame:
     """The table's records below the offsets of `cut` and all of `topic`, with position and payload columns."""
     recent = with_positions(topic, history.recent.position, pipeline, ("history", "recent", "position"))
-    recent = with_payload(recent, pipeline)
+    recent = with_payload(recent, pipeline, schemas)
     past = cut_at(with_positions(table, history.past.position, pipeline, _POSITION_PATH), cut)
-    past = _past_payload(past, history, pipeline)
+    past = _past_payload(past, history, pipeline, schemas)
     shared = [name for name in recent.columns if name in past.columns]
     both = past.select(*shared).unionByName(recent.select(*shared))
     return running_maximum(both) if history.position.going_back == "running_maximum" else both
@@ -110,13 +120,15 @@ def _end_offsets(table: DataFrame, past: PastTable, pipeline: Pipeline) -> dict[
     return {row[PARTITION]: row["last"] + 1 for row in rows}
 
 
-def _past_payload(placed: DataFrame, history: StitchedHistory, pipeline: Pipeline) -> DataFrame:
+def _past_payload(
+    placed: DataFrame, history: StitchedHistory, pipeline: Pipeline, schemas: PinnedSchemas | None
+) -> DataFrame:
     """The table's columns under the topic's names.
 
     Where the table has the undecoded value, it is decoded here; otherwise each field is a column of the table.
     """
     mapped, recent = history.past.columns, history.recent
-    schema = payload_schema(placed, pipeline)
+    schema = payload_schema(placed, pipeline, schemas)
     fields = {field.name for field in schema}
     known = {name.lower() for name in placed.columns}
     has_raw_value = "value" in mapped or ("value" in known and not fields & mapped.keys())
@@ -151,7 +163,7 @@ def _past_payload(placed: DataFrame, history: StitchedHistory, pipeline: Pipelin
         if not isinstance(kind, StringType | BinaryType):
             raise _type_mismatch(history, pipeline, "value", kind.simpleString(), "binary or string", text)
         raw = F.expr(text).cast("binary").alias("value")
-        return with_payload(placed.select(*_POSITION_COLUMNS, raw, *_aliased(topic_columns)), pipeline)
+        return with_payload(placed.select(*_POSITION_COLUMNS, raw, *_aliased(topic_columns)), pipeline, schemas)
     decoded: dict[str, Column] = {}
     for field in schema:
         text = mapped.get(field.name, f"`{field.name}`")

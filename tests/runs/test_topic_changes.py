@@ -10,13 +10,17 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
-from spark_jobs.errors import HistoryError
+from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.replay.windows import HISTORY_GONE
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.past import Past
 from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.sources import PinnedSchemas
 from tests.kafka import Producer, Sent, produce
+from tests.registry import SchemaRegistry
+from tests.sources.avro import encoded, framed
 
 T0 = 1_357_034_400_000
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -119,3 +123,44 @@ def test_offsets_without_records_are_told_and_more_of_them_than_records_are_refu
     with pytest.raises(HistoryError, match="22 of the 34 offsets of partition 0 hold no record"):
         make_plan(spark, of_topic(kafka.servers, "holes"))
     assert make_plan(spark, of_topic(kafka.servers, "holes", "holes")).records == 12
+
+
+def test_schemas_are_others_where_one_of_them_is_another_or_gone() -> None:
+    before = Past(None, None, None, schemas=PinnedSchemas("s", 1, "r", {1: "a", 2: "b"}).digests)
+    assert before.other_schemas(PinnedSchemas("s", 1, "r", {1: "a", 2: "b", 3: "c"})) == ""
+    assert before.other_schemas(PinnedSchemas("s", 2, "q", {1: "a", 2: "b"})).startswith("records are read by another")
+    assert before.other_schemas(PinnedSchemas("s", 1, "r", {1: "a", 2: "c"})) == (
+        "schema id 2 of the subject s is another schema"
+    )
+    assert before.other_schemas(PinnedSchemas("s", 1, "r", {1: "a"})) == "schema id 2 is gone from the subject s"
+    assert Past.from_state(before.to_state()) == before and before.other_schemas(None) == ""
+
+
+@pytest.mark.long
+def test_a_night_goes_on_while_records_are_read_by_one_schema_and_reads_all_by_another_one(
+    spark, kafka: KafkaBroker
+) -> None:
+    first = {"type": "record", "name": "e", "fields": [{"name": "t", "type": "long"}]}
+    later = {**first, "fields": [*first["fields"], {"name": "n", "type": "long", "default": 5}]}
+    kafka.create_topic("schemas", 1, APPEND_TIME)
+    with SchemaRegistry() as registry:
+        one = registry.register("schemas-value", first)
+        value = {"format": "avro", "registry": {"url": registry.url, "subject": "schemas-value"}}
+        pipeline = of_topic(
+            kafka.servers, "schemas", value=value, event_time={"expression": "t", "unit": "ms"}, keys={},
+        )  # fmt: skip
+        sent = [Sent(framed(one, encoded(spark, first, {"t": T0 + n}))) for n in range(40)]
+        produce(spark, kafka.servers, "schemas", sent)
+        reconcile(spark, pipeline, NoProgress())
+        produce(spark, kafka.servers, "schemas", [sent[3], *sent[30:]])
+        assert reconcile(spark, pipeline, NoProgress()).continued_from is not None
+        assert windows(spark, pipeline)[0][0] == 11
+        two = registry.register("schemas-value", later)
+        produce(spark, kafka.servers, "schemas", [Sent(framed(two, encoded(spark, later, {"t": T0 + 7, "n": 1})))])
+        night = reconcile(spark, pipeline, NoProgress())
+        assert (
+            night.continued_from is None and "records are read by another schema (subject schemas-value" in night.note
+        )
+        assert windows(spark, pipeline)[0][0] == 12
+    with pytest.raises(SourceError, match="the schema registry does not answer"):
+        reconcile(spark, pipeline, NoProgress())

@@ -35,7 +35,7 @@ def read(spark, tmp_path: Path, pipeline: MakePipeline, rows: list[dict[str, Any
             **sections,
         },
     )
-    frame = canonical(open_history(spark, definition).frame, definition)
+    frame = canonical(open_history(spark, definition), definition)
     reasons = {row.offset: row.reason for row in quarantined(frame).collect()}
     return definition, good(frame), reasons
 

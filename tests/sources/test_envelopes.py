@@ -52,7 +52,7 @@ def defined(path: Path, envelope: Any, **sections: Any) -> Pipeline:
 
 def records(spark, pipeline: Pipeline) -> tuple[list[tuple[int, int, str]], dict[int, str]]:
     """Offset, id and `op` of the good records, and the reasons of the others by offset."""
-    frame = canonical(open_history(spark, pipeline).frame, pipeline)
+    frame = canonical(open_history(spark, pipeline), pipeline)
     rows = good(frame).select("rw_offset", "id", "op").orderBy("rw_offset").collect()
     return [tuple(one) for one in rows], {one.offset: one.reason for one in quarantined(frame).collect()}
 
@@ -83,7 +83,7 @@ def test_the_envelope_is_there_beside_the_row_for_filters_and_event_times(spark,
     pipeline = defined(tmp_path, None, value=value, event_time=time, keys={"kind": "op"},
                        filter={"before_watermark": "op <> 'r' and source.db = 'shop' and `offset` < 9"})  # fmt: skip
     assert check_expressions(spark, pipeline) == []
-    frame = canonical(open_history(spark, pipeline).frame, pipeline)
+    frame = canonical(open_history(spark, pipeline), pipeline)
     assert {(one.id, one.kind, one.rw_event_time) for one in good(frame).collect()} == {(0, "c", BASE), (1, "u", BASE)}
     assert not {"after", "before"} & set(frame.columns)
 
@@ -99,10 +99,10 @@ def test_files_and_tables_whose_columns_are_the_envelope_are_opened_too(spark, t
     ):
         pipeline = defined(path, None, **sections, mode="complete")
         assert check_expressions(spark, pipeline) == []
-        found = canonical(open_history(spark, pipeline).frame, pipeline)
+        found = canonical(open_history(spark, pipeline), pipeline)
         assert sorted(one.id for one in good(found).collect()) == [0, 1, 2, 3]
         assert quarantined(found).count() == 0
     sections = {"value": {**value, "envelope": {"kind": "debezium", "schema_include": True}}}
     pipeline = defined(tmp_path / "parquet", None, **sections, history={"position": {}})
     with pytest.raises(DefinitionError, match="it has no field `payload` with a row"):
-        canonical(open_history(spark, pipeline).frame, pipeline)
+        canonical(open_history(spark, pipeline), pipeline)

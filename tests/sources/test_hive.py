@@ -60,7 +60,7 @@ def of_table(pipeline: MakePipeline, table: str, **sections):
 
 
 def offsets(spark, definition) -> list[int]:
-    frame = good(canonical(open_history(spark, definition).frame, definition))
+    frame = good(canonical(open_history(spark, definition), definition))
     return sorted(row.rw_offset for row in frame.collect())
 
 
@@ -73,7 +73,7 @@ def test_a_hive_table_is_a_history_and_its_partition_columns_are_fields(
     assert partition_columns(spark, definition) == ("day",)
     assert offsets(spark, definition) == [2]
     assert inspect_history(spark, definition, opened).records == 1
-    plan = query_execution(canonical(opened.frame, definition)).executedPlan().toString()
+    plan = query_execution(canonical(opened, definition)).executedPlan().toString()
     assert "PartitionFilters: [isnotnull(day" in plan
 
 
@@ -91,7 +91,7 @@ def test_partitions_are_pruned_also_where_values_are_decoded(spark, database: st
             "keys": {"day": "day"},
         }
     )
-    frame = canonical(open_history(spark, definition).frame, definition)
+    frame = canonical(open_history(spark, definition), definition)
     assert sorted((row.rw_offset, row.rw_reason) for row in frame.collect()) == [(4, None), (5, "not valid JSON")]
     assert "PartitionFilters: [isnotnull(day" in query_execution(frame).executedPlan().toString()
 

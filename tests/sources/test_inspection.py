@@ -179,7 +179,7 @@ def test_the_running_maximum_counts_where_arrivals_go_back(spark, tmp_path: Path
         filter={"before_watermark": "key = 'AA'"},
     )
     assert inspect(spark, definition).partitions[0] == PartitionRange(0, 0, 4, BASE + 10, BASE + 30, 4)
-    rows = good(canonical(open_history(spark, definition).frame, definition)).orderBy("rw_partition", "rw_offset")
+    rows = good(canonical(open_history(spark, definition), definition)).orderBy("rw_partition", "rw_offset")
     assert [row.rw_arrival - BASE for row in rows.collect()] == [10, 20, 30, 1]
 
 

@@ -31,7 +31,7 @@ def line(offset: int, **fields) -> str:
 
 def split(spark, definition) -> tuple[list[int], dict[str, str]]:
     """The good offsets, and the reason of each raw line."""
-    frame = canonical(open_history(spark, definition).frame, definition)
+    frame = canonical(open_history(spark, definition), definition)
     bad = {row.raw: row.reason for row in quarantined(frame).collect()}
     return sorted(row.rw_offset for row in good(frame).collect()), bad
 
@@ -135,7 +135,7 @@ def test_folders_named_by_a_value_are_columns_of_lines_too(spark, tmp_path: Path
         (tmp_path / f"day={day}" / "a.json").write_text(line(day) + "\n")
     definition = of_lines(pipeline, tmp_path, "json").model_copy(update={"keys": {"day": "day"}})
     assert partition_columns(spark, definition) == ("day",)
-    frame = good(canonical(open_history(spark, definition).frame, definition))
+    frame = good(canonical(open_history(spark, definition), definition))
     assert sorted((row.day, row.rw_offset) for row in frame.collect()) == [("1", 1), ("2", 2)]
 
 
@@ -154,7 +154,7 @@ def test_the_schema_gives_folders_another_type_than_text(spark, tmp_path: Path, 
         (tmp_path / f"store={store}").mkdir()
         (tmp_path / f"store={store}" / "a.json").write_text(line(number) + "\n")
     definition = of_lines(pipeline, tmp_path, "json", schema=f"{SCHEMA}, store INT")
-    frame = canonical(open_history(spark, definition).frame, definition)
+    frame = canonical(open_history(spark, definition), definition)
     assert sorted((row.store, row.rw_reason) for row in frame.collect() if row.store) == [(7, None), (8, None)]
     assert [row.reason for row in quarantined(frame).collect()] == ["wrong type for field store"]
 

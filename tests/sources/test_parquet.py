@@ -184,9 +184,9 @@ def test_folders_named_by_a_value_are_columns_and_stay_so_when_pinned(
         assert partition_columns(spark, definition) == ("day",)
         opened = open_history(spark, definition)
         again = open_history(spark, definition, pinned=opened.pinned)
-        for frame in (opened.frame, again.frame):
-            assert [row.day for row in canonical(frame, definition).collect()] == ["2"]
-            plan = query_execution(canonical(frame, definition)).executedPlan().toString()
+        for one in (opened, again):
+            assert [row.day for row in canonical(one, definition).collect()] == ["2"]
+            plan = query_execution(canonical(one, definition)).executedPlan().toString()
             assert re.search(r"PartitionFilters: \[[^\]]*day", plan)
 
 
@@ -202,7 +202,7 @@ def test_several_paths_are_one_history(spark, tmp_path: Path, pipeline: MakePipe
     write_log(tmp_path / "x" / "a.parquet", records((0, 0, 0)))
     write_log(tmp_path / "y" / "b.parquet", records((0, 1, 10)))
     definition = pipeline([f"{tmp_path}/x", f"{tmp_path}/y/b.parquet"])
-    frame = good(canonical(open_history(spark, definition).frame, definition))
+    frame = good(canonical(open_history(spark, definition), definition))
     assert sorted(row.rw_event_time - BASE for row in frame.collect()) == [0, 10]
 
 
@@ -228,7 +228,7 @@ def test_keys_of_parquet_files_are_text_and_typed_folders_cost_their_records_alo
         keys={"shop": "shop", "store": "store"},
         event_time={"expression": "t", "unit": "ms"},
     )
-    records = canonical(open_history(spark, definition).frame, definition)
+    records = canonical(open_history(spark, definition), definition)
     assert [(row.shop, row.store) for row in good(records).collect()] == [("ok", 7)]
     reasons = sorted(row.reason for row in quarantined(records).collect())
     assert reasons == ["key `shop`: not valid UTF-8"] * 2 + ["wrong type for field store"] * 3

@@ -20,7 +20,7 @@ ABSURD = "event time out of [1970-01-01T00:00:00Z, 2100-01-01T00:00:00Z)"
 
 
 def opened(spark, pipeline) -> DataFrame:
-    return canonical(open_history(spark, pipeline).frame, pipeline)
+    return canonical(open_history(spark, pipeline), pipeline)
 
 
 def reasons(frame: DataFrame) -> dict[int, str]:

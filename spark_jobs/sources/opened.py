@@ -1,0 +1,57 @@
+"""An opened history, and what a plan pins of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.sources.files import PinnedFile
+from spark_jobs.sources.iceberg import PinnedSnapshot
+from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.schemas import PinnedSchemas
+
+
+@dataclass(frozen=True)
+class OpenHistory:
+    """A history that can be read.
+
+    Attributes:
+        frame: All its columns, partition columns too. JSON and CSV files add `rw_raw` (the line) and `rw_reason` (why
+            the line could not be decoded). A stitched history has its position and payload columns already.
+        pinned: The files that `frame` reads, by path; empty for a table or a topic.
+        behind: The files behind a table, by path; None where there is no table, or Spark does not know its files.
+        description: What was opened, for messages.
+        topic: The offsets that `frame` reads of a topic; None where there is none.
+        snapshot: The snapshot that `frame` reads of an Iceberg table; None where there is none.
+        schemas: Those of a schema registry by which values are decoded; None where there is no registry.
+        arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody has looked.
+        has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
+    """
+
+    frame: DataFrame
+    pinned: tuple[PinnedFile, ...]
+    description: str
+    topic: PinnedTopic | None = None
+    has_unique_offsets: bool = False
+    behind: tuple[PinnedFile, ...] | None = None
+    arrivals_before: int | None = None
+    snapshot: PinnedSnapshot | None = None
+    schemas: PinnedSchemas | None = None
+
+    @property
+    def files(self) -> tuple[PinnedFile, ...] | None:
+        """The files that say what was read; None where nobody knows them."""
+        return self.pinned or self.behind
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """What a plan has pinned of a history, see `open_history`; None: what is there now is read."""
+
+    files: Sequence[PinnedFile] | None = None
+    behind: Sequence[PinnedFile] | None = None
+    topic: PinnedTopic | None = None
+    snapshot: PinnedSnapshot | None = None
+    schemas: PinnedSchemas | None = None
