@@ -55,14 +55,20 @@ def init(
     ] = None,
     namespace: Annotated[str | None, typer.Option(help="Namespace of the tables. Default: default.")] = None,
     metastore: Annotated[str | None, typer.Option(help="Address of the Hive metastore: thrift://host:9083.")] = None,
+    registry: Annotated[
+        str | None, typer.Option(help="Address of the schema registry of a topic: https://host:8081.")
+    ] = None,
+    registry_auth: Annotated[
+        str | None, typer.Option(help="The environment variable with the registry's user:password.")
+    ] = None,
     records: Annotated[int, typer.Option(min=2, help="So many records are read, at most.")] = 1000,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the flags, else the proposals.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a definition of this name.")] = False,
 ) -> None:
     """Begin a project: read a few records, propose a definition, and write it with suites and DAG files.
 
-    Asks for what the flags do not say. Files are read without Spark; a table or a topic needs it. Files that are there
-    already stay as they are.
+    Asks for what the flags do not say. Files are read without Spark; Avro files, a table or a topic need it. Files
+    that are there already stay as they are.
     """
     from spark_jobs.definition import load_pipeline
     from spark_jobs.project.address import FORMS, parse_address
@@ -73,7 +79,7 @@ def init(
     ask: Ask = _take_defaults if yes else _prompt
     text = source or ask("Source", f"Where the history lies: {FORMS}.", "SOURCE", None, lambda text: text)
     address = parse_address(text)
-    sample = of_rows(_read(address, records, metastore))
+    sample = of_rows(_read(address, records, metastore, registry, registry_auth))
     _show(sample)
     flags = Flags(
         name=name,
@@ -102,20 +108,30 @@ def init(
     _show_result(answers, directory, written, kept)
 
 
-def _read(address: Address, records: int, metastore: str | None) -> Sample:
+def _read(
+    address: Address, records: int, metastore: str | None, registry: str | None, registry_auth: str | None
+) -> Sample:
     from spark_jobs.project.address import SourceKind
 
+    container = None
     if address.kind is SourceKind.FILES:
-        from spark_jobs.project.reading import read_files
+        from spark_jobs.project.reading import avro_files, read_files
 
-        return read_files(address.place, records)
-    from spark_jobs.project.services import read_hive, read_kafka
+        container = avro_files(address.place)
+        if container is None:
+            return read_files(address.place, records)
+    from spark_jobs.project.services import read_avro, read_hive, read_kafka
     from spark_jobs.spark.session import spark_session
 
     spark = spark_session("rewindow init", metastore=metastore)
+    if container is not None:
+        return read_avro(spark, container, records)
     if address.kind is SourceKind.HIVE:
         return read_hive(spark, address.place, metastore, records)
-    return read_kafka(spark, address.servers, address.place, records)
+    named = None
+    if registry is not None:
+        named = {"url": registry} | ({"auth": {"basic": registry_auth}} if registry_auth else {})
+    return read_kafka(spark, address.servers, address.place, records, named)
 
 
 def _take_defaults(question: str, why: str, flag: str, default: str | None, check: Check) -> str:

@@ -33,15 +33,15 @@ class HistoryOfRows(HistorySection):
 
 
 class FilesHistory(HistoryOfRows):
-    """Parquet, JSON lines or CSV files, read with Spark."""
+    """Parquet, ORC, Avro container, JSON lines or CSV files, read with Spark."""
 
     kind: Literal["files"] = Field(description="The kind of history: files.")
     path: Paths = Field(
         description="Path, glob or URI, or a list of them. A relative one starts at the project's folder.",
         examples=["data/flights/*.parquet"],
     )
-    format: Literal["parquet", "json", "csv"] = Field(
-        description="Format of the files; json means JSON lines.", examples=["parquet"]
+    format: Literal["parquet", "orc", "avro", "json", "csv"] = Field(
+        description="Format of the files; json means JSON lines, avro container files.", examples=["parquet"]
     )
     options: dict[str, str | int | float | bool] = Field(
         default={}, description="Options for Spark's reader.", examples=[{"header": True}]
@@ -51,6 +51,11 @@ class FilesHistory(HistoryOfRows):
         description="The columns with a record's position in the log.",
         examples=["{partition: partition, offset: offset, arrival: arrival}"],
     )
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether the files are text."""
+        return self.format in ("json", "csv")
 
     @property
     def metastore(self) -> None:

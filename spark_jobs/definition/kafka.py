@@ -217,6 +217,11 @@ class HistorySection(Section):
     """A history of any kind, and which topic it has."""
 
     @property
+    def has_lines(self) -> bool:
+        """Whether it is text, a record in each line."""
+        return False
+
+    @property
     def topic_alone(self) -> Topic | None:
         """The topic that is the whole history."""
         return None

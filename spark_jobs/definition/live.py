@@ -27,15 +27,15 @@ TimeUnit = Literal["timestamp", "s", "ms", "us", "iso"]
 
 
 class FilesEmitted(Section):
-    """Emitted rows in Parquet, ORC, JSON lines or CSV files."""
+    """Emitted rows in Parquet, ORC, Avro container, JSON lines or CSV files."""
 
     kind: Literal["files"] = Field(description="The kind of source: files.")
     path: Paths = Field(
         description="Path, glob or URI, or a list of them. A relative one starts at the project's folder.",
         examples=["data/emitted/*.parquet"],
     )
-    format: Literal["parquet", "orc", "json", "csv"] = Field(
-        description="Format of the files; json means JSON lines.", examples=["parquet"]
+    format: Literal["parquet", "orc", "avro", "json", "csv"] = Field(
+        description="Format of the files; json means JSON lines, avro container files.", examples=["parquet"]
     )
     ddl: Text | None = Field(
         default=None,

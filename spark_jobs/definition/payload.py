@@ -172,7 +172,7 @@ def payload_of_topic(section: Any, column: str = "value") -> Any:
     if not isinstance(given, dict):
         return section
     if given.get("format", "columns") == "columns":
-        hint = "write `format: json`, `json_schema`, `csv`, `avro` or `text`"
+        hint = "write `format: json`, `csv`, `avro`, `json_schema` or `text`"
         raise Refusal(f"is missing: a topic's {column}s are bytes", hint, ("format",))
     if given.get("column") not in (None, column):
         raise Refusal(

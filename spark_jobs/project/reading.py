@@ -1,4 +1,4 @@
-"""Read a few records of files, without Spark: JSON lines, CSV and Parquet, from any file system that fsspec knows."""
+"""Read a few records of files, without Spark: JSON lines, CSV, Parquet and ORC, wherever fsspec finds files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,12 +15,17 @@ from urllib.parse import unquote
 import fsspec
 import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException
+from pyarrow.orc import ORCFile
 
 from spark_jobs.errors import SourceError
 from spark_jobs.project.sample import Sample, ddl_of, json_object, nameable
 from spark_jobs.sources.csv_text import CsvRules
 
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+_FORMATS = {
+    ".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json",
+    ".json": "json",
+}  # fmt: skip
+_AVRO = ".avro"
 _GLOB = set("*?[")
 _SNIFFED = 64_000
 """Characters of a CSV file in which its delimiter is looked for."""
@@ -35,21 +40,19 @@ def read_files(path: str, limit: int) -> Sample:
     Raises SourceError where there is no file, its format is unknown, or it cannot be read.
     """
     system, place, files = _files(path)
-    if all(file.endswith(".avro") for file in files):
-        hint = "Write them as Parquet, or name a Hive table over them; a topic's Avro values are read as they are."
-        raise SourceError("Avro container files are not read", path, hint)
     formats = {_format_of(file) for file in files} - {None}
     if len(formats) != 1:
         found = ", ".join(sorted(str(name) for name in formats)) or "none of these endings"
-        hint = "Name files that end in .parquet, .csv, .jsonl, .ndjson or .json (with .gz, too), of one format."
+        hint = "Name files that end in .parquet, .orc, .avro, .csv, .jsonl, .ndjson or .json (.gz, too), of one format."
         raise SourceError(f"the format of the files is not clear: {found}", path, hint)
     (file_format,) = formats
     files = [file for file in files if _format_of(file) == file_format]
     where = _pattern(path, system, files)
     what = f"{path}: {len(files)} {file_format} file{'s' if len(files) != 1 else ''}"
     try:
-        if file_format == "parquet":
-            return _parquet(system, files, _literal_folder(place), limit, where, what)
+        if file_format in ("parquet", "orc"):
+            batches = _parquet_batch if file_format == "parquet" else _orc_batch
+            return _containers(system, files, _literal_folder(place), limit, where, what, file_format, batches)
         heads = _heads(system, files, _literal_folder(place), limit)
         return (_json if file_format == "json" else _csv)(heads, limit, where, what)
     except (OSError, ValueError, ArrowException) as error:
@@ -254,19 +257,47 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _parquet(system: Any, files: Sequence[str], base: str, limit: int, path: str, what: str) -> Sample:
+def avro_files(path: str) -> str | None:
+    """The path for the definition where Avro container files lie at a path; None where others do.
+
+    Raises SourceError where no file is there.
+    """
+    system, _, files = _files(path)
+    return _pattern(path, system, files) if all(file.endswith(_AVRO) for file in files) else None
+
+
+def _parquet_batch(opened: Any, limit: int) -> list[dict[str, Any]]:
+    batch = next(pq.ParquetFile(opened).iter_batches(batch_size=limit), None)
+    return [] if batch is None else batch.to_pylist()
+
+
+def _orc_batch(opened: Any, limit: int) -> list[dict[str, Any]]:
+    file = ORCFile(opened)
+    return file.read_stripe(0).slice(0, limit).to_pylist() if file.nstripes else []
+
+
+def _containers(
+    system: Any,
+    files: Sequence[str],
+    base: str,
+    limit: int,
+    path: str,
+    what: str,
+    file_format: str,
+    head: Callable[[Any, int], list[dict[str, Any]]],
+) -> Sample:
     records: list[dict[str, Any]] = []
     folders = [_folders_of(file, base) for file in files]
     share = max(2, limit // len(files)) if any(folders) else limit
     for file, columns in zip(files, folders, strict=True):
         with system.open(file, "rb") as opened:
-            batch = next(pq.ParquetFile(opened).iter_batches(batch_size=min(share, limit - len(records))), None)
-        records += [{**record, **columns} for record in (batch.to_pylist() if batch is not None else ())]
+            found = head(opened, min(share, limit - len(records)))
+        records += [{**record, **columns} for record in found]
         if len(records) >= limit:
             break
     if not records:
         raise SourceError("the files hold no record", path, "Name files with records.")
-    return decoded(records, f"{what}, {len(records)} records read", path=path, file_format="parquet")
+    return decoded(records, f"{what}, {len(records)} records read", path=path, file_format=file_format)
 
 
 def decoded(records: Sequence[Mapping[str, Any]], source: str, *, path: str = "", file_format: str = "") -> Sample:

@@ -79,7 +79,7 @@ class Sample:
     Attributes:
         records: What expressions can name: the history's columns and the decoded fields, one mapping for each record.
         source: What was read, for people.
-        value_format: `value.format` of the definition: columns, json, csv, avro or text.
+        value_format: `value.format` of the definition: columns, json, json_schema, csv, avro or text.
         value_column: `value.column`; None where there is none, or a topic.
         schema: `value.schema` as Spark DDL; None where the history has its own types.
         path: `history.path` for files; empty for other kinds.
@@ -90,6 +90,7 @@ class Sample:
         unreadable: Records that could not be decoded.
         tombstones: Records of a topic that were read and have no value.
         framing: `value.framing`; empty where values have none.
+        registry: `value.registry`; empty where the values' schemas are in none.
         envelope: `value.envelope` as YAML; empty where the records are no changes of rows.
         deletes: Changes that were read and are no records, because they delete a row.
         checks: What was seen of the values and should be checked, for people.
@@ -108,6 +109,7 @@ class Sample:
     unreadable: int = 0
     tombstones: int = 0
     framing: str = ""
+    registry: Mapping[str, Any] = field(default_factory=dict)
     envelope: str = ""
     deletes: int = 0
     checks: tuple[str, ...] = ()

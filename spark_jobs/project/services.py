@@ -1,18 +1,27 @@
-"""Read a few records of a Hive table or a Kafka topic, with Spark, through the sources that a run uses."""
+"""Read a few records of a Hive table, Avro files or a Kafka topic, with Spark, through the sources that a run uses."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pydantic import ValidationError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.kafka import KafkaHistory
-from spark_jobs.errors import SourceError
+from spark_jobs.definition.payload import Value
+from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.project.reading import decoded
 from spark_jobs.project.sample import Sample, ddl_of, json_object, nameable
+from spark_jobs.sources.decode import REASON
+from spark_jobs.sources.files import find_files, read_files
 from spark_jobs.sources.hive import read_table
 from spark_jobs.sources.kafka import pin_topic, read_topic
+from spark_jobs.sources.payload import decode_bytes, fields_of
+from spark_jobs.sources.schemas import pin_schemas
 from spark_jobs.spark.failures import reading
 
 _ENVELOPE = ("key", "partition", "offset", "timestamp")
@@ -28,10 +37,27 @@ def read_hive(spark: SparkSession, table: str, metastore: str | None, limit: int
     return decoded(records, f"Hive table {table}, {len(records)} records read")
 
 
-def read_kafka(spark: SparkSession, servers: str, topic: str, limit: int) -> Sample:
+def read_avro(spark: SparkSession, path: str, limit: int) -> Sample:
+    """At most `limit` records of Avro container files. Raises SourceError where they are damaged or empty."""
+    history = FilesHistory.model_validate({"kind": "files", "path": path, "format": "avro"})
+    files = find_files(spark, history)
+    with reading(path):
+        records = read_files(spark, history, files, None).limit(limit).toArrow().to_pylist()
+    if not records:
+        raise SourceError("the files hold no record", path, "Name files with records.")
+    many = "s" if len(files) != 1 else ""
+    what = f"{path}: {len(files)} avro file{many}, {len(records)} records read"
+    return decoded(records, what, path=path, file_format="avro")
+
+
+def read_kafka(
+    spark: SparkSession, servers: str, topic: str, limit: int, registry: Mapping[str, Any] | None = None
+) -> Sample:
     """At most `limit` of the last records of a topic, from each partition alike.
 
-    Raises SourceError where the brokers do not answer, there is no such topic, or it is empty.
+    `registry`: `url` and `auth` of the schema registry by which values are decoded that begin with a schema's id.
+    Raises SourceError where the brokers or the registry do not answer, there is no such topic or subject, or the topic
+    is empty.
     """
     history = KafkaHistory.model_validate(
         {"kind": "kafka", "servers": servers, "topic": topic, "going_back": "running_maximum", "accept": ["lost_start"]}
@@ -57,7 +83,14 @@ def read_kafka(spark: SparkSession, servers: str, topic: str, limit: int) -> Sam
     objects, twins = nameable([found for _, found in there])
     empty = len(rows) - len(values)
     if values and all(row["value"][:1] == b"\0" and len(row["value"]) > _PREFIX for row, _ in values):
-        return _framed_avro([row for row, _ in values], source, append_time, empty)
+        framed = [row for row, _ in values]
+        bodies = [json_object(row["value"][_PREFIX:]) for row in framed]
+        shared = Sample((), source, log_columns=envelope, append_time=append_time, tombstones=empty)
+        if all(found is not None for found in bodies):
+            return _framed_json(framed, [found or {} for found in bodies], shared)
+        if registry is not None:
+            return _by_registry(frame, {**registry, "subject": f"{topic}-value"}, shared)
+        return _framed_avro(framed, shared)
     if not objects:
         records = [{name: row[name] for name in _ENVELOPE} | {"value": _text(row["value"])} for row, _ in values]
         return Sample(records, source, "text", log_columns=envelope, append_time=append_time, tombstones=empty)
@@ -84,24 +117,62 @@ _UNKNOWN_SCHEMA = (
 )
 
 
-def _framed_avro(rows: list[dict[str, Any]], source: str, append_time: bool, empty: int) -> Sample:
+def _framed_json(rows: list[dict[str, Any]], objects: list[dict[str, Any]], shared: Sample) -> Sample:
+    """Values in JSON behind a schema's id."""
+    records = [{name: row[name] for name in _ENVELOPE} | found for row, found in zip(rows, objects, strict=True)]
+    names = {name for found in objects for name in found}
+    return replace(
+        shared,
+        records=records,
+        value_format="json_schema",
+        schema=ddl_of(objects),
+        log_columns=shared.log_columns - names,
+    )
+
+
+def _by_registry(frame: DataFrame, registry: Mapping[str, Any], shared: Sample) -> Sample:
+    """Avro values by the schemas of a registry."""
+    try:
+        value = Value.model_validate({"format": "avro", "column": "value", "registry": registry})
+    except ValidationError as error:
+        refusal = error.errors()[0].get("ctx", {}).get("error")
+        raise DefinitionError(f"--registry: {refusal or error}", hint="Correct the option.") from None
+    schemas = pin_schemas(frame.sparkSession, value)
+    names = fields_of(frame.sparkSession, value, schemas).names
+    kept = [name for name in _ENVELOPE if name not in names]
+    rows = decode_bytes(frame.where("value IS NOT NULL"), F.col("value"), value, schemas)
+    with reading(shared.source):
+        good = rows.where(F.col(REASON).isNull()).select(*(f"`{name}`" for name in [*kept, *names]))
+        records, bad = good.toArrow().to_pylist(), rows.where(F.col(REASON).isNotNull()).count()
+    if not records:
+        hint = f"Check that the values are those of the subject {registry['subject']}."
+        raise SourceError("no record can be decoded by the registry's schemas", shared.source, hint)
+    return replace(
+        shared,
+        records=records,
+        value_format="avro",
+        log_columns=shared.log_columns & set(kept),
+        unreadable=bad,
+        registry=registry,
+    )
+
+
+def _framed_avro(rows: list[dict[str, Any]], shared: Sample) -> Sample:
     """Values as a schema registry's serializers write them; without the schema nobody knows their fields."""
     ids = sorted({int.from_bytes(row["value"][1:_PREFIX], "big") for row in rows})
     found = (
         f"the values begin with a zero byte and a schema id ({', '.join(map(str, ids[:5]))}): Avro, as a registry's "
     )
     check = (
-        f"{found}serializer writes it. Put the writer's schema here, or name its file: `schema_file: x.avsc`; "
+        f"{found}serializer writes it. `rewindow init --registry URL` asks the registry for the schemas. Or put the "
+        "writer's schema here, or name its file: `schema_file: x.avsc`; "
         f"the registry gives it at /schemas/ids/{ids[0]}"
     )
-    return Sample(
-        [{name: row[name] for name in _ENVELOPE} for row in rows],
-        source,
-        "avro",
+    return replace(
+        shared,
+        records=[{name: row[name] for name in _ENVELOPE} for row in rows],
+        value_format="avro",
         schema=_UNKNOWN_SCHEMA,
-        log_columns=frozenset(_ENVELOPE),
-        append_time=append_time,
-        tombstones=empty,
         framing="confluent",
         checks=(check,),
     )

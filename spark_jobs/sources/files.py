@@ -13,8 +13,9 @@ from pyspark.sql.types import StructType
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import SourceError
+from spark_jobs.sources.containers import Containers, read_containers
 from spark_jobs.sources.lines import OptionValue, option, read_lines
-from spark_jobs.sources.parquet import ParquetColumns, check_same_columns, columns_of, read_parquet
+from spark_jobs.sources.parquet import FileColumns, check_same_columns, columns_of, parquet_footers, read_parquet
 from spark_jobs.spark.failures import plain_path, reading, short
 from spark_jobs.spark.gateway import (
     JAVA_ERRORS,
@@ -127,14 +128,14 @@ def read_files(
     schema: StructType | None,
     *,
     infer_from: int | None = None,
-    columns: ParquetColumns | None = None,
+    columns: FileColumns | None = None,
 ) -> DataFrame:
     """Open exactly these files, lazily.
 
     JSON and CSV files get two more columns: RAW (the line) and REASON (why it cannot be decoded; null: it can).
 
     Args:
-        schema: The fields of JSON or CSV lines; None: they are inferred. Of Parquet files only the types of columns
+        schema: The fields of JSON or CSV lines; None: they are inferred. Of other files only the types of columns
             that come from folders count.
         infer_from: Infer them from so many files only.
         columns: Those of Parquet files, where the caller has them already.
@@ -147,20 +148,33 @@ def read_files(
         if history.format == "parquet":
             reader = _exactly(spark.read.options(**history.options), history, spark)
             return read_parquet(reader, paths, columns or parquet_columns(spark, history, files), schema)
+        if not history.has_lines:
+            reader = _exactly(spark.read.options(**history.options), history, spark)
+            folders = _relation(spark, history).partitionSchema().fieldNames()
+            return read_containers(reader, paths, history.format, list(folders), schema)
         reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
         return read_lines(spark, history, reader, paths, [file.size for file in files], schema, infer_from)
 
 
-def parquet_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> ParquetColumns:
+def parquet_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> FileColumns:
     """The columns of Parquet files: those of one file, unless columns may be missing in some."""
     with reading(plain_path(files[0].path)):
         return columns_of(spark, [file.path for file in (files if _merges(history) else files[:1])])
 
 
 def check_same_schema(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> None:
-    """Check that Parquet files have the same columns, see `check_same_columns`."""
+    """Check that files with a schema of their own have the same columns, see `check_same_columns`.
+
+    Avro files may differ where an option names the schema that all are read by.
+    """
+    paths = [file.path for file in files]
     if history.format == "parquet":
-        check_same_columns(spark, [file.path for file in files], may_miss=_merges(history))
+        check_same_columns(paths, parquet_footers(spark), may_miss=_merges(history))
+    elif history.format == "orc":
+        check_same_columns(paths, Containers(spark, "orc").columns, may_miss=_merges(history))
+    elif history.format == "avro" and not (option(history, "avroschema") or option(history, "avroschemaurl")):
+        hint = "Or name the schema that all are read by: `options: {avroSchemaUrl: /path/x.avsc}`."
+        check_same_columns(paths, Containers(spark, "avro").columns, hint=hint)
 
 
 def _merges(history: FilesHistory) -> bool:

@@ -169,7 +169,7 @@ def stitched_history(pipeline: Pipeline) -> StitchedHistory:
 
 @dataclass(frozen=True)
 class FilesSource:
-    """Parquet, JSON or CSV files."""
+    """Parquet, ORC, Avro, JSON or CSV files."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -192,7 +192,7 @@ class FilesSource:
             files = self._found()[:1]
             found = read_files(self.spark, self.history, files, schema, infer_from=1).schema
         except SourceError:
-            if schema is None or self.history.format == "parquet":
+            if schema is None or not self.history.has_lines:
                 raise
             found = schema.add(REASON, StringType()).add(RAW, StringType())
         return _empty(self.spark.createDataFrame([], StructType(found.fields)), schemas)

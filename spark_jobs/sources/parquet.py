@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -24,8 +24,8 @@ _NANOS = "TIMESTAMP(NANOS,"
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetColumns:
-    """The columns of a Parquet file.
+class FileColumns:
+    """The columns of a file with a schema of its own.
 
     Attributes:
         fields: Those that Spark can read. Timestamps of nanoseconds are BIGINT here, as Spark reads them.
@@ -46,7 +46,7 @@ class ParquetColumns:
 
 
 def read_parquet(
-    reader: DataFrameReader, paths: Sequence[str], columns: ParquetColumns, schema: StructType | None
+    reader: DataFrameReader, paths: Sequence[str], columns: FileColumns, schema: StructType | None
 ) -> DataFrame:
     """The columns that Spark can read, timestamps of nanoseconds rounded down to microseconds.
 
@@ -77,26 +77,36 @@ def with_typed_folders(frame: DataFrame, schema: StructType, folders: Collection
     return frame.withColumns({FAILED: F.coalesce(*wrong), **typed}) if typed else frame
 
 
-def columns_of(spark: SparkSession, paths: Sequence[str]) -> ParquetColumns:
+def columns_of(spark: SparkSession, paths: Sequence[str]) -> FileColumns:
     """The columns of all these files together. Their types agree, see `check_same_columns`."""
     footers = _Footers(spark)
     files = [footers.columns(path) for path in paths]
     fields = {field.name: field for file in files for field in file.fields}
     nanoseconds = {name: kind for file in files for name, kind in file.nanoseconds.items()}
     unreadable = {name: why for file in files for name, why in file.unreadable.items()}
-    return ParquetColumns(tuple(fields.values()), nanoseconds, unreadable)
+    return FileColumns(tuple(fields.values()), nanoseconds, unreadable)
 
 
-def check_same_columns(spark: SparkSession, paths: Sequence[str], *, may_miss: bool) -> None:
-    """Check that Parquet files have the same columns; nullability and order may differ.
+def parquet_footers(spark: SparkSession) -> Callable[[str], FileColumns]:
+    """The columns of a Parquet file by its path. Raises SourceError where the footer cannot be read."""
+    return _Footers(spark).columns
 
-    `may_miss`: a column may be missing in some files; its types must still agree.
+
+def check_same_columns(
+    paths: Sequence[str],
+    columns_of_file: Callable[[str], FileColumns],
+    *,
+    may_miss: bool = False,
+    hint: str = "Where a column was added later, write `options: {mergeSchema: true}`.",
+) -> None:
+    """Check that files have the same columns; nullability and order may differ.
+
+    `may_miss`: a column may be missing in some files; its types must still agree. `hint`: what else may be done.
 
     Raises SourceError where a footer cannot be read, or where names or types of columns differ.
     """
-    footers = _Footers(spark)
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        files = list(pool.map(footers.columns, paths))
+        files = list(pool.map(columns_of_file, paths))
     seen: dict[str, tuple[str, str]] = {}
     distinct = set()
     for path, columns in zip(paths, files, strict=True):
@@ -107,20 +117,21 @@ def check_same_columns(spark: SparkSession, paths: Sequence[str], *, may_miss: b
         for name, kind in types.items():
             other, where = seen.setdefault(name, (kind, path))
             if other != kind:
-                raise _mixed(f"column `{name}` is {other.upper()} in one and {kind.upper()} in the other", where, path)
+                what = f"column `{name}` is {other.upper()} in one and {kind.upper()} in the other"
+                raise _mixed(what, where, path, hint)
         if may_miss:
             continue
         for name in seen.keys() - types.keys():
-            raise _mixed(f"column `{name}` is only in the first", seen[name][1], path)
+            raise _mixed(f"column `{name}` is only in the first", seen[name][1], path, hint)
         for name in (name for name, (_, where) in seen.items() if where == path and path != paths[0]):
-            raise _mixed(f"column `{name}` is only in the second", paths[0], path)
+            raise _mixed(f"column `{name}` is only in the second", paths[0], path, hint)
 
 
-def _mixed(what: str, first: str, second: str) -> SourceError:
+def _mixed(what: str, first: str, second: str, hint: str) -> SourceError:
     return SourceError(
         f"the files have different schemas: {what}",
         f"{plain_path(first)} and {plain_path(second)}",
-        "Rewrite one of them or leave it out. Where a column was added later, write `options: {mergeSchema: true}`.",
+        f"Rewrite one of them or leave it out. {hint}",
     )
 
 
@@ -133,9 +144,9 @@ class _Footers:
         self._conf = hadoop_conf(spark)
         package = self._jvm.org.apache.spark.sql.execution.datasources.parquet
         self._converter = package.ParquetToSparkSchemaConverter(state.conf())
-        self._known: dict[str, ParquetColumns] = {}
+        self._known: dict[str, FileColumns] = {}
 
-    def columns(self, path: str) -> ParquetColumns:
+    def columns(self, path: str) -> FileColumns:
         hadoop = self._jvm.org.apache.parquet.hadoop
         try:
             file = hadoop.util.HadoopInputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
@@ -155,7 +166,7 @@ class _Footers:
             self._known[text] = self._converted(message)
         return self._known[text]
 
-    def _converted(self, message: JavaObject) -> ParquetColumns:
+    def _converted(self, message: JavaObject) -> FileColumns:
         nanoseconds: dict[str, str] = {}
         unreadable: dict[str, str] = {}
         written = {str(field.getName()): str(field.toString()) for field in message.getFields()}
@@ -168,7 +179,7 @@ class _Footers:
         except JAVA_ERRORS:
             whole = None
         if whole is not None:
-            return ParquetColumns(tuple(whole), nanoseconds, {})
+            return FileColumns(tuple(whole), nanoseconds, {})
         fields: list[StructField] = []
         for field in message.getFields():
             name = str(field.getName())
@@ -182,7 +193,7 @@ class _Footers:
             except JAVA_ERRORS as error:
                 found = re.search(r"type: (.+?)\. ?(?:SQLSTATE|$)", short(str(error)) + ". ")
                 unreadable[name] = found[1] if found else "of a type that Spark does not know"
-        return ParquetColumns(tuple(fields), nanoseconds, unreadable)
+        return FileColumns(tuple(fields), nanoseconds, unreadable)
 
     def _fields_of(self, message: JavaObject) -> list[StructField]:
         return StructType.fromJson(json.loads(self._converter.convert(message).json())).fields

@@ -246,16 +246,11 @@ def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline) -> 
         if isinstance(kind, StringType):
             texts.append(name)
     keyed = evaluated(frame, attempts)
-    if not texts or RAW_BYTES in frame.columns or _has_lines(pipeline):
+    if not texts or RAW_BYTES in frame.columns or pipeline.history.has_lines:
         return keyed
     broken = [F.when(~F.is_valid_utf8(F.col(name)), f"key `{name}`: {NOT_UTF8}") for name in texts]
     before = [F.col(FAILED)] if FAILED in keyed.columns else []
     return keyed.withColumn(FAILED, F.coalesce(*before, *broken))
-
-
-def _has_lines(pipeline: Pipeline) -> bool:
-    """Whether the history's text was read from lines, which are checked as a whole."""
-    return getattr(pipeline.history, "format", None) in ("json", "csv")
 
 
 def with_event_time(

@@ -17,7 +17,8 @@ from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.spark.cached import CachedFrames
 from tests.comparison.emitted_topics import ALL, HOUR, JSON, NOON, pipeline, row, values
 from tests.kafka import Producer, Sent, produce
-from tests.sources.avro import zigzag
+from tests.registry import SchemaRegistry
+from tests.sources.avro import framed, zigzag
 
 _NUMBERS = itertools.count()
 NewTopic = Callable[..., str]
@@ -173,6 +174,15 @@ def test_avro_csv_and_text_values_headers_and_the_records_own_time(spark, kafka:
     source = {"value": {"format": "avro", "schema": AVRO, "framing": "confluent"}}
     found = read(spark, pipeline(kafka.servers, topic([Sent(packed), Sent(packed[:9])]), source=source))
     assert (values(found), found.unreadable) == ({"AA": (12, 1, False)}, 1)
+
+    with SchemaRegistry() as registry:
+        older = AVRO.replace('{"name": "c", "type": "long"}', '{"name": "c", "type": "int"}')
+        number = registry.register("results-value", older)
+        registry.register("results-value", AVRO)
+        source = {"value": {"format": "avro", "registry": {"url": registry.url, "subject": "results-value"}}}
+        sent = [Sent(framed(number, packed[5:])), Sent(framed(number + 9, packed[5:]))]
+        found = read(spark, pipeline(kafka.servers, topic(sent), source=source))
+        assert (values(found), found.unreadable) == ({"AA": (12, 1, False)}, 1)
 
     source = {"value": {"format": "csv", "schema": "carrier STRING, s BIGINT, c BIGINT"}}
     found = read(spark, pipeline(kafka.servers, topic([Sent(f"AA,{NOON},12")]), source=source))

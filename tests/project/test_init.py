@@ -293,6 +293,22 @@ def test_changes_of_rows_are_known_and_their_deletes_are_left_out(project: Path,
     assert "# CHECK: 10 of the 100 records read are deletes" in (project / "dags/pipelines/shop.yaml").read_text()
 
 
+@pytest.mark.parametrize("file_format", ["avro", "orc"])
+def test_files_with_a_schema_of_their_own_are_read_by_it(spark, project: Path, file_format: str) -> None:
+    rows = [(number, "ab"[number % 2], NOON + timedelta(seconds=number)) for number in range(20)]
+    frame = spark.createDataFrame(rows, "id INT, shop STRING, ordered_at TIMESTAMP")
+    frame.coalesce(1).write.format(file_format).save(str(project / "data/rides"))
+    init("data/rides", "--yes")
+    made = definition(project, "rides")
+    assert (made.history.format, made.value.format) == (file_format, "columns")
+    assert (made.event_time.expression, made.event_time.unit, made.keys) == (
+        "ordered_at",
+        "timestamp",
+        {"shop": "shop"},
+    )
+    assert check_expressions(spark, made) == []
+
+
 def test_null_keys_are_allowed_and_said(project: Path) -> None:
     write_lines(project / "data/clicks.jsonl", [order(n, shop=None if n % 20 == 0 else "a") for n in range(100)])
     init("data/clicks.jsonl", "--yes", "--key", "shop")
@@ -359,9 +375,6 @@ def test_folders_encodings_and_line_breaks_are_seen_as_a_run_reads_them(project:
     sample = read_files("sales", 100)
     assert {record["store"] for record in sample.records} == {"007", "A1"}
     assert sample.records[0]["note"] == f"Grü\n0,{NOON.isoformat()},x" and sample.unreadable == 0
-    (project / "rides.avro").write_bytes(b"Obj\x01")
-    with pytest.raises(SourceError, match="Avro container files are not read"):
-        read_files("rides.avro", 10)
     (project / "wide.csv").write_text("a,b\n1,2\n", encoding="utf-16")
     with pytest.raises(SourceError, match="look like UTF-16"):
         read_files("wide.csv", 10)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+
 from spark_jobs.definition import load_pipeline
+from spark_jobs.demo.kafka_broker import KafkaBroker
+from spark_jobs.errors import DefinitionError
 from spark_jobs.project.address import parse_address
 from spark_jobs.project.answers import fidelity_of
 from spark_jobs.project.questions import Flags, settle
@@ -12,6 +17,9 @@ from spark_jobs.project.sample import Sample, ddl_of
 from spark_jobs.project.services import read_hive, read_kafka
 from spark_jobs.project.writing import project_files
 from spark_jobs.sources import check_expressions
+from tests.kafka import Sent, produce
+from tests.registry import SchemaRegistry
+from tests.sources.avro import encoded, framed
 
 
 def take_defaults(question, why, flag, default, check) -> str:
@@ -28,6 +36,34 @@ def test_a_topic(spark, kafka, tmp_path: Path) -> None:
     assert fidelity_of(address, sample, answers.position).level == "log_order"
     definition = project_files(answers, tmp_path)[0]
     assert check_expressions(spark, load_pipeline(tmp_path / definition.path, text=definition.text)) == []
+
+
+def test_a_topic_whose_schemas_are_in_a_registry(spark, kafka: KafkaBroker, tmp_path: Path) -> None:
+    fields = [{"name": name, "type": kind} for name, kind in (("shop", "string"), ("at", "long"), ("amount", "double"))]
+    schema = {"type": "record", "name": "order", "fields": fields}
+    rows = [{"shop": "ab"[n % 2], "at": 1_709_251_200_000 + n, "amount": n + 0.5} for n in range(20)]
+    kafka.create_topic("init_avro", 1)
+    kafka.create_topic("init_json", 1)
+    with SchemaRegistry() as registry:
+        number = registry.register("init_avro-value", schema)
+        values = [framed(number, encoded(spark, schema, row)) for row in rows]
+        produce(spark, kafka.servers, "init_avro", [Sent(value) for value in [*values, framed(number, b"?")]])
+        address = parse_address(f"kafka://{kafka.servers}/init_avro")
+        unknown = read_kafka(spark, address.servers, address.place, 300)
+        assert unknown.framing == "confluent" and "--registry URL" in unknown.checks[0]
+        sample = read_kafka(spark, address.servers, address.place, 300, {"url": registry.url})
+        assert (len(sample.records), sample.unreadable) == (20, 1)
+        answers = settle(address, sample, Flags(), take_defaults)
+        assert (answers.event_time.expression, answers.event_time.unit, answers.keys) == ("at", "ms", {"shop": "shop"})
+        made = project_files(answers, tmp_path)[0]
+        pipeline = load_pipeline(tmp_path / made.path, text=made.text)
+        assert pipeline.value.registry is not None and pipeline.value.registry.subject == "init_avro-value"
+        assert check_expressions(spark, pipeline) == []
+        with pytest.raises(DefinitionError, match="--registry: `here` is not a web address"):
+            read_kafka(spark, address.servers, address.place, 300, {"url": "here"})
+    produce(spark, kafka.servers, "init_json", [Sent(framed(7, json.dumps(row).encode())) for row in rows])
+    sample = read_kafka(spark, kafka.servers, "init_json", 300)
+    assert (sample.value_format, sample.schema) == ("json_schema", "shop STRING, at BIGINT, amount DOUBLE")
 
 
 def test_tombstones_are_dropped_and_said_where_a_definition_knows_them(tmp_path: Path) -> None:

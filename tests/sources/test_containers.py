@@ -1,0 +1,78 @@
+"""Avro container files and ORC files as histories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.errors import SourceError
+from spark_jobs.sources import canonical, check_expressions, good, inspect_history, open_history, quarantined
+from tests.sources.conftest import BASE, make_pipeline, payload, records, write_log
+
+
+def refusal(spark, path: Path, **history) -> str:
+    with pytest.raises(SourceError) as refused:
+        open_history(spark, make_pipeline(path, history=history))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("file_format", ["avro", "orc"])
+def test_files_with_a_schema_of_their_own_hold_what_parquet_files_hold(spark, tmp_path: Path, file_format: str) -> None:
+    rows = [*records((0, 0, 1), (0, 1, 2), (1, 0, 3)), (1, 1, 4, "BB", "{"), (1, 2, 5, "ü", payload(9, distance=7))]
+    write_log(tmp_path / "log" / "day=01" / "a.parquet", rows)
+    write_log(tmp_path / "log" / "day=02" / "a.parquet", records((0, 2, 6)))
+    for day in ("day=01", "day=02"):
+        frame = spark.read.parquet(str(tmp_path / "log" / day))
+        frame.coalesce(1).write.format(file_format).save(str(tmp_path / file_format / day))
+    keys = {"carrier": "key", "day": "day"}
+    found = []
+    for folder, chosen in (("log", "parquet"), (file_format, file_format)):
+        pipeline = make_pipeline(tmp_path / folder, history={"format": chosen}, keys=keys)
+        assert check_expressions(spark, pipeline) == []
+        opened = open_history(spark, pipeline)
+        frame = canonical(opened, pipeline)
+        names = ["rw_partition", "rw_offset", "rw_arrival", "rw_event_time", "carrier", "day", "distance"]
+        reasons = {(one.partition, one.offset): one.reason for one in quarantined(frame).collect()}
+        found.append((sorted(map(tuple, good(frame).select(*names).collect())), reasons))
+        assert inspect_history(spark, pipeline, opened).records == 6
+        assert len(opened.pinned) == 2
+        again = open_history(spark, pipeline, pinned=opened.pinned)
+        assert good(canonical(again, pipeline)).where("day = '02'").count() == 1
+    assert found[0] == found[1] and len(found[0][0]) == 5 and found[0][1] == {(1, 1): "not valid JSON"}
+    assert found[1][0][-1] == (1, 2, BASE + 5, BASE + 9, "ü", "01", 7)
+
+
+@pytest.mark.parametrize("file_format", ["avro", "orc"])
+def test_files_that_differ_or_are_damaged_are_named(spark, tmp_path: Path, file_format: str) -> None:
+    frame = spark.read.parquet(str(write_log(tmp_path / "a.parquet", records((0, 0, 1)))))
+    frame.coalesce(1).write.format(file_format).save(str(tmp_path / "one"))
+    frame.drop("key").coalesce(1).write.format(file_format).save(str(tmp_path / "two"))
+    (one,) = (tmp_path / "one").glob("*." + file_format)
+    (two,) = (tmp_path / "two").glob("*." + file_format)
+    both = tmp_path / "both"
+    both.mkdir()
+    (both / f"a.{file_format}").write_bytes(one.read_bytes())
+    (both / f"b.{file_format}").write_bytes(two.read_bytes())
+    told = refusal(spark, both, format=file_format)
+    assert "different schemas: column `key` is only in the first" in told
+    assert ("avroSchemaUrl" if file_format == "avro" else "mergeSchema: true") in told
+    (both / f"b.{file_format}").write_bytes(b"no such file")
+    told = refusal(spark, both, format=file_format)
+    assert f"not an {'Avro container' if file_format == 'avro' else 'ORC'} file" in told and f"b.{file_format}" in told
+
+
+def test_avro_files_of_several_schemas_are_read_by_one_that_is_named(spark, tmp_path: Path) -> None:
+    frame = spark.read.parquet(str(write_log(tmp_path / "a.parquet", records((0, 0, 1)))))
+    frame.coalesce(1).write.format("avro").save(str(tmp_path / "log/one"))
+    later = frame.selectExpr("`partition`", "`offset` + 1 AS `offset`", "arrival", "key", "value", "'x' AS note")
+    later.coalesce(1).write.format("avro").save(str(tmp_path / "log/two"))
+    fields = '{"name": "partition", "type": ["null", "int"]}, {"name": "offset", "type": ["null", "long"]}, '
+    fields += '{"name": "arrival", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]}, '
+    fields += '{"name": "key", "type": ["null", "string"]}, {"name": "value", "type": ["null", "string"]}, '
+    fields += '{"name": "note", "type": "string", "default": "none"}'
+    schema = '{"type": "record", "name": "topLevelRecord", "fields": [' + fields + "]}"
+    history = {"format": "avro", "options": {"avroSchema": schema, "recursiveFileLookup": True}}
+    pipeline = make_pipeline(tmp_path / "log", history=history, keys={"note": "note"})
+    rows = good(canonical(open_history(spark, pipeline), pipeline)).orderBy("rw_offset").collect()
+    assert [one.note for one in rows] == ["none", "x"]
