@@ -17,7 +17,10 @@ from spark_jobs.project.flink_script import Column, Located, NoCounterpartError,
 from spark_jobs.project.sample import quoted
 
 _SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
-_FORMATS = {"json": "json", "csv": "csv", "raw": "text"}
+_FORMATS = {"json": "json", "csv": "csv", "raw": "text", "avro-confluent": "avro"}
+_TYPED = ("parquet", "orc", "avro", "avro-confluent")
+"""Formats whose times are times; in the others they are text."""
+_CHANGES = ("debezium-json", "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json")
 _WATERMARK_OPTIONS = (
     *("scan.watermark.emit.strategy", "scan.watermark.idle-timeout"),
     *("scan.watermark.alignment.group", "scan.watermark.alignment.max-drift"),
@@ -82,7 +85,8 @@ def event_time(table: SourceTable, parser: FlinkParser) -> EventTime:
     if column.computed is not None:
         return _computed(name, column, column.computed, table, parser)
     plain = column_sql(name)
-    if table.options.get("format", Located("", 0)).text in ("parquet", "orc"):
+    formats = (table.options.get(name, Located("", 0)).text for name in ("format", "value.format"))
+    if any(one in _TYPED for one in formats):
         return EventTime(name, tidy(f"CAST({plain} AS TIMESTAMP)"), "timestamp", plain, is_local, column.line)
     converted = f"try_to_timestamp({plain})"
     if is_local:
@@ -159,8 +163,9 @@ def add_history(lines: Lines, table: SourceTable) -> None:
     elif connector.text == "filesystem" and "path" in options:
         path = options.pop("path")
         file_format = options.get("format", Located("", table.line))
-        if file_format.text not in ("json", "csv", "parquet"):
-            raise NoCounterpartError(f"format {file_format.text}", "files are read as json, csv or parquet", path.line)
+        if file_format.text not in ("json", "csv", "parquet", "orc", "avro"):
+            why = "files are read as parquet, orc, avro, json or csv"
+            raise NoCounterpartError(f"format {file_format.text}", why, path.line)
         lines.add("  kind: files", connector)
         lines.add(f"  path: {json.dumps(path.text)}", path)
         lines.add(f"  format: {file_format.text}", file_format)
@@ -215,8 +220,14 @@ def _kafka(lines: Lines, table: SourceTable, options: dict[str, Located], connec
 def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_topic: bool) -> None:
     chosen = options.pop("value.format", None) or options.pop("format", None) or Located("", table.line)
     options.pop("format", None)
-    if chosen.text == "parquet":
+    if not is_topic and chosen.text in _TYPED:
         return
+    if chosen.text in _CHANGES:
+        why = (
+            "a job that reads changes takes the old row out of its windows with each update, which has no counterpart; "
+            "for a job that counts each change as a record write `value.envelope: debezium` by hand"
+        )
+        raise NoCounterpartError(f"'format' = '{chosen.text}'", why, chosen.line)
     if chosen.text not in _FORMATS:
         why = "write `value` by hand: json, csv, text, or avro with the writer's schema"
         raise NoCounterpartError(f"'format' = '{chosen.text}'", why, chosen.line)
@@ -231,6 +242,9 @@ def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_
         lines.add(f"  format: {_FORMATS[chosen.text]}", chosen)
     if chosen.text == "raw":
         return
+    if chosen.text == "avro-confluent":
+        _registry(lines, table, options, chosen)
+        return
     time = table.watermark.operands[0] if table.watermark is not None else None
     fields, in_key = [], fields_of_key(table) if is_topic else frozenset()
     for column in table.columns:
@@ -242,6 +256,30 @@ def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_
             if "TIME(" in column.type or "MULTISET" in column.type:
                 raise NoCounterpartError(f"{column.name} {column.type}", "Spark has no such type", column.line)
     lines.add(f"  schema: {json.dumps(', '.join(fields))}", table.line)
+
+
+def _registry(lines: Lines, table: SourceTable, options: dict[str, Located], chosen: Located) -> None:
+    """Add the schema registry of the format `avro-confluent`. Raises NoCounterpartError where it has no address."""
+
+    def option(name: str) -> Located | None:
+        found = [options.pop(f"{prefix}avro-confluent.{name}", None) for prefix in ("value.", "")]
+        return found[0] or found[1]
+
+    url, subject = option("url") or option("schema-registry.url"), option("subject")
+    if url is None:
+        raise NoCounterpartError(
+            "'format' = 'avro-confluent'", "it names no registry (`avro-confluent.url`)", chosen.line
+        )
+    topic = table.options["topic"]
+    lines.add("  registry:")
+    lines.add(f"    url: {json.dumps(url.text)}", url)
+    name, source = (f"{topic.text}-value", topic) if subject is None else (subject.text, subject)
+    lines.add(f"    subject: {json.dumps(name)}", source, "" if subject is not None else "Confluent's default")
+    secret = option("basic-auth.user-info")
+    if secret is not None:
+        lines.add("    auth: {basic: REGISTRY_USER_INFO}", secret)
+        why = "a secret: put its value into the variable REGISTRY_USER_INFO"
+        lines.remark(secret.line, "'avro-confluent.basic-auth.user-info'", why)
 
 
 @dataclass(frozen=True, slots=True)

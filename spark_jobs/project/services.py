@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -39,7 +40,8 @@ def read_hive(spark: SparkSession, table: str, metastore: str | None, limit: int
 
 def read_avro(spark: SparkSession, path: str, limit: int) -> Sample:
     """At most `limit` records of Avro container files. Raises SourceError where they are damaged or empty."""
-    history = FilesHistory.model_validate({"kind": "files", "path": path, "format": "avro"})
+    place = path if "://" in path else str(Path(path).expanduser().absolute())  # Java's folder may be another one
+    history = FilesHistory.model_validate({"kind": "files", "path": place, "format": "avro"})
     files = find_files(spark, history)
     with reading(path):
         records = read_files(spark, history, files, None).limit(limit).toArrow().to_pylist()

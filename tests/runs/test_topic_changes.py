@@ -133,7 +133,7 @@ def test_schemas_are_others_where_one_of_them_is_another_or_gone() -> None:
         "schema id 2 of the subject s is another schema"
     )
     assert before.other_schemas(PinnedSchemas("s", 1, "r", {1: "a"})) == "schema id 2 is gone from the subject s"
-    assert Past.from_state(before.to_state()) == before and before.other_schemas(None) == ""
+    assert Past.from_state({"past": before.to_state()}) == before and before.other_schemas(None) == ""
 
 
 @pytest.mark.long
