@@ -23,6 +23,7 @@ from spark_jobs.project.flink_import import Imported, import_script
 from spark_jobs.project.flink_parser import FlinkParser
 from spark_jobs.project.flink_script import spark_type
 from spark_jobs.sources import check_expressions
+from tests.registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,16 +71,26 @@ def test_the_command_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert load_pipeline(written).watermark.timer_start is not None
 
 
-def test_spark_accepts_the_definitions(parser: FlinkParser, spark, tmp_path: Path) -> None:
+BIDTIME = {"type": "long", "logicalType": "timestamp-millis"}
+BID = {"type": "record", "name": "bid", "fields": [{"name": "bidtime", "type": BIDTIME}]}
+
+
+def test_spark_accepts_the_definitions(
+    parser: FlinkParser, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "taxi.csv").write_text("1,2.5,2024-03-01 12:00:00\n")
-    for script in SCRIPTS:
-        for definition in imported(script, parser).definitions:
-            text = definition.text.replace("file:///data/taxi", str(tmp_path / "taxi.csv"))
-            pipeline = load_pipeline(tmp_path / f"{definition.name}.yaml", text=text)
-            assert check_expressions(spark, pipeline) == [], script.stem
+    monkeypatch.setenv("REGISTRY_USER_INFO", "reader:any")
+    with SchemaRegistry() as registry:
+        registry.register("bids-value", BID)
+        for script in SCRIPTS:
+            for definition in imported(script, parser).definitions:
+                text = definition.text.replace("file:///data/taxi", str(tmp_path / "taxi.csv"))
+                text = text.replace("https://registry:8081", registry.url)
+                pipeline = load_pipeline(tmp_path / f"{definition.name}.yaml", text=text)
+                assert check_expressions(spark, pipeline) == [], script.stem
 
 
-@pytest.mark.parametrize("name", ["secured_topic", "options_of_tables"])
+@pytest.mark.parametrize("name", ["secured_topic", "options_of_tables", "avro_registry"])
 def test_no_secret_gets_into_a_definition_or_a_remark(name: str, parser: FlinkParser) -> None:
     (script,) = [script for script in SCRIPTS if script.stem == name]
     found = imported(script, parser)

@@ -301,11 +301,8 @@ def test_files_with_a_schema_of_their_own_are_read_by_it(spark, project: Path, f
     init("data/rides", "--yes")
     made = definition(project, "rides")
     assert (made.history.format, made.value.format) == (file_format, "columns")
-    assert (made.event_time.expression, made.event_time.unit, made.keys) == (
-        "ordered_at",
-        "timestamp",
-        {"shop": "shop"},
-    )
+    assert (made.event_time.unit, made.keys) == ("timestamp", {"shop": "shop"})
+    assert "ordered_at" in made.event_time.expression
     assert check_expressions(spark, made) == []
 
 
