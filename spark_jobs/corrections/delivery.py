@@ -11,7 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +23,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.lakehouse.corrections import DELIVERY, NUMBER, Delivery, new_name, old_name, pair_names
 from spark_jobs.lakehouse.delivery import CorrectionAction, DeliveryKind, DeliveryStatus
-from spark_jobs.runs.processes import is_alive, this_process
+from spark_jobs.runs.processes import HEARTBEAT, Sign, alive_of, beating, sign_of, this_process
 from spark_jobs.spark.cached import CachedFrames
 
 _OF_ROWS = ("value", "action", "existed", "revision", "cause", "run_id")
@@ -51,13 +51,17 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def deliver(spark: SparkSession, pipeline: Pipeline, *, now: Clock = _now) -> Delivered:
+def deliver(
+    spark: SparkSession, pipeline: Pipeline, *, now: Clock = _now, heartbeat: timedelta = HEARTBEAT
+) -> Delivered:
     """Deliver what is due, after what a killed process has left prepared.
+
+    A process of another host that may be gone is watched first, for some times of `heartbeat`.
 
     Raises DefinitionError, SourceError or CatalogError where the destination cannot take it, RunStateError where
     another process delivers. Then nothing is lost: to deliver again goes on.
     """
-    return _Deliverer(scope_of(spark, pipeline), now).corrections()
+    return _Deliverer(scope_of(spark, pipeline), now, heartbeat).corrections()
 
 
 def repeat(spark: SparkSession, pipeline: Pipeline, *, run_id: str | None = None, now: Clock = _now) -> Delivered:
@@ -87,9 +91,10 @@ def pending_counts(spark: SparkSession, pipeline: Pipeline, published: DataFrame
 class _Deliverer:
     """One call of a command or a stage."""
 
-    def __init__(self, scope: CorrectionScope, now: Clock) -> None:
+    def __init__(self, scope: CorrectionScope, now: Clock, heartbeat: timedelta = HEARTBEAT) -> None:
         self.scope = scope
         self.now = now
+        self.heartbeat = heartbeat
 
     def corrections(self) -> Delivered:
         scope = self.scope
@@ -196,18 +201,35 @@ class _Deliverer:
         for delivery in self.scope.ledger.deliveries(self.scope.destination):
             if delivery.status is not DeliveryStatus.PREPARED:
                 continue
-            is_other = delivery.process != this_process()
-            if is_other and is_alive(delivery.process, delivery.prepared_at, self.now()):
-                raise RunStateError(
-                    "another process delivers corrections now", self.scope.destination, "Try again when it has ended."
-                )
+            self._take_over(delivery)
             self._finish(destination, delivery, is_resumed=True)
             done.append(delivery.id)
         return tuple(done)
 
+    def _take_over(self, delivery: Delivery) -> None:
+        """Raises RunStateError where another process works on the delivery."""
+        ledger, own = self.scope.ledger, this_process()
+        worker = ledger.worker(delivery)
+        if worker.process == own:
+            return
+        sign = sign_of(worker.process, worker.at, self.now())
+        if sign is Sign.SILENT and alive_of({delivery.id: lambda: ledger.worker(delivery).seen}, self.heartbeat):
+            sign = Sign.ALIVE
+        if sign is Sign.ALIVE or not ledger.show_life(delivery, own, self.now(), since=worker):
+            raise RunStateError(
+                "another process delivers corrections now", self.scope.destination, "Try again when it has ended."
+            )
+
     def _finish(self, destination: Destination, delivery: Delivery, *, is_resumed: bool) -> None:
-        destination.take(delivery, self.scope.ledger.of(delivery.id), is_resumed=is_resumed)
-        self.scope.ledger.finish(delivery, self.now())
+        ledger = self.scope.ledger
+
+        def beat() -> bool:
+            ledger.show_life(delivery, this_process(), self.now())
+            return True
+
+        with beating(beat, f"heartbeat of delivery {delivery.id}", self.heartbeat):
+            destination.take(delivery, ledger.of(delivery.id), is_resumed=is_resumed)
+            ledger.finish(delivery, self.now())
 
 
 def _by_action(rows: DataFrame) -> dict[str, int]:

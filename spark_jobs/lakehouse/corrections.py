@@ -18,6 +18,7 @@ One row for each window in each delivery. Columns: the keys; `window_start`, `wi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,9 +31,12 @@ from pyspark.sql import types as t
 from spark_jobs.errors import CatalogError, RunStateError
 from spark_jobs.lakehouse.commits import is_conflict
 from spark_jobs.lakehouse.delivery import DeliveryEvent, DeliveryKind, DeliveryStatus, next_delivery_status
+from spark_jobs.lakehouse.published_state import set_properties
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded
 from spark_jobs.spark.gateway import loaded_iceberg_table
 
+WORKER = "rewindow.delivering"
+"""The property of the table that says which process delivers, and when it said so last: no row changes for that."""
 DELIVERY, NUMBER, KIND, STATUS, DESTINATION = "delivery", "number", "kind", "status", "destination"
 VALUE, ACTION, EXISTED, REVISION = "value", "action", "existed", "revision"
 CORRECTION_FACTS = t.StructType(
@@ -89,6 +93,15 @@ class Delivery:
     process: str | None
     prepared_at: datetime
     delivered_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Who delivers, and its last sign of life, by its own clock. `seen`: what changes with each of its signs."""
+
+    process: str | None
+    at: datetime
+    seen: tuple[str | None, int | None]
 
 
 class CorrectionTable:
@@ -172,6 +185,29 @@ class CorrectionTable:
                 raise
             hint = "Try again when it has ended."
             raise RunStateError("another process has begun to deliver meanwhile", destination, hint) from problem
+
+    def worker(self, delivery: Delivery) -> Worker:
+        """Who works on a prepared delivery: the process that prepared it, or the one that has taken it over since."""
+        table = loaded_iceberg_table(self._spark, self.table)
+        text, snapshot = table.properties().get(WORKER), table.currentSnapshot()
+        seen = (text, None if snapshot is None else snapshot.snapshotId())
+        said = {} if text is None else json.loads(text)
+        if said.get(DELIVERY) != delivery.id:
+            return Worker(delivery.process, delivery.prepared_at, seen)
+        return Worker(said["process"], datetime.fromisoformat(said["at"]), seen)
+
+    def show_life(self, delivery: Delivery, process: str, at: datetime, since: Worker | None = None) -> bool:
+        """Write a sign of life of the process that delivers.
+
+        False, and none is written: another process has taken the delivery over; or the table has changed since the
+        sign `since`, by which this process takes it over.
+        """
+        table = loaded_iceberg_table(self._spark, self.table)
+        known = self.worker(delivery)
+        if known.seen != since.seen if since is not None else known.process not in (process, delivery.process):
+            return False
+        said = {DELIVERY: delivery.id, "process": process, "at": at.astimezone(UTC).isoformat()}
+        return set_properties(self._spark, table, {WORKER: json.dumps(said)})
 
     def finish(self, delivery: Delivery, at: datetime) -> None:
         """Say that the destination has all rows of a delivery."""

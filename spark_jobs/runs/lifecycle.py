@@ -8,8 +8,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,13 +17,8 @@ from typing import Any
 
 from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
-from spark_jobs.runs.processes import STAGES_PROCESS, Sign, sign_of, this_process
+from spark_jobs.runs.processes import HEARTBEAT, STAGES_PROCESS, Sign, alive_of, beating, sign_of, this_process
 from spark_jobs.runs.status import RunStatus
-
-HEARTBEAT = timedelta(minutes=2)
-"""How often a working process writes that it is alive."""
-_WATCHED = 2.5
-"""For so many heartbeats a process is watched that may be gone."""
 
 
 class Event(StrEnum):
@@ -213,19 +206,8 @@ def sign_of_row(row: LedgerRow, now: datetime) -> Sign:
 
 
 def show_life(ledger: Ledger, run_ids: Iterable[str], heartbeat: timedelta = HEARTBEAT) -> set[str]:
-    """Those of the runs whose process gives a sign of life while it is watched, for `_WATCHED` heartbeats at most.
-
-    The clocks of two hosts can differ by any amount. So a sign's time says nothing: what counts is that it changes.
-    """
-    waiting, alive = {run_id: ledger.row(run_id) for run_id in run_ids}, set[str]()
-    until = time.monotonic() + _WATCHED * heartbeat.total_seconds()
-    while waiting and time.monotonic() < until:
-        time.sleep(heartbeat.total_seconds() / 8)
-        for run_id, before in list(waiting.items()):
-            if _signs_of(ledger.row(run_id)) != _signs_of(before):
-                alive.add(run_id)
-                del waiting[run_id]
-    return alive
+    """Those of the runs whose process gives a sign of life while it is watched, see `alive_of`."""
+    return alive_of({run_id: lambda run_id=run_id: _signs_of(ledger.row(run_id)) for run_id in run_ids}, heartbeat)
 
 
 def _signs_of(row: LedgerRow | None) -> tuple[object, ...]:
@@ -358,26 +340,19 @@ class RunLife:
     @contextmanager
     def beating(self) -> Iterator[None]:
         """Write a sign of life now and then while the block runs. Work shorter than the interval writes none."""
-        stop = threading.Event()
 
-        def beat() -> None:
-            while not stop.wait(self._heartbeat.total_seconds()):
-                try:
-                    self.set()
-                except RunStateError as lost:
-                    self._lost = lost
-                    return
-                except Exception:  # the catalog may come back: the next beat tries again
-                    continue
+        def beat() -> bool:
+            try:
+                self.set()
+            except RunStateError as lost:
+                self._lost = lost
+            return self._lost is None
 
-        thread = threading.Thread(target=beat, name=f"heartbeat of {self.run_id}", daemon=True)
-        thread.start()
         try:
-            yield
+            with beating(beat, f"heartbeat of {self.run_id}", self._heartbeat):
+                yield
         finally:
             _ACTIVE.difference_update(filter(None, (self.attempt, self.claim)))
-            stop.set()
-            thread.join(timeout=60)
 
     def ensure(self) -> None:
         """Raises RunStateError where this process has lost the run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,10 +11,11 @@ from spark_jobs.corrections.delivery import deliver, repeat, revert
 from spark_jobs.corrections.due import due, scope_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RunStateError
-from spark_jobs.lakehouse.corrections import CorrectionTable
+from spark_jobs.lakehouse.corrections import CorrectionTable, Delivery
 from spark_jobs.lakehouse.delivery import DeliveryStatus
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.processes import beating
 from spark_jobs.runs.progress import NoProgress
 from tests.corrections.boundaries import TABLE, boundaries_of, ended_at
 from tests.corrections.small_corrections import (
@@ -30,6 +31,7 @@ from tests.corrections.small_corrections import (
 from tests.faults.boundaries import Stopped
 from tests.sampling import sample
 
+ELSEWHERE = "elsewhere/1/2:7:8"
 SECTIONS = """
 live:
   source: {{kind: table, table: {table}}}
@@ -58,6 +60,7 @@ def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_night_finds_i
     assert {d.status for d in ledger.deliveries()} == {DeliveryStatus.DELIVERED}
     first = ledger.deliveries()[0]
     assert spark.table(table).count() == rows + ledger.of(first.id).where("NOT existed").count()
+    assert_another_host_is_watched(spark, job, ledger)
     # The next night compares what was corrected again: it is right, but where more late records have come since.
     later_records(tmp_path)
     night = reconcile(spark, job, NoProgress(), end_policy=COMPARING)
@@ -74,6 +77,30 @@ def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_night_finds_i
     with pytest.raises(RunStateError, match="another process"):
         facts = {"delivery": "late", "number": 9, "destination": f"table {table}", "kind": "repeat"}
         ledger.prepare(ledger.of(first.id).drop(*facts), facts, head)
+
+
+def assert_another_host_is_watched(spark: SparkSession, job: Pipeline, ledger: CorrectionTable) -> None:
+    """Whether a process of another host delivers is seen by its signs of life, whatever its clock says."""
+    with ended_at(TABLE, "after prepare"), pytest.raises(Stopped):
+        repeat(spark, job)
+    for clock in (timedelta(hours=-1), timedelta(days=2)):
+        at = datetime.now(UTC) + clock
+        spark.sql(
+            f"UPDATE {ledger.table} SET process = '{ELSEWHERE}', prepared_at = :at WHERE status = 'prepared'",
+            args={"at": at},
+        )
+        waiting = ledger.deliveries()[-1]
+
+        def beat(waiting: Delivery = waiting, clock: timedelta = clock) -> bool:
+            return ledger.show_life(waiting, ELSEWHERE, datetime.now(UTC) + clock)
+
+        with (
+            beating(beat, "elsewhere", timedelta(seconds=0.3)),
+            pytest.raises(RunStateError, match="another process delivers corrections now"),
+        ):
+            deliver(spark, job, heartbeat=timedelta(seconds=6))
+    assert deliver(spark, job, heartbeat=timedelta(seconds=0.4)).resumed == (waiting.id,), "silent: it is gone"
+    assert not beat(), "whoever was replaced gives no sign of life any more"
 
 
 def assert_windows_wait_that_end_where_the_open_ones_begin(spark: SparkSession, job: Pipeline) -> None:

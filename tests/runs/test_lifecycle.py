@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.errors import DocumentError, RunStateError
 from spark_jobs.runs.documents import Approval, Outcome, Request, StagedRange
 from spark_jobs.runs.lifecycle import TRANSITIONS, Event, next_status
-from spark_jobs.runs.processes import SILENCE, STAGES_PROCESS, WAIT_LIMIT, Sign, is_alive, sign_of, this_process
+from spark_jobs.runs.processes import SILENCE, STAGES_PROCESS, WAIT_LIMIT, Sign, sign_of, this_process
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
 
@@ -58,29 +58,29 @@ def test_earlier_spellings_are_read() -> None:
 
 def test_a_process_of_this_machine_is_alive_as_long_as_the_kernel_knows_it() -> None:
     host, pid, start = this_process().rsplit(":", 2)
-    assert is_alive(this_process(), None, NOW)
-    assert not is_alive(f"{host}:{pid}:{int(start) + 1}", NOW, NOW), "another process with the same number"
-    assert is_alive(f"{socket.gethostname()}:{pid}:{start}", None, NOW), "as earlier versions wrote it"
+    assert sign_of(this_process(), None, NOW) is Sign.ALIVE
+    assert sign_of(f"{host}:{pid}:{int(start) + 1}", NOW, NOW) is not Sign.ALIVE, "another process with the same number"
+    assert sign_of(f"{socket.gethostname()}:{pid}:{start}", None, NOW) is Sign.ALIVE, "as earlier versions wrote it"
 
 
 def test_another_host_or_container_is_alive_until_it_is_silent_for_too_long() -> None:
     boot_and_namespace = this_process().rsplit(":", 2)[0].split("/")[1:]
     same_name = f"{socket.gethostname()}/{boot_and_namespace[0]}/1:{os.getpid()}:1"
     for process in ("elsewhere/1/2:7:8", same_name):
-        assert is_alive(process, NOW - SILENCE + timedelta(seconds=1), NOW)
-        assert not is_alive(process, NOW - SILENCE - timedelta(seconds=1), NOW)
-        assert not is_alive(process, None, NOW)
+        assert sign_of(process, NOW - SILENCE + timedelta(seconds=1), NOW) is Sign.ALIVE
+        assert sign_of(process, NOW - SILENCE - timedelta(seconds=1), NOW) is not Sign.ALIVE
+        assert sign_of(process, None, NOW) is not Sign.ALIVE
     for hours in (-48, -1, 1, 48):  # its clock may be another one: whether it lives is to be seen
         assert sign_of("elsewhere/1/2:7:8", NOW + timedelta(hours=hours), NOW) is Sign.SILENT
 
 
 def test_a_run_that_works_for_days_and_gives_signs_of_life_is_alive() -> None:
-    assert is_alive("elsewhere/1/2:7:8", NOW - timedelta(minutes=3), NOW)
+    assert sign_of("elsewhere/1/2:7:8", NOW - timedelta(minutes=3), NOW) is Sign.ALIVE
 
 
 def test_between_stages_a_run_may_wait_for_a_week() -> None:
-    assert is_alive(STAGES_PROCESS, NOW - WAIT_LIMIT + timedelta(seconds=1), NOW)
-    assert not is_alive(STAGES_PROCESS, NOW - WAIT_LIMIT - timedelta(seconds=1), NOW)
+    assert sign_of(STAGES_PROCESS, NOW - WAIT_LIMIT + timedelta(seconds=1), NOW) is Sign.ALIVE
+    assert sign_of(STAGES_PROCESS, NOW - WAIT_LIMIT - timedelta(seconds=1), NOW) is not Sign.ALIVE
 
 
 def test_a_document_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
