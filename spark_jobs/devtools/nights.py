@@ -21,6 +21,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.devtools.bench.measure import input_read
 from spark_jobs.eventtime.durations import DAY
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
@@ -28,6 +29,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.spark.gateway import java_context
 
 START = 1_700_006_400_000
 """Midnight, UTC."""
@@ -59,11 +61,17 @@ output: {{namespace: {namespace}}}
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """A night: its number from 1, its seconds, and what lies in the warehouse and in the run store afterwards."""
+    """A night: its number from 1, its seconds, and what lies in the warehouse and in the run store afterwards.
+
+    `jobs`: Spark jobs; `read`: bytes that they read; `commits`: to the tables that stay. Load does not move these.
+    """
 
     number: int
     seconds: float
     continued: bool
+    jobs: int
+    read: int
+    commits: int
     files: int
     bytes: int
     run_files: int
@@ -92,21 +100,37 @@ def run_nights(
     spark: SparkSession, folder: Path, home: Path, count: int, log: Callable[[str], None], *, namespace: str = "nights"
 ) -> list[Night]:
     """Carry out the nights in `folder`; the warehouse lies in `home`. A week's maintenance keeps a week's snapshots."""
-    pipeline = _pipeline(folder, "nightly", namespace)
+    pipeline, warehouse = _pipeline(folder, "nightly", namespace), home / "warehouse" / namespace
     done: list[Night] = []
     for number, records in enumerate(arrivals(count), 1):
         _write(folder / "data", number, records)
-        began = time.perf_counter()
-        result = reconcile(spark, pipeline, NoProgress())
-        seconds = time.perf_counter() - began
+        jobs, commits, began = _jobs(spark), _commits(warehouse), time.perf_counter()
+        with input_read(spark) as read:
+            result = reconcile(spark, pipeline, NoProgress())
+            seconds = time.perf_counter() - began
+        jobs, commits = _jobs(spark) - jobs, _commits(warehouse) - commits
         is_maintained = number % WEEK == 0
         if is_maintained:  # a night lasts seconds here, so that a snapshot is never a week old
             now = datetime.now(UTC) + timedelta(seconds=1)
             maintain(spark, pipeline, NoProgress(), now=now, keep_snapshots=timedelta(0))
-        files = [file.stat().st_size for file in (home / "warehouse" / namespace).rglob("*") if file.is_file()]
+        files = [file.stat().st_size for file in warehouse.rglob("*") if file.is_file()]
         run_files = sum(file.is_file() for file in (home / "runs").glob(f"{pipeline.name}-*/*"))
-        night = Night(number, seconds, bool(result.continued_from), len(files), sum(files), run_files, is_maintained)
-        log(f"night {number}: {seconds:.1f} s, {night.files} files, {night.bytes / 1e6:.1f} MB, {result.note or 'ok'}")
+        night = Night(
+            number,
+            seconds,
+            bool(result.continued_from),
+            jobs,
+            read.bytes,
+            commits,
+            len(files),
+            sum(files),
+            run_files,
+            is_maintained,
+        )
+        log(
+            f"night {number}: {seconds:.1f} s, {jobs} jobs, {read.bytes / 1e3:.0f} kB read, {commits} commits, "
+            f"{night.files} files, {night.bytes / 1e6:.1f} MB, {run_files} documents, {result.note or 'ok'}"
+        )
         done.append(night)
     return done
 
@@ -136,6 +160,9 @@ def by_month(nights: Sequence[Night]) -> list[dict[str, float]]:
                 "month": first // MONTH + 1,
                 "lower_quartile": statistics.quantiles(seconds, n=4)[0],
                 "median": statistics.median(seconds),
+                "jobs": statistics.median(night.jobs for night in month),
+                "kilobytes_read": statistics.median(night.read for night in month) / 1e3,
+                "commits": statistics.median(night.commits for night in month),
                 "files": max(night.files for night in kept),
                 "most_files": max(night.files for night in month),
                 "megabytes": max(night.bytes for night in kept) / 1e6,
@@ -147,6 +174,20 @@ def by_month(nights: Sequence[Night]) -> list[dict[str, float]]:
 def slower(months: Sequence[dict[str, float]]) -> float:
     """The seconds of a night in the last month, against the first one; by lower quartiles: load moves them less."""
     return months[-1]["lower_quartile"] / months[0]["lower_quartile"]
+
+
+def _jobs(spark: SparkSession) -> int:
+    """The Spark jobs so far."""
+    return java_context(spark).dagScheduler().numTotalJobs()
+
+
+def _commits(warehouse: Path) -> int:
+    """The commits so far to the tables that are there: each has written metadata with a number."""
+    numbers: dict[Path, int] = {}
+    for file in warehouse.glob("*/metadata/*.metadata.json"):
+        if "__staging" not in str(file):
+            numbers[file.parent] = max(numbers.get(file.parent, 0), int(file.name.partition("-")[0]) + 1)
+    return sum(numbers.values())
 
 
 def _missing(these: DataFrame, those: DataFrame) -> int:

@@ -1,6 +1,6 @@
 """The branches on which a run writes the future states of the published tables, and the commit that makes them present.
 
-One is the future `main`, one the future `revisions`; on a third the rows of both are written once.
+One is the future `main`, one the future `revisions`. The new rows are written to the latter; both share the files.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from spark_jobs.lakehouse.side_tables import Side, SideTable
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
+from spark_jobs.spark.snapshots import snapshots_back
 
 _IN_ONE_FILE = 10_000
 """So few windows go into one file: a night's would otherwise leave one for each task."""
@@ -37,14 +38,14 @@ class PublicationBranches:
     def write(self, difference: Difference, heads: dict[str, int], sides: dict[Side, int]) -> dict[Side, int]:
         """What changes, on branches of its own; the future snapshots of the side tables that change."""
         spark, table, changes = self.spark, self.table, difference.changes
-        _, _, added = self._names
+        _, history = self._names
         self._branch_off(heads)
         written = changes.where("rw_change <> 'retracted'").select(*quoted(_changed_columns(changes)))
         if sum(difference.counts.values()) <= _IN_ONE_FILE:
             written = written.coalesce(1)
         steps: list[Callable[[], object]] = [
             lambda: self.stage_sides(sides),
-            lambda: self.append(aligned(spark, table, written), added),
+            lambda: self.append(aligned(spark, table, written), history),
         ]
         if difference.supersedes:
             steps.append(lambda: self._end_revisions(changes))
@@ -52,12 +53,12 @@ class PublicationBranches:
 
     def _branch_off(self, heads: dict[str, int]) -> None:
         """Make the branches of a publication in one commit, or bring them back to where they begin."""
-        ours, history, added = self._names
+        ours, history = self._names
 
         def branch_off() -> None:
             table = self._java()
             there, change = {name for name, _ in table.refs().items()}, table.manageSnapshots()
-            for name, source in ((ours, "main"), (history, REVISIONS), (added, "main")):
+            for name, source in ((ours, "main"), (history, REVISIONS)):
                 make = change.replaceBranch if name in there else change.createBranch
                 change = make(name, heads[source])
             change.commit()
@@ -69,13 +70,12 @@ class PublicationBranches:
 
         Without changes `main` gets a snapshot that names the side tables' snapshots, and no more.
         """
-        ours, history, added = self._names
+        ours, history = self._names
         if not difference.counts:
             self._branch_off(heads)
-            self.share_last_append(None, ours, sides)
+            self.share_append(None, ours, sides)
             return
-        for branch in (ours, history):
-            self.share_last_append(added, branch, sides)
+        self.share_append(history, ours, sides)
         if difference.counts.get("retracted"):
             retracted = difference.changes.where("rw_change = 'retracted'")
             retracted = retracted.select(*quoted(_changed_columns(retracted)))
@@ -94,19 +94,20 @@ class PublicationBranches:
     def _end_revisions(self, changes: DataFrame) -> None:
         """Take the superseded windows from the future `main`, and end their revisions in the future `revisions`."""
         spark, table = self.spark, self.table
-        ours, history, _ = self._names
+        ours, history = self._names
         superseded, low, high = self._superseded(changes)
         superseded.createOrReplaceTempView("rw_superseded")
         same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in self.publication.row_identity)
         within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
         within = "TRUE" if self.publication.repairs else within  # somebody else may have written a row without a start
         merge = f"USING rw_superseded s ON {within} AND {same}"
-        ended = f"{merge} AND t.valid_to IS NULL WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
+        last = "t.valid_to IS NULL AND NOT (t.run_id <=> :run)"  # this run's come to the same branch at the same time
+        ended = f"{merge} AND {last} WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
         try:
             run_parallel(
                 spark,
                 lambda: spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE"),
-                lambda: spark.sql(f"MERGE INTO {table}.branch_{history} t {ended}"),
+                lambda: spark.sql(f"MERGE INTO {table}.branch_{history} t {ended}", {"run": self.publication.run_id}),
             )
         finally:
             spark.catalog.dropTempView("rw_superseded")
@@ -130,14 +131,16 @@ class PublicationBranches:
             writer = writer.option(f"snapshot-property.{name}", value)
         writer.append()
 
-    def share_last_append(self, source: str | None, target: str, sides: dict[Side, int]) -> None:
-        """Add the files of the last snapshot of the branch `source` to `target`; None: a snapshot without files."""
+    def share_append(self, source: str | None, target: str, sides: dict[Side, int]) -> None:
+        """Add the files that were appended to the branch `source` to `target`; None: a snapshot without files."""
         table = self._java()
         append = table.newFastAppend().toBranch(target)
         for name, value in (self._summary | _named(sides)).items():
             append = append.set(name, value)
         if source is not None:
-            files = table.snapshot(source).addedDataFiles(table.io()).iterator()
+            back = snapshots_back(table, heads_of(table)[source])
+            appended = next(s for s in back if s.summary().get(RUN_ID) == self.publication.run_id)
+            files = appended.addedDataFiles(table.io()).iterator()
             while files.hasNext():
                 append = append.appendFile(files.next())
         append.commit()
@@ -147,14 +150,14 @@ class PublicationBranches:
 
         False if one of the branches is no longer where the difference was made.
         """
-        ours, history, added = self._names
+        ours, history = self._names
         ours_at = heads_of(self._java())[ours]
 
         def properties() -> dict[str, str]:
             return {PROPERTY: self.state_at(ours_at), **_named(sides)}
 
         branches = {"main": ours, REVISIONS: history}
-        if fast_forward(self.spark, self.table, branches, heads, properties, drop=(added,)):
+        if fast_forward(self.spark, self.table, branches, heads, properties):
             return True
         drop_branches(self.spark, self.table, self.publication.branch)
         return False
@@ -167,7 +170,8 @@ class PublicationBranches:
         return state_at(self._java(), head, publication.identity, columns, is_everything=of_all).to_json()
 
     @property
-    def _names(self) -> tuple[str, str, str]:
+    def _names(self) -> tuple[str, str]:
+        """The future `main`, and the future `revisions`."""
         return _branches(self.publication.branch)
 
     @property
@@ -182,15 +186,14 @@ class PublicationBranches:
 
 def drop_branches(spark: SparkSession, table: str, branch: str) -> None:
     """Drop what a process that was killed while it published has left; `branch`: see `Publication`."""
-    for name in _branches(branch):
+    for name in (*_branches(branch), f"{branch}_added"):  # the last one is of earlier versions
         retried(lambda: spark.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS {name}"))  # noqa: B023
     for side in Side:
         SideTable(spark, table, side).follow(None, branch)
 
 
-def _branches(name: str) -> tuple[str, str, str]:
-    """The future `main`, the future `revisions`, and the one on which the rows of both are written."""
-    return name, f"{name}_revisions", f"{name}_added"
+def _branches(name: str) -> tuple[str, str]:
+    return name, f"{name}_revisions"
 
 
 def _named(sides: dict[Side, int]) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.spark.snapshots import way_back
 
 T = TypeVar("T")
 _ATTEMPTS = 8
@@ -40,17 +41,9 @@ def heads_of(table: JavaObject) -> dict[str, int]:
     return {name: ref.snapshotId() for name, ref in table.refs().items()}
 
 
-def is_in_past(table: JavaObject, head: int | None, snapshot: int) -> bool:
-    """Whether `snapshot` is `head` or one of its ancestors; where ancestors have expired, whether it is older."""
-    first = head
-    while head is not None:
-        if head == snapshot:
-            return True
-        known = table.snapshot(head)
-        if known is None:
-            return table.snapshot(first).timestampMillis() >= table.snapshot(snapshot).timestampMillis()
-        head = known.parentId()
-    return False
+def may_be_in_past(table: JavaObject, head: int | None, snapshot: int) -> bool:
+    """Whether `snapshot` is `head` or one of its ancestors, or may be one of those that have expired."""
+    return head is not None and way_back(table, snapshot, head).is_past is not False
 
 
 def have_moved(table: JavaObject, bases: Mapping[str, int]) -> bool:
@@ -65,12 +58,11 @@ def fast_forward(
     branches: Mapping[str, str],
     bases: Mapping[str, int],
     properties: Callable[[], Mapping[str, str]],
-    drop: Iterable[str] = (),
 ) -> bool:
     """Bring `branches` (the keys) of the table to those that were written for them (the values), and set properties.
 
-    It is one commit, which drops the written branches, and those of `drop`. False, and nothing is done: another process
-    has moved one of the branches, which were at `bases`. A commit whose answer was lost is looked up in the table.
+    It is one commit, which drops the written branches. False, and nothing is done: another process has moved one of the
+    branches, which were at `bases`. A commit whose answer was lost is looked up in the table.
     Raises one of `JAVA_ERRORS`.
     """
     written = {branch: heads_of(loaded_iceberg_table(spark, name))[source] for branch, source in branches.items()}
@@ -80,7 +72,7 @@ def fast_forward(
         snapshots = change.manageSnapshots()
         for branch, source in branches.items():
             snapshots = snapshots.fastForwardBranch(branch, source)
-        for gone in (*branches.values(), *drop):
+        for gone in branches.values():
             snapshots = snapshots.removeBranch(gone)
         snapshots.commit()
         update = change.updateProperties()
@@ -97,7 +89,7 @@ def fast_forward(
     except JAVA_ERRORS:
         table = loaded_iceberg_table(spark, name)
         now = heads_of(table)
-        if all(is_in_past(table, now[branch], snapshot) for branch, snapshot in written.items()):
+        if all(may_be_in_past(table, now[branch], snapshot) for branch, snapshot in written.items()):
             return True
         if have_moved(table, own):
             return False

@@ -19,12 +19,12 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
 from spark_jobs.lakehouse.publication import FACTS, LIVE, REVISIONS, Cause, Publication
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
+from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, STATE
 from spark_jobs.spark.joins import others, same
 from spark_jobs.spark.parallel import run_parallel
 
 _OLD = "old_"
 """Before the names of what is published."""
-_STATE, _KEPT_STATE = "state", "history_gone"
 _KEPT_COLUMNS = frozenset(FACTS.names)
 
 
@@ -173,8 +173,10 @@ class Comparison:
         there = F.col("rw_new").isNotNull()
         seen = [c for c in values if c not in BOOKKEEPING_COLUMNS]
         is_one = F.col("old_rows") == 1
-        # A kept window has the values that it had; only its state is another one.
-        is_kept = F.col(f"rw_new.{_STATE}").eqNullSafe(_KEPT_STATE) if _STATE in values else F.lit(False)
+        # A kept window has the values that it had, unless somebody else has changed it; its state and counts differ.
+        numbers = [c for c in seen if c not in (STATE, ON_TIME, LATE, DROPPED)]
+        is_kept = F.col(f"rw_new.{STATE}").eqNullSafe(HISTORY_GONE) if STATE in values else F.lit(False)
+        is_kept = is_kept & _part("rw_new", numbers).eqNullSafe(_part("rw_old", numbers))
         change = (
             F.when(there & ~was, WindowChange.INSERTED.value)
             .when(

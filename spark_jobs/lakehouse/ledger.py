@@ -23,8 +23,9 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.commits import is_conflict, retried
 from spark_jobs.lakehouse.few_rows import Rows, arrow_rows, found, replaced
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded, snapshots_back
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.spark.snapshots import snapshots_back
 
 LedgerRow = Mapping[str, Any]
 """A row of the table `runs`, by column; times without a zone are local time, as Spark gives them."""

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.lakehouse.commits import is_conflict
-from spark_jobs.lakehouse.tables import snapshots_back
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, jvm
+from spark_jobs.spark.snapshots import snapshots_back, way_back
 
 PROPERTY = "rewindow.published"
 RUN_ID = "rewindow.run-id"
@@ -97,25 +97,13 @@ def foreign_commits(table: JavaObject, known: int, sequence: int | None = None) 
 
     `sequence`: the sequence number of that snapshot, where it may have expired.
     """
-    found = oldest = None
-    for snapshot in snapshots_back(table):
-        if snapshot.snapshotId() == known:
-            return found
-        if found is None and not _is_ours(snapshot):
-            found = _words_of(snapshot)
-        if snapshot.parentId() == known:  # it may have expired
-            return found
-        oldest = snapshot
-    if oldest is not None and oldest.parentId() is not None and _may_follow(table, oldest, known, sequence):
-        return found or f"snapshots before {oldest.snapshotId()} have expired, so that nobody knows what they did"
-    return _gone_back(table.currentSnapshot(), known)
-
-
-def _may_follow(table: JavaObject, oldest: JavaObject, known: int, sequence: int | None) -> bool:
-    """Whether the snapshot `known` may lie before the `oldest` one in the past of `main` that has not expired."""
-    snapshot = table.snapshot(known)
-    number = sequence if snapshot is None else snapshot.sequenceNumber()
-    return number is None or number < oldest.sequenceNumber()
+    way = way_back(table, known, sequence=sequence)
+    if way.is_past is False:
+        return _gone_back(table.currentSnapshot(), known)
+    found = next((_words_of(snapshot) for snapshot in way.later if not _is_ours(snapshot)), None)
+    if way.is_past or found is not None:
+        return found
+    return f"snapshots before {way.later[-1].snapshotId()} have expired, so that nobody knows what they did"
 
 
 def _gone_back(now: JavaObject | None, known: int) -> str:

@@ -20,7 +20,7 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.branches import PublicationBranches, drop_branches
 from spark_jobs.lakehouse.commits import heads_of, retried
 from spark_jobs.lakehouse.difference import Comparison, Difference
-from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS, Publication, TableAt
+from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS, Cause, Publication, TableAt
 from spark_jobs.lakehouse.published_state import (
     PROPERTY,
     RUN_ID,
@@ -33,8 +33,9 @@ from spark_jobs.lakehouse.published_state import (
     since_last_run,
 )
 from spark_jobs.lakehouse.side_tables import Side, SideTable, published_sides
-from spark_jobs.lakehouse.tables import ensure_table, guarded, snapshots_back
+from spark_jobs.lakehouse.tables import ensure_table, guarded
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.spark.snapshots import snapshots_back
 
 _ATTEMPTS = 5
 
@@ -132,18 +133,17 @@ class PublishedTable:
         """Every revision of every window, retractions too."""
         return self._spark.table(f"{self.table}.branch_{REVISIONS}")
 
+    def last_published(self) -> DataFrame:
+        """The windows as the last run of each has left them, also where somebody else has changed `main` since."""
+        return self.revisions().where(f"valid_to IS NULL AND cause <> '{Cause.RETRACTION.value}'")
+
     def published_runs(self) -> set[str]:
         """The runs whose windows readers see or have seen: those in the past of `main`.
 
         A run that was killed while it published has left snapshots too, on branches that lead nowhere.
         """
-        rows = self._spark.sql(f"SELECT snapshot_id, parent_id, summary FROM {self.table}.snapshots").collect()
-        known, found = {row[0]: row for row in rows}, set()
-        snapshot = known.get(self.head())
-        while snapshot is not None:
-            found |= {snapshot[2][RUN_ID]} if RUN_ID in snapshot[2] else set()
-            snapshot = known.get(snapshot[1])
-        return found
+        runs = (snapshot.summary().get(RUN_ID) for snapshot in snapshots_back(self._java()))
+        return {run for run in runs if run is not None}
 
     def rows_at(self, snapshot: int) -> int:
         """The rows that readers saw at a snapshot; where that does not say it, those of now."""

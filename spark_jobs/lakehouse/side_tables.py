@@ -15,7 +15,7 @@ from enum import StrEnum
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.lakehouse.commits import heads_of, is_in_past, retried
+from spark_jobs.lakehouse.commits import heads_of, may_be_in_past, retried
 from spark_jobs.lakehouse.published_state import foreign_commits
 from spark_jobs.lakehouse.tables import aligned, ensure_table
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
@@ -100,7 +100,7 @@ class SideTable:
             refs = heads_of(table)
             change, is_changed = table.manageSnapshots(), False
             if published is not None and table.snapshot(published) is not None:
-                if not is_in_past(table, refs.get("main"), published):  # else `main` is there, compacted perhaps
+                if not may_be_in_past(table, refs.get("main"), published):  # else `main` is there, compacted perhaps
                     change, is_changed = change.replaceBranch("main", published), True
                 if refs.get(PUBLISHED_TAG) != published:
                     tag = change.replaceTag if PUBLISHED_TAG in refs else change.createTag
@@ -123,7 +123,7 @@ class SideTable:
         if table.snapshot(published) is None:
             return f"{self.table} was made anew, or its published snapshot {published} has expired"
         head = table.currentSnapshot()
-        if head is None or not is_in_past(table, head.snapshotId(), published):
+        if head is None or not may_be_in_past(table, head.snapshotId(), published):
             return None
         changed = foreign_commits(table, published)
         return None if changed is None else f"{self.table}: {changed}"

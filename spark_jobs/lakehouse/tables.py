@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -36,7 +36,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.failures import read_error
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, iceberg_catalog, is_instance_of, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, iceberg_catalog, is_instance_of, jvm
 from spark_jobs.spark.java import java_reason
 
 T = TypeVar("T")
@@ -61,14 +61,15 @@ FEW_FILES = {
 }
 """Each commit writes a file of metadata, which holds all of the one before: the last 10 stay, others go at once. Many
 small commits leave a manifest each: from 8 on the next commit puts them into one."""
+_FEWEST_FILES = FEW_FILES | {"commit.manifest.min-count-to-merge": "2"}
+"""The same for tables of few rows: each commit puts all manifests into one."""
 _PROPERTIES = (
     "'format-version'='2', 'write.parquet.compression-codec'='zstd', "
     "'write.parquet.row-group-size-bytes'='8388608', 'write.parquet.dict-size-bytes'='262144', "
     "'read.split.target-size'='33554432', "
     "'write.distribution-mode'='none', "
     "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
-    "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot', "
-    + ", ".join(f"'{name}'='{value}'" for name, value in FEW_FILES.items())
+    "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot'"
 )
 """Row groups are small, so that a query for few windows reads little; splits too, so that a task's rows are sorted in
 memory. Dictionaries fit into a processor's cache: larger ones, of values that seldom repeat, take a fifth of a write's
@@ -222,31 +223,25 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
         ) from problem
 
 
-def snapshots_back(table: JavaObject, head: int | None = None) -> Iterator[JavaObject]:
-    """The snapshots of Iceberg's own `table` from `head` (default: the current one) back, looked up one by one."""
-    snapshot = table.currentSnapshot() if head is None else table.snapshot(head)
-    while snapshot is not None:
-        yield snapshot
-        parent = snapshot.parentId()
-        snapshot = None if parent is None else table.snapshot(parent)
-
-
 def create_tables(spark: SparkSession, tables: Tables) -> None:
     """Make the namespace and the tables that do not depend on the pipeline's columns; older ones get new columns."""
 
     def create() -> None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {tables.runs.rsplit('.', 1)[0]}")
         for table, schema in ((tables.runs, RUNS_SCHEMA), (tables.timeline_state, TIMELINE_STATE_SCHEMA)):
-            ensure_table(spark, table, schema)
+            ensure_table(spark, table, schema, _FEWEST_FILES)
 
     guarded("cannot make the tables", tables.runs, create)
 
 
-def ensure_table(spark: SparkSession, table: str, schema: t.StructType) -> None:
+def ensure_table(
+    spark: SparkSession, table: str, schema: t.StructType, few_files: Mapping[str, str] = FEW_FILES
+) -> None:
     """Make the table, or add the columns that it lacks. Raises CatalogError where a column has another type."""
     if not spark.catalog.tableExists(table):
         columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema)
-        properties = f"{_PROPERTIES}, {_BY_RUN}" if "run_id" in schema.names else _PROPERTIES
+        few = [f"'{name}'='{value}'" for name, value in few_files.items()]
+        properties = ", ".join((_PROPERTIES, *few, *([_BY_RUN] if "run_id" in schema.names else [])))
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
     known = {f.name: f.dataType for f in spark.table(table).schema}
     for field in schema:

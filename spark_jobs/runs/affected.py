@@ -24,7 +24,7 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import windows_of_records
-from spark_jobs.runs.past import Past
+from spark_jobs.runs.past import Past, ReadBefore
 from spark_jobs.runs.table_check import ANOTHER_PROGRAM, check_owner, foreign_change
 from spark_jobs.sources import Inspection, PartitionRange
 from spark_jobs.spark.cached import CachedFrames
@@ -49,6 +49,11 @@ class PreviousRun:
     def past(self) -> Past | None:
         """What it has read; None: an earlier version did not keep it."""
         return Past.from_state(self.state)
+
+    @property
+    def read(self) -> ReadBefore:
+        """The same with the end offsets and the id of a topic."""
+        return ReadBefore(self.run_id, self.past, self.as_of, self.state.get("topic_id"))
 
 
 def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[PreviousRun | None, str]:

@@ -28,11 +28,11 @@ from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, STAT
 from spark_jobs.runs.difference import COVERS, publication_of
 from spark_jobs.runs.documents import Changes, Request, StagedRange
 from spark_jobs.runs.job import Job
-from spark_jobs.runs.past import Past
+from spark_jobs.runs.past import FilesSince, ReadBefore, counted_below
 from spark_jobs.runs.plan import open_planned
 from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.store import RunStore
-from spark_jobs.sources import canonical, cut_at, good
+from spark_jobs.sources import Change, Empty, canonical, change_between, cut_at, good, is_empty
 from spark_jobs.spark.joins import OTHER, others, same
 
 _BOUNDS = ("rw_from", "rw_to")
@@ -71,8 +71,12 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame) -> None:
 
     Raises HistoryError where such a window has other keys than the run's windows.
     """
-    if staged.base is None or not _may_lack(job):
+    if staged.base is None:
         return
+    before = ReadBefore.latest(job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
+    if not _may_lack(job, before):
+        return
+    empty = None if before is None or before.past is None else before.past.empty
     published = _published(job, staged)
     kept = None
     for definition, runs in _by_definition(job, published):
@@ -80,7 +84,7 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame) -> None:
         spec = job.spec if definition is None else spec_of(definition, [p.partition for p in job.plan.partitions])
         read = records if definition is None else _records_of(job, definition)
         covers = spec.has_sessions or (definition is not None and definition.window != job.pipeline.window)
-        lacking = _lacking(rows, read, spec)
+        lacking = _lacking(rows, read, spec, empty)
         if set(spec.keys) != set(job.spec.keys):
             if not lacking.isEmpty():
                 raise _cannot_keep(job)
@@ -92,15 +96,20 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame) -> None:
         _keep_late(job, staged, records)
 
 
-def _lacking(published: DataFrame, records: DataFrame, spec: ReplaySpec) -> DataFrame:
-    """The published windows of which fewer records are there than they count."""
+def _lacking(published: DataFrame, records: DataFrame, spec: ReplaySpec, empty: Empty | None) -> DataFrame:
+    """The published windows of which fewer records are there than they count.
+
+    Records that have come late since, at offsets that were `empty`, are none of those.
+    """
     seen = _windows_of(published, spec.keys)
     pairs = _pairs_of_sessions(seen, records, spec) if spec.has_sessions else _pairs(records, spec)
-    return _with_counts(seen, pairs, spec.keys).where(F.col(_FOUND) < F.col(_TOTAL))
+    return _with_counts(seen, pairs, spec.keys, empty).where(F.col(_FOUND) < F.col(_TOTAL))
 
 
 def _published(job: Job, staged: StagedRange) -> DataFrame:
-    return publication_of(job, staged).in_scope(job.published_table.current())
+    """The windows in scope as they were published last; what somebody else has done to them since does not count."""
+    rows = job.published_table.last_published() if staged.repairs else job.published_table.current()
+    return publication_of(job, staged).in_scope(rows)
 
 
 def _windows_of(windows: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -140,12 +149,15 @@ def _pairs_of_sessions(seen: DataFrame, records: DataFrame, spec: ReplaySpec) ->
     return joined.select(*(f"`{OTHER}{key}`" for key in spec.keys), *bounds, PARTITION, OFFSET)
 
 
-def _with_counts(seen: DataFrame, pairs: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Add how many of the `pairs` are in each window, below its end offsets (`_FOUND`) and from there on (`_LATER`)."""
+def _with_counts(seen: DataFrame, pairs: DataFrame, keys: Sequence[str], empty: Empty | None = None) -> DataFrame:
+    """Add how many of the `pairs` are in each window, below its end offsets (`_FOUND`) and from there on (`_LATER`).
+
+    Those at offsets that were `empty` have come later, too.
+    """
     joined = pairs.join(seen.select(*quoted((*keys, *_BOUNDS)), _AS_OF), same((*keys, *_BOUNDS)))
     end = F.coalesce(F.try_element_at(_AS_OF, F.col(PARTITION).cast("string")), F.lit(0).cast("bigint"))
     has_none = F.coalesce(F.size(_AS_OF) <= 0, F.lit(True))  # a history without positions
-    is_later = ~has_none & (F.col(OFFSET) >= end)
+    is_later = ~has_none & ((F.col(OFFSET) >= end) | is_empty(empty))
     counted = joined.groupBy(*others((*keys, *_BOUNDS))).agg(
         F.count_if(~is_later).alias(_FOUND), F.count_if(is_later).alias(_LATER)
     )
@@ -193,29 +205,28 @@ def _keep_late(job: Job, staged: StagedRange, records: DataFrame) -> None:
     job.staging.write(0, gone.select(*columns), StagedPart.LATE)
 
 
-def _may_lack(job: Job) -> bool:
-    """Whether records may be gone that an earlier run has read, by what the latest one that was published kept."""
-    plan, topic = job.plan, job.plan.topic
-    states = (
-        job.spark.table(job.result.tables.timeline_state)
-        .where((F.col("pipeline") == job.pipeline.name) & (F.col("run_id") != job.result.run_id))
-        .orderBy(F.desc("saved_at"))
-        .select("state")
-        .limit(1)
-        .collect()
-    )
-    past = Past.from_state(json.loads(states[0][0])) if states else None
-    if topic is not None and job.pipeline.history.topic_alone is not None:
+def _may_lack(job: Job, before: ReadBefore | None) -> bool:
+    """Whether records may be gone that an earlier run has read, by what that one kept."""
+    plan, history, past = job.plan, job.pipeline.history, None if before is None else before.past
+    if history.topic_alone is not None and plan.topic is not None:
         known = {} if past is None or past.starts is None else past.starts
-        is_later = any(r.start > known.get(r.partition, 0) for r in topic.ranges)
-        if is_later or "compacted" in job.pipeline.history.topic_alone.accept:
-            return True
-    if past is None:
+        is_later = any(r.start > known.get(r.partition, 0) for r in plan.topic.ranges)
+        return is_later or "compacted" in history.topic_alone.accept or (past is not None and past.has_lost)
+    if before is None or past is None:
         return False
+    if past.has_lost:
+        return True
+    if not history.is_stitched and past.files is not None and plan.files is not None:
+        files = FilesSince.between(past.files, plan.files)
+        return bool(files.gone or files.changed)
+    if not history.is_stitched and past.snapshot is not None and plan.snapshot is not None:
+        return change_between(job.spark, past.snapshot, plan.snapshot) not in (Change.NONE, Change.APPENDED)
     counts = plan.history_counts or {}
-    fewer = any(counts.get(p, 0) < count for p, count in (past.counts or {}).items())
-    gone = {f.path for f in past.files or ()} - {f.path for f in plan.files or ()} if plan.files is not None else ()
-    return past.has_lost or fewer or (bool(gone) and not job.pipeline.history.is_stitched)
+    if plan.as_of != before.as_of:  # new records would hide how many are gone
+        records = canonical(open_planned(job.spark, job.pipeline, plan), job.pipeline)
+        below, late = counted_below(records, job.pipeline, before.as_of, past.empty)
+        counts = {partition: count - late.get(partition, 0) for partition, count in below.items()}
+    return any(counts.get(partition, 0) < count for partition, count in (past.counts or {}).items())
 
 
 def _by_definition(job: Job, published: DataFrame) -> list[tuple[Pipeline | None, list[str]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,7 +17,6 @@ from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
-from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
@@ -34,7 +33,8 @@ from spark_jobs.runs.documents import Outcome
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.past import Comparison, counts_after
+from spark_jobs.runs.past import ReadBefore, counts_after
+from spark_jobs.runs.past_changes import Comparison
 from spark_jobs.runs.plan import Plan, arrival_limit, make_plan, planned_records
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
@@ -45,10 +45,17 @@ from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.work import Incremental, IncrementalWork
 from spark_jobs.sources import (
+    AlreadyRead,
+    Empty,
+    Inspection,
+    Later,
     OpenHistory,
+    PinnedFile,
     arrived_since,
     canonical,
     cut_at,
+    empty_after,
+    empty_offsets,
     good,
     inspect_history,
     is_small,
@@ -213,20 +220,22 @@ def _planned(
     )
     if pipeline.mode is Mode.COMPLETE:
         return full("complete values have no timeline to go on from: all of them are computed")
-    if before is None:
+    why = why if before is None else _why_full(pipeline, before, limit)
+    if before is None or why:
+        if (read := ReadBefore.latest(spark, tables, pipeline)) is not None:
+            everything = canonical(opened, pipeline)
+            _compared_with(spark, pipeline, opened, read, everything, Later(everything)).refuse_another_log()
         return full(why)
-    if (why := _why_full(pipeline, before, limit)) is not None:
-        return full(why)
-    _refuse_another_topic(opened, before)
     spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode)
     cache = frames.enter_context(CachedFrames())
     everything = canonical(opened, pipeline)
     if is_small(opened):
         everything = cache.keep(narrowed(everything, pipeline))
-    later = everything if is_small(opened) else _news_of(spark, pipeline, opened, before)
+    found = Later(everything) if is_small(opened) else _later(spark, pipeline, opened, before)
+    later = found.frame
     new = _arrived_before(arrived_since(later, before.as_of), until)
     with progress.stage("new records", opened.description):
-        past = _compared_with(spark, pipeline, opened, before, everything, later)
+        past = _compared_with(spark, pipeline, opened, before.read, everything, found, before.records)
         seen, touched, changed = run_parallel(
             spark,
             lambda: inspect_history(spark, pipeline, opened, records=new, until=until),
@@ -255,6 +264,7 @@ def _planned(
         event_times=times,
         history_records=in_history,
         history_counts=counts_after(changed.below, seen),
+        empty=_empty_after(before, new, seen),
     )
     # The chunks are those of the late records, and only new ones can be late.
     plan = make_plan(spark, pipeline, opened=opened, seen=known, records=new)
@@ -272,8 +282,16 @@ def _planned(
     )
 
 
-def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int) -> str | None:
-    """Why a night cannot go on from the run `before`; None: it can. `limit`: arrivals from then on are ahead."""
+def _empty_after(before: PreviousRun, new: DataFrame, seen: Inspection) -> Empty | None:
+    """The offsets without a record after the new ones; None where they are not known."""
+    known = None if before.past is None else before.past.empty
+    if known is None:
+        return None
+    return empty_after(known, before.as_of, empty_offsets(new, seen.partitions))
+
+
+def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int) -> str:
+    """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
     if windows_of(pipeline).is_merging:
         return "sessions are read as a whole"
     if pipeline.engine is Engine.SPARK:
@@ -285,7 +303,7 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int) -> str | None
     if before.processing_time_end >= limit:
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
-    return None
+    return ""
 
 
 def _has_live_news(
@@ -338,43 +356,29 @@ def _end_offsets(spark: SparkSession, pipeline: Pipeline, until: int, now: Calla
     return {p.partition: p.end_offset for p in seen.partitions}
 
 
-def _refuse_another_topic(opened: OpenHistory, before: PreviousRun) -> None:
-    seen = before.state.get("topic_id")
-    if opened.topic is not None and seen is not None and opened.topic.topic_id != seen:
-        raise HistoryError(
-            f"the topic was created again after run {before.run_id} (id {seen}, now {opened.topic.topic_id})",
-            opened.description,
-            "Its offsets belong to other records now. Stitch the old ones from an archive, or write to another table.",
-        )
-
-
-def _news_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> DataFrame:
+def _later(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> Later:
     """Canonical records, without most of those that the run before has seen."""
-    snapshot = None if before.past is None else before.past.snapshot
-    return canonical(opened, pipeline, source_of(spark, pipeline).since(opened, before.as_of, snapshot))
+    read = AlreadyRead(before.as_of, None if before.past is None else before.past.snapshot)
+    found = source_of(spark, pipeline).since(opened, read)
+    return replace(found, frame=canonical(opened, pipeline, found.frame))
 
 
 def _compared_with(
     spark: SparkSession,
     pipeline: Pipeline,
     opened: OpenHistory,
-    before: PreviousRun,
+    before: ReadBefore,
     everything: DataFrame,
-    later: DataFrame,
+    later: Later,
+    records: int | None = None,
 ) -> Comparison:
-    """The history of now beside what the run before has read."""
+    """The history of now beside what the run `before` has read."""
     source = source_of(spark, pipeline)
-    return Comparison(
-        pipeline,
-        opened,
-        everything,
-        later,
-        lambda files: canonical(opened, pipeline, source.in_files(opened, files)),
-        before.run_id,
-        before.as_of,
-        before.past,
-        before.records,
-    )
+
+    def in_files(files: Sequence[PinnedFile]) -> DataFrame:
+        return canonical(opened, pipeline, source.in_files(opened, files))
+
+    return Comparison(pipeline, opened, everything, later, in_files, before, records)
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:

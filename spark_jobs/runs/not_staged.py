@@ -9,7 +9,7 @@ from __future__ import annotations
 from spark_jobs.errors import RewindowError
 from spark_jobs.runs.documents import NotStaged, PlanDocument, StagedRange
 from spark_jobs.runs.job import Job
-from spark_jobs.sources import changed_files
+from spark_jobs.sources import changed_files, files_there
 
 
 def not_staged(job: Job, staged: StagedRange, kept: int | None) -> NotStaged:
@@ -25,8 +25,14 @@ def not_staged(job: Job, staged: StagedRange, kept: int | None) -> NotStaged:
         windows_left=_windows_left(job, staged, kept or 0),
         foreign_commits=_foreign_commits(job, staged),
         goes_on=staged.since is not None,
-        files_changed=None if job.plan.files is None else changed_files(job.spark, job.plan.files),
+        files_changed=_files_changed(job),
     )
+
+
+def _files_changed(job: Job) -> int | None:
+    """The files of the plan that are gone or were written again since; None where nobody knows its files."""
+    files = job.plan.files
+    return None if files is None else len(list(changed_files(files, files_there(job.spark, files))))
 
 
 def _records(job: Job, staged: StagedRange) -> tuple[int | None, int | None]:

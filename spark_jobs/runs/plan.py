@@ -49,6 +49,7 @@ from spark_jobs.sources import (
     check_pinned,
     check_schema_ids,
     cut_at,
+    empty_offsets,
     fidelity,
     inspect_history,
     is_small,
@@ -65,12 +66,12 @@ class Plan:
     """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
 
     `is_whole`: the range holds every window of the history up to the end offsets. `records` were read for this run;
-    `history_records` are those of the whole history up to the end offsets, and `history_counts` those by partition;
-    None where nobody knows. `arrivals_before`: from this instant on arrivals were ahead of the clock. `gaps`: what of
-    the range no chunk holds, because no record is there. `behind`: the files behind a table, `snapshot`: what is
-    read of an Iceberg table, and `schemas`: by which values are decoded, see `OpenHistory`. `cost`: what the run
-    costs; None where it reads new records alone. The end is `partitions` (their `end_offset`) and
-    `processing_time_end`, up to which the live job's timer has run.
+    `history_records` are those of the whole history up to the end offsets, `history_counts` those by partition, and
+    `empty` the offsets without a record (`empty_offsets`); None where nobody knows. `arrivals_before`: from this
+    instant on arrivals were ahead of the clock. `gaps`: what of the range no chunk holds, because no record is there.
+    `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, and `schemas`: by which values are
+    decoded, see `OpenHistory`. `cost`: what the run costs; None where it reads new records alone. The end is
+    `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
     """
 
     pipeline: str
@@ -101,6 +102,7 @@ class Plan:
     gaps: tuple[TimeRange, ...] = ()
     behind: tuple[PinnedFile, ...] | None = None
     history_counts: dict[int, int] | None = None
+    empty: dict[int, tuple[tuple[int, int], ...]] | None = None
     snapshot: PinnedSnapshot | None = None
     schemas: PinnedSchemas | None = None
     cost: Cost | None = field(default=None, compare=False)
@@ -222,7 +224,11 @@ def make_plan(
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
         found_fidelity = with_holes(pipeline, opened.topic, seen.partitions, found_fidelity)
         counts = {p.partition: p.records for p in seen.partitions}
-        seen = replace(seen, history_records=seen.records, history_counts=counts)
+        empty = None
+        if opened.topic is None or pipeline.history.is_stitched:  # nothing comes late to a topic alone
+            read = canonical(opened, pipeline) if records is None else records
+            empty = empty_offsets(cut_at(read, as_of or {}), seen.partitions)
+        seen = replace(seen, history_records=seen.records, history_counts=counts, empty=empty)
     check_schema_ids(pipeline, opened, records)
     partitions = seen.partitions
     windows = windows_of(pipeline)
@@ -288,6 +294,7 @@ def make_plan(
         arrivals_before=opened.arrivals_before,
         behind=opened.behind,
         history_counts=seen.history_counts,
+        empty=seen.empty,
         snapshot=opened.snapshot,
         schemas=opened.schemas,
         cost=cost,

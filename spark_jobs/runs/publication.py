@@ -27,7 +27,7 @@ from spark_jobs.runs.job import Job, end
 from spark_jobs.runs.keeping import has_lost
 from spark_jobs.runs.lifecycle import Event, event_that_drops, new_token, next_status
 from spark_jobs.runs.past import KEY as PAST
-from spark_jobs.runs.past import Past
+from spark_jobs.runs.past import Past, ReadBefore
 from spark_jobs.runs.processes import STAGES_PROCESS, this_process
 from spark_jobs.runs.start import instant
 from spark_jobs.runs.status import RunStatus
@@ -254,7 +254,8 @@ def save_state(job: Job) -> None:
         return
     plan, table = job.plan, job.result.tables.timeline_state
     state = document.state | {"topic_id": topic_id_of(plan), "records": plan.history_records}
-    state[PAST] = Past.of(plan, has_lost=has_lost(job)).to_state()
+    before = partial(ReadBefore.latest, job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
+    state[PAST] = Past.of(plan, before() if has_lost(job) else None).to_state()
     row = {
         "pipeline": job.pipeline.name,
         "definition_hash": plan.definition_hash,

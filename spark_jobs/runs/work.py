@@ -19,7 +19,7 @@ from spark_jobs.runs.comparing import ToCompare
 from spark_jobs.runs.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.keeping import keep_of_range, keep_touched
-from spark_jobs.runs.past import PastChanges
+from spark_jobs.runs.past_changes import PastChanges
 from spark_jobs.runs.plan import Plan, read_planned
 from spark_jobs.runs.replaying import prepare_staging, stage_chunk, stage_parallel
 from spark_jobs.runs.stages import ReplayChunk, ReplayTouched, chunk_stages

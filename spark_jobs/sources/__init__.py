@@ -5,9 +5,18 @@ kinds of history) and `records.py` (the canonical records).
 """
 
 from spark_jobs.sources.check import check_expressions
+from spark_jobs.sources.empty_offsets import Empty, empty_after, empty_in_both, empty_offsets, is_empty
 from spark_jobs.sources.fidelity import Fidelity, fidelity
-from spark_jobs.sources.files import PinnedFile, changed_files, check_pinned
-from spark_jobs.sources.history import Source, empty_history, open_history, partition_columns, source_of
+from spark_jobs.sources.files import PinnedFile, changed_files, check_pinned, files_there
+from spark_jobs.sources.history import (
+    AlreadyRead,
+    Later,
+    Source,
+    empty_history,
+    open_history,
+    partition_columns,
+    source_of,
+)
 from spark_jobs.sources.holes import with_holes
 from spark_jobs.sources.iceberg import Change, PinnedSnapshot, change_between, snapshot_size
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
@@ -22,9 +31,12 @@ from spark_jobs.spark.failures import reading
 
 __all__ = [
     "QUARANTINE_SCHEMA",
+    "AlreadyRead",
     "Change",
+    "Empty",
     "Fidelity",
     "Inspection",
+    "Later",
     "OffsetRange",
     "OpenHistory",
     "PartitionRange",
@@ -41,10 +53,15 @@ __all__ = [
     "check_pinned",
     "check_schema_ids",
     "cut_at",
+    "empty_after",
     "empty_history",
+    "empty_in_both",
+    "empty_offsets",
     "fidelity",
+    "files_there",
     "good",
     "inspect_history",
+    "is_empty",
     "is_small",
     "java_release",
     "narrowed",

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import SourceError
-from spark_jobs.sources.files import PinnedFile, how_it_changed
+from spark_jobs.sources.files import PinnedFile, pinned_file, refuse_changed
 from spark_jobs.spark.failures import plain_path, reading
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, hadoop_conf, jvm, session_state
 
@@ -44,15 +44,7 @@ def confirm_behind(table: str, pinned: Sequence[PinnedFile], now: Sequence[Pinne
 
     Raises SourceError where a file of the plan is gone or was written again: half a run would read other records.
     """
-    there = {file.path: file for file in now}
-    for file in pinned:
-        found = there.get(file.path)
-        if found is None:
-            what = "a file of the table is gone since the plan was made"
-            raise SourceError(what, f"{table}, {plain_path(file.path)}", "Put it back, or plan again.")
-        if not found.is_same_as(file):
-            what = f"a file of the table has changed since the plan was made: {how_it_changed(file, found)}"
-            raise SourceError(what, f"{table}, {plain_path(file.path)}", "Plan again.")
+    refuse_changed(pinned, now, table)
     known = {file.path for file in pinned}
     return tuple(file for file in now if file.path not in known)
 
@@ -85,12 +77,8 @@ def _listed(spark: SparkSession, location: JavaObject) -> list[PinnedFile]:
     found = []
     for index in range(folders.size()):
         files = folders.apply(index).files()
-        found += [_pinned(files.apply(number)) for number in range(files.size())]
+        found += [pinned_file(files.apply(number)) for number in range(files.size())]
     return found
-
-
-def _pinned(status: JavaObject) -> PinnedFile:
-    return PinnedFile(status.getPath().toString(), status.getLen(), status.getModificationTime())
 
 
 def _folders_of(spark: SparkSession, table: JavaObject) -> list[JavaObject]:
@@ -123,7 +111,7 @@ def _in_folders(spark: SparkSession, table: JavaObject) -> list[PinnedFile]:
         if not system.exists(path):
             raise _lost(table, path)
         statuses = (s for s in system.listStatus(path) if s.isFile())
-        found += [_pinned(s) for s in statuses if not s.getPath().getName().startswith(_HIDDEN)]
+        found += [pinned_file(s) for s in statuses if not s.getPath().getName().startswith(_HIDDEN)]
     return found
 
 

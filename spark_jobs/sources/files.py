@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -71,46 +71,53 @@ def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, 
 
 
 def check_pinned(spark: SparkSession, pinned: Sequence[PinnedFile]) -> None:
-    """Check the files of a plan. Raises SourceError where one is gone, was written again or cannot be read."""
-    conf = hadoop_conf(spark)
-    for file in pinned:
-        path = hadoop_path(spark, file.path)
-        try:
-            status = path.getFileSystem(conf).getFileStatus(path)
-            found = PinnedFile(file.path, status.getLen(), status.getModificationTime())
-        except JAVA_ERRORS as error:
-            if "FileNotFound" in java_reason(error):
-                hint = "Put it back, or plan again."
-                raise SourceError("a file of the plan is gone", plain_path(file.path), hint) from error
-            hint = "Check the file's permissions and its file system."
-            what = f"a file of the plan cannot be read: {java_reason(error)}"
-            raise SourceError(what, plain_path(file.path), hint) from error
-        if not found.is_same_as(file):
-            raise SourceError(
-                f"a file of the plan has changed: {how_it_changed(file, found)}", plain_path(file.path), "Plan again."
-            )
+    """Check the files of a plan. Raises SourceError where one is gone or was written again, or cannot be looked at."""
+    refuse_changed(pinned, files_there(spark, pinned))
 
 
-def changed_files(spark: SparkSession, pinned: Iterable[PinnedFile]) -> int:
-    """How many of these files are gone or were written again since they were pinned. Their folders are listed."""
-    conf = hadoop_conf(spark)
-    there: dict[str, PinnedFile] = {}
-    folders: dict[str, list[PinnedFile]] = {}
+def refuse_changed(pinned: Iterable[PinnedFile], now: Iterable[PinnedFile], table: str = "") -> None:
+    """Raises SourceError where a file of a plan is gone from those of `now`, or was written again: it names the file.
+
+    `table`: the one that the files lie behind.
+    """
+    for file, found in changed_files(pinned, now):
+        where = ", ".join(filter(None, (table, plain_path(file.path))))
+        if found is None:
+            raise SourceError("a file of the plan is gone", where, "Put it back, or plan again.")
+        raise SourceError(f"a file of the plan has changed: {how_it_changed(file, found)}", where, "Plan again.")
+
+
+def changed_files(
+    pinned: Iterable[PinnedFile], now: Iterable[PinnedFile]
+) -> Iterator[tuple[PinnedFile, PinnedFile | None]]:
+    """Those of the files that were written again, each with what it is `now`, and those that are gone, with None."""
+    there = {file.path: file for file in now}
     for file in pinned:
-        folders.setdefault(file.path.rpartition("/")[0], []).append(file)
-    for folder in folders:
+        found = there.get(file.path)
+        if found is None or not found.is_same_as(file):
+            yield file, found
+
+
+def files_there(spark: SparkSession, pinned: Iterable[PinnedFile]) -> list[PinnedFile]:
+    """All files in the folders of these; none in one that is gone. Raises SourceError where one cannot be listed."""
+    conf, found = hadoop_conf(spark), []
+    for folder in dict.fromkeys(file.path.rpartition("/")[0] for file in pinned):
         path = hadoop_path(spark, folder)
         try:
             statuses = path.getFileSystem(conf).listStatus(path)
         except JAVA_ERRORS as error:
             if "FileNotFound" in java_reason(error):
                 continue
-            raise
-        for status in statuses:
-            name = status.getPath().toString()
-            there[name] = PinnedFile(name, status.getLen(), status.getModificationTime())
-    files = (file for of_folder in folders.values() for file in of_folder)
-    return sum(file.path not in there or not there[file.path].is_same_as(file) for file in files)
+            hint = "Check the folder's permissions and its file system."
+            what = f"the files of the plan cannot be listed: {java_reason(error)}"
+            raise SourceError(what, plain_path(folder), hint) from error
+        found += [pinned_file(status) for status in statuses]
+    return found
+
+
+def pinned_file(status: JavaObject) -> PinnedFile:
+    """A file by its status of Hadoop's FileSystem."""
+    return PinnedFile(status.getPath().toString(), status.getLen(), status.getModificationTime())
 
 
 def how_it_changed(before: PinnedFile, now: PinnedFile) -> str:
@@ -241,5 +248,5 @@ def _relation(spark: SparkSession, history: FilesHistory) -> JavaObject:
 def _pinned(relation: JavaObject) -> tuple[PinnedFile, ...]:
     statuses = relation.location().allFiles()
     found = (statuses.apply(index) for index in range(statuses.size()))
-    files = {PinnedFile(f.getPath().toString(), f.getLen(), f.getModificationTime()) for f in found}
+    files = {pinned_file(status) for status in found}
     return tuple(sorted(files, key=lambda file: file.path))

@@ -58,6 +58,25 @@ _MAX_UNKNOWN_PARTITIONS = 16
 """The most unknown partition numbers between known ones that a filter lists one by one."""
 
 
+@dataclass(frozen=True, slots=True)
+class AlreadyRead:
+    """What a run before has read: its end offsets, and the snapshot of an Iceberg table; None: it has read none."""
+
+    as_of: Mapping[int, int]
+    snapshot: PinnedSnapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Records without many of those that a run before has read.
+
+    `change`: what became of an Iceberg table since; None: the history is none, or that run did not keep its snapshot.
+    """
+
+    frame: DataFrame
+    change: Change | None = None
+
+
 class Source(Protocol):
     """One pipeline's history. Each method raises SourceError where it cannot be found or reached."""
 
@@ -73,12 +92,11 @@ class Source(Protocol):
         """The columns by which it is partitioned; a filter on them prunes the read."""
         ...
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
-        """The frame of `opened` without many of the records below the end offsets `as_of`.
+    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
+        """The frame of `opened` without many of the records that a run before has read.
 
-        `snapshot`: what a run with these end offsets has read of an Iceberg table. A source leaves out what it can
-        skip cheaply; `records.arrived_since` leaves out the rest. All records at or above their partition's end
-        offset, and all of partitions that `as_of` lacks, are in the frame.
+        A source leaves out what it can skip cheaply; `records.arrived_since` leaves out the rest. All records at or
+        above their partition's end offset, and all of partitions that the run did not know, are in the frame.
         """
         ...
 
@@ -200,8 +218,8 @@ class FilesSource:
     def partition_columns(self) -> tuple[str, ...]:
         return file_partitions(self.spark, self.history)
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
-        return _without_old_records(opened.frame, self.history.position, as_of)
+    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
+        return Later(_without_old_records(opened.frame, self.history.position, read.as_of))
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         chosen = records_in(opened.frame, files)
@@ -254,8 +272,8 @@ class HiveSource:
     def partition_columns(self) -> tuple[str, ...]:
         return table_partitions(self.spark, self.history.table)
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
-        return _without_old_records(opened.frame, self.history.position, as_of)
+    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
+        return Later(_without_old_records(opened.frame, self.history.position, read.as_of))
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         chosen = records_in(opened.frame, files)
@@ -287,19 +305,17 @@ class IcebergSource:
     def partition_columns(self) -> tuple[str, ...]:
         return iceberg.table_partitions(self.spark, self.history.table)
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
+    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
         """What was appended since; where that is not all that is new, the offsets' statistics skip files."""
-        now = opened.snapshot
-        if snapshot is None or now is None or self.history.position.going_back == "running_maximum":
-            return _without_old_records(opened.frame, self.history.position, as_of)
-        match change_between(self.spark, snapshot, now):
-            case Change.NONE:
-                frame = opened.frame.limit(0)
-            case Change.APPENDED:
-                frame = read_appended(self.spark, snapshot, now)
-            case _:
-                return _without_old_records(opened.frame, self.history.position, as_of)
-        return _bounded(frame, opened.arrivals_before)
+        position, before, now = self.history.position, read.snapshot, opened.snapshot
+        if before is None or now is None:
+            return Later(_without_old_records(opened.frame, position, read.as_of))
+        change = change_between(self.spark, before, now)
+        if position.going_back == "running_maximum" or change not in (Change.NONE, Change.APPENDED):
+            return Later(_without_old_records(opened.frame, position, read.as_of), change)
+        if change is Change.NONE:
+            return Later(opened.frame.limit(0), change)
+        return Later(_bounded(read_appended(self.spark, before, now), opened.arrivals_before), change)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         return opened.frame
@@ -326,15 +342,16 @@ class KafkaSource:
     def partition_columns(self) -> tuple[str, ...]:
         return ()
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
+    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
         """Read from the end offsets on: a broker seeks, it does not filter."""
         topic = opened.topic
         if topic is None:
-            return opened.frame
+            return Later(opened.frame)
         ranges = tuple(
-            replace(r, start=max(r.start, min(as_of.get(r.partition, r.start), r.end))) for r in topic.ranges
+            replace(r, start=max(r.start, min(read.as_of.get(r.partition, r.start), r.end))) for r in topic.ranges
         )
-        return _bounded(self.open(Pins(topic=replace(topic, ranges=ranges))).frame, opened.arrivals_before)
+        from_there = self.open(Pins(topic=replace(topic, ranges=ranges))).frame
+        return Later(_bounded(from_there, opened.arrivals_before))
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         return opened.frame
@@ -380,9 +397,9 @@ class StitchedSource:
         past = self.history.past
         return (iceberg.table_partitions if past.is_iceberg else table_partitions)(self.spark, past.table)
 
-    def since(self, opened: OpenHistory, as_of: Mapping[int, int], snapshot: PinnedSnapshot | None = None) -> DataFrame:
+    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
         """All records: the topic's part cannot be read anew without moving the cut between the parts."""
-        return opened.frame
+        return Later(opened.frame)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         return opened.frame

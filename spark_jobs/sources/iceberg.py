@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.errors import SourceError
 from spark_jobs.spark.failures import reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.spark.snapshots import way_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +92,12 @@ def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnaps
         return Change.ANOTHER
     if before.snapshot == now.snapshot:
         return Change.NONE
-    table = _loaded(spark, now.table)
-    operations = set[str]()
-    at = now.snapshot
-    while at is not None and at != before.snapshot:
-        snapshot = table.snapshot(at)
-        if snapshot is None:
-            return Change.UNKNOWN
-        operations.add(snapshot.operation())
-        at = snapshot.parentId()
-    if at != before.snapshot:
+    if now.snapshot is None:
         return Change.ROLLED_BACK
+    way = way_back(_loaded(spark, now.table), before.snapshot, now.snapshot)
+    if not way.is_past:
+        return Change.UNKNOWN if way.is_past is None else Change.ROLLED_BACK
+    operations = {snapshot.operation() for snapshot in way.later}
     if not operations <= {_APPEND, _DELETE, _REWRITE}:
         return Change.REWRITTEN
     if _DELETE in operations:

@@ -66,6 +66,7 @@ class Inspection:
         event_times: The range of the good records' event times; None where there is none.
         history_records: The records of the whole history, where only new ones were counted; None where nobody knows.
         history_counts: The same by partition, without records that have no position.
+        empty: The offsets of the whole history without a record, see `empty_offsets`.
     """
 
     partitions: tuple[PartitionRange, ...]
@@ -75,6 +76,7 @@ class Inspection:
     event_times: TimeRange | None
     history_records: int | None = None
     history_counts: dict[int, int] | None = None
+    empty: dict[int, tuple[tuple[int, int], ...]] | None = None
 
 
 def inspect_history(

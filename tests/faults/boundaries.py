@@ -19,7 +19,7 @@ STEPS: list[tuple[Any, str]] = [
     (Ledger, "change"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),
     (Ledger, "put_rows"), (publication, "save_state"), (RunFolder, "write"),
     (PublishedTable, "prepare"), (PublicationBranches, "write"), (PublicationBranches, "append"),
-    (PublicationBranches, "share_last_append"), (PublicationBranches, "move"),
+    (PublicationBranches, "share_append"), (PublicationBranches, "move"),
     (SideTable, "stage"), (SideTable, "follow"),
 ]  # fmt: skip
 

@@ -26,6 +26,7 @@ from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.spark.gateway import loaded_iceberg_table
 from tests.faults.machine import Machine
 from tests.kafka import Sent, produce
 from tests.runs.small_runs import MINUTE, T0, definition_text, write
@@ -52,6 +53,7 @@ class HistoryLives(Machine):
     def __init__(self) -> None:
         super().__init__()
         self.name = f"{type(self).__name__.lower()}_{next(self.count)}"
+        self.version = 0
         self.pipeline = self._load()
         self.ends = [0, 0]
         self.seen: dict[Cell, set[Place]] = {}
@@ -59,10 +61,13 @@ class HistoryLives(Machine):
         self.changed = 0
         """How often the history has changed since the last run."""
         self.runs = 0
+        self.last: dict[Cell, tuple] = {}
+        """What the last run has published, whatever a stranger has done to it since."""
 
     # What a kind of history says.
 
     def _load(self) -> Pipeline:
+        """The pipeline with the definition of the number `version`."""
         raise NotImplementedError
 
     def _records(self) -> list[Record]:
@@ -95,6 +100,32 @@ class HistoryLives(Machine):
             self.ends[partition] += 1
         return records
 
+    # Definitions, and a stranger.
+
+    @rule(version=st.integers(0, 2))
+    def change_the_definition(self, version: int) -> None:
+        """Or take the change back. The runs that follow give other sums."""
+        self.did(f"definition {version}")
+        self.version = version
+        self.pipeline = self._load()
+
+    @precondition(lambda self: self.seen)
+    @rule(what=st.sampled_from(["delete", "roll back", "expire"]), key=st.sampled_from("ab"))
+    def disturb(self, what: str, key: str) -> None:
+        """Somebody who knows nothing of Rewindow changes the published table."""
+        table = Tables.of(self.pipeline).windows
+        java = loaded_iceberg_table(self.spark, table)
+        if what == "delete":
+            self.spark.sql(f"DELETE FROM {table} WHERE k = '{key}'")
+        elif what == "roll back":
+            parent = java.currentSnapshot().parentId()
+            if parent is None or java.snapshot(parent) is None:
+                return
+            java.manageSnapshots().rollbackTo(parent).commit()
+        else:
+            java.expireSnapshots().expireOlderThan(round(time.time() * 1000)).retainLast(1).commit()
+        self.did(f"a stranger: {what} {key}")
+
     # Runs.
 
     @invariant()
@@ -116,7 +147,7 @@ class HistoryLives(Machine):
         self.did(f"{kind}: {result.note}")
         self.changed = 0
         self._has_run(kind)
-        self._compare(before, self._published(), result.note)
+        self._compare(self.last, self._published(), result.note)
 
     def _night(self) -> RunResult:
         return reconcile(self.spark, self.pipeline, NoProgress())
@@ -135,7 +166,7 @@ class HistoryLives(Machine):
         for cell, seen in self.seen.items():
             records = [there[cell][place] for place in sorted(seen & there.get(cell, {}).keys())]
             if len(records) == len(seen):
-                value = (len(records), sum(r["v"] for r in records))
+                value = (len(records), sum(r["v"] for r in records) + self.version)
                 assert after[cell][:2] == value and after[cell][2] != HISTORY_GONE, (cell, self.story)
                 assert after[cell][3] == len(records), (cell, self.story)
             elif cell in before:
@@ -143,6 +174,7 @@ class HistoryLives(Machine):
                 if after[cell][2] == HISTORY_GONE != before[cell][2]:
                     assert "keep" in note and HISTORY_GONE in note, self.story
         assert after.keys() == self.seen.keys(), self.story
+        self.last = after
 
     def _there(self) -> dict[Cell, dict[Place, Record]]:
         found: dict[Cell, dict[Place, Record]] = {}
@@ -150,10 +182,6 @@ class HistoryLives(Machine):
             start = T0 + (r["t"] - T0) // MINUTE * MINUTE
             found.setdefault((r["k"], start), {})[r["p"], r["o"]] = r
         return found
-
-    def _lacking(self) -> bool:
-        there = self._there()
-        return any(places - there.get(cell, {}).keys() for cell, places in self.seen.items())
 
     def _published(self) -> dict[Cell, tuple]:
         """By window: count, sum, state, and how many records it counts."""
@@ -182,11 +210,10 @@ class FileLives(HistoryLives):
         self.held: dict[str, list[Record]] = {}
         self.removed: dict[str, list[Record]] = {}
         self.written = 0
-        self.has_new_loss = self.has_new_late = False
 
     def _load(self) -> Pipeline:
         self.data = self.folder / self.name
-        text = definition_text(self.name, self.data, threshold="50 %")
+        text = definition_text(self.name, self.data, threshold="50 %").replace("sum(v)", f"sum(v) + {self.version}")
         return load_pipeline(self.folder / f"{self.name}.yaml", text=text.replace("run_tests", "history_lives"))
 
     def _records(self) -> list[Record]:
@@ -196,7 +223,6 @@ class FileLives(HistoryLives):
         return self._is_twice() or ("another one" in why and bool(self.removed))
 
     def _has_run(self, kind: str) -> None:
-        self.has_new_loss = self.has_new_late = False
         assert not self._is_twice(), self.story
 
     def _put(self, name: str, records: list[Record]) -> None:
@@ -240,14 +266,12 @@ class FileLives(HistoryLives):
         self.did(f"hold back {seconds}")
         self.held[self._name("late")] = self._new(seconds)
 
-    # A window that lost records and gets as many late ones at once has the count that it had: counts do not tell that.
-    @precondition(lambda self: self.held and not self.has_new_loss and not self._lacking())
+    @precondition(lambda self: self.held)
     @rule(number=numbers)
     def deliver(self, number: int) -> None:
         name = sorted(self.held)[number % len(self.held)]
         self.did(f"deliver {name}")
         self._put(name, self.held.pop(name))
-        self.has_new_late = True
 
     @precondition(lambda self: self.files)
     @rule(number=numbers)
@@ -272,13 +296,20 @@ class FileLives(HistoryLives):
         self.did(f"write {name} again")
         self._put(name, [r | {"v": r["v"] + by} for r in self.files[name]])
 
-    @precondition(lambda self: len(self.files) > 1 and not self.has_new_late)
+    @precondition(lambda self: self.files and not self._is_twice())
+    @rule(number=numbers, kept=st.integers(1, 3))
+    def write_fewer(self, number: int, kept: int) -> None:
+        """A file or partition is written again without some of its records."""
+        name = sorted(self.files)[number % len(self.files)]
+        self.did(f"write {name} again with {kept} records")
+        self._put(name, self.files[name][:kept])
+
+    @precondition(lambda self: len(self.files) > 1)
     @rule(number=numbers)
     def remove(self, number: int) -> None:
         name = sorted(self.files)[number % len(self.files)]
         self.did(f"remove {name}")
         self.removed[name] = self._take(name)
-        self.has_new_loss = True
 
     @precondition(lambda self: self.removed)
     @rule()
@@ -315,10 +346,11 @@ class PartitionLives(FileLives):
         self.table = f"history_lives.{self.name}"
         self.spark.sql("CREATE DATABASE IF NOT EXISTS history_lives")
         self.spark.sql(
-            f"CREATE TABLE {self.table} ({self.columns}, part STRING) USING json PARTITIONED BY (part) "
+            f"CREATE TABLE IF NOT EXISTS {self.table} ({self.columns}, part STRING) USING json PARTITIONED BY (part) "
             f"LOCATION '{self.data}'"
         )
         text = definition_text(self.name, "unused", threshold="50 %").replace("run_tests", "history_lives")
+        text = text.replace("sum(v)", f"sum(v) + {self.version}")
         start, end = text.index("history:"), text.index("keys:")
         position = "position: {partition: p, offset: o, arrival: a, arrival_unit: ms}"
         text = f"{text[:start]}history: {{kind: hive, table: {self.table}, {position}}}\n{text[end:]}"
@@ -371,13 +403,15 @@ class TopicLives(HistoryLives):
         self.starts = [0, 0]
         self.is_another = self.was_compacted = False
         self.since_anew = 0
+        self.table = ""
         super().__init__()
 
-    def _load(self, table: str = "") -> Pipeline:
-        if not table:
+    def _load(self) -> Pipeline:
+        if not self.table:
+            self.table = self.name
             self.kafka.create_topic(self.name, 2, {"message.timestamp.type": "LogAppendTime"})
         content = {
-            "name": table or self.name,
+            "name": self.table,
             "history": {
                 "kind": "kafka",
                 "servers": self.kafka.servers,
@@ -389,7 +423,7 @@ class TopicLives(HistoryLives):
             "event_time": {"expression": "t", "unit": "ms"},
             "watermark": {"generator": "bounded_out_of_orderness", "bound": "10 s"},
             "window": {"type": "tumbling", "size": "1 min"},
-            "aggregates": {"n": "count(*)", "total": "sum(v)"},
+            "aggregates": {"n": "count(*)", "total": f"sum(v) + {self.version}"},
             "output": {"namespace": "history_lives"},
         }
         return Pipeline.model_validate(content)
@@ -471,8 +505,9 @@ class TopicLives(HistoryLives):
     @rule()
     def write_to_another_table(self) -> None:
         self.did("write to another table")
-        self.pipeline = self._load(f"{self.name}_{next(self.count)}")
-        self.seen, self.is_another = {}, False
+        self.table = f"{self.name}_{next(self.count)}"
+        self.pipeline = self._load()
+        self.seen, self.last, self.is_another = {}, {}, False
 
     def _full_run(self) -> RunResult:
         return self._night() if self.is_another else super()._full_run()

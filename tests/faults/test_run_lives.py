@@ -296,7 +296,7 @@ class RunLives(Lives):
         self._strange(f"roll back to {snapshot}", lambda: self.spark.sql(back))
 
     @precondition(lambda self: self.head is not None)
-    @rule(what=st.sampled_from(["windows", "late", "column"]))
+    @rule(what=st.sampled_from(["windows", "late", "column", "renamed column"]))
     def drop(self, what: str) -> None:
         if what == "windows":
             self.model.lose_everything()
@@ -306,11 +306,12 @@ class RunLives(Lives):
             self.model.late = []
             self.model.changed_by_a_stranger()
             self._strange("drop the late records", lambda: self.spark.sql(f"DROP TABLE {self.tables.late}"))
-        elif what == "column" and "total" in self.spark.table(self.tables.windows).columns and self.model.commits:
+        elif "column" in what and "total" in self.spark.table(self.tables.windows).columns and self.model.commits:
             self.model.lose_totals()
             self.main_at = {}  # values of before are gone there too
-            drop = f"ALTER TABLE {self.tables.windows} DROP COLUMN total"
-            self._strange("drop a column", lambda: self.spark.sql(drop))
+            change = "DROP COLUMN total" if what == "column" else f"RENAME COLUMN total TO total_{next(self.count)}"
+            alter = f"ALTER TABLE {self.tables.windows} {change}"
+            self._strange(change, lambda: self.spark.sql(alter))
 
     @precondition(lambda self: self.head is not None and self.rested >= REST // 4)
     @rule()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.definition import Pipeline
+from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.windows import HISTORY_GONE
@@ -137,6 +137,41 @@ def test_windows_keep_their_values_where_retention_has_removed_the_records(of_an
     assert "retracted" not in full.changes and "updated" not in full.changes
     now = nights.windows()
     assert {w: now[w] for w in gone} == gone
+
+
+def test_as_many_new_records_as_are_gone_hide_nothing(of_any_size: Nights) -> None:
+    """Counts alone would say that all is there."""
+    nights, in_one = of_any_size, {"k": "a", "t": T0 + 30_000}
+    first = nights.put("a.json", range(20), **in_one)
+    nights.put("c.json", range(40, 60), **in_one)
+    nights.put("d.json", range(60, 180))
+    nights.night()
+    before = nights.windows()
+    first.unlink()
+    nights.put("b.json", range(20, 40), **in_one)
+    assert "history_gone" in nights.night().note
+    window = "a", _at(0)
+    assert nights.windows()[window] == (*before[window][:2], HISTORY_GONE)
+    nights.put("a.json", range(20), **in_one)
+    nights.night()
+    count, _, state = nights.windows()[window]
+    assert count == before[window][0] + 20 and state != HISTORY_GONE, "all of it is there again"
+    # A file is written again with fewer records, and as many come behind the end offsets.
+    nights.put("d.json", range(60, 120))
+    nights.put("e.json", range(180, 240))
+    assert "history_gone" in nights.night().note
+    after = nights.windows()
+    gone = [window for window in before if window[1] == _at(2)]
+    assert gone and all(after[window] == (*before[window][:2], HISTORY_GONE) for window in gone)
+    # Another log is refused, also where the definition has changed too.
+    for file in nights.data.iterdir():
+        file.unlink()
+    nights.put("y.json", range(40))
+    text = (nights.folder / f"{nights.defined.name}.yaml").read_text().replace("sum(v)", "sum(v + 1)")
+    changed = replace(nights, defined=load_pipeline(nights.folder / f"{nights.defined.name}.yaml", text=text))
+    with pytest.raises(HistoryError, match="the history is another one"):
+        changed.night()
+    assert nights.windows() == after
 
 
 def _at(minute: int) -> datetime:

@@ -19,7 +19,7 @@ from spark_jobs.quality.frames import reconciliation_frame
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.documents import Changes, Gate, NotStaged
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.past import Comparison, PastChanges
+from spark_jobs.runs.past_changes import Comparison, PastChanges
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress, Progress
 from spark_jobs.runs.status import RunStatus

@@ -1,0 +1,199 @@
+"""What a run that goes on from an earlier one finds changed of the history that that one has read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.kafka import Topic
+from spark_jobs.errors import HistoryError
+from spark_jobs.runs.past import FilesSince, Past, ReadBefore, counted_below, sums
+from spark_jobs.sources import Change, Later, OpenHistory, PinnedFile, PinnedSnapshot, cut_at, is_small
+from spark_jobs.sources.files import how_it_changed
+from spark_jobs.spark.failures import plain_path
+
+
+@dataclass(frozen=True, slots=True)
+class PastChanges:
+    """What a run that goes on from another one has to know of the records below its end offsets.
+
+    `full`: why it has to read the whole history; empty: it has not. `has_lost`: records may be gone that published
+    windows were made of: each window is looked at before it is computed again. `below`: the records below the end
+    offsets by partition; None where they are not known.
+    """
+
+    full: str = ""
+    has_lost: bool = False
+    below: Mapping[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The history as it is now, to be compared with what the run `before` has read below its end offsets.
+
+    `everything` are the canonical records; `in_files` gives those of some files; `later` leaves out many of those that
+    the run has read. `records`: how many that run and those before it have read; None: an earlier version did not keep
+    that.
+    """
+
+    pipeline: Pipeline
+    opened: OpenHistory
+    everything: DataFrame
+    later: Later
+    in_files: Callable[[Sequence[PinnedFile]], DataFrame]
+    before: ReadBefore
+    records: int | None = None
+
+    def refuse_another_log(self) -> None:
+        """Raises HistoryError where the history is another one now, whatever a run does with it."""
+        topic, past = self.opened.topic, self.before.past
+        if topic is not None and self.before.topic_id not in (None, topic.topic_id):
+            raise HistoryError(
+                f"the topic was created again after run {self.before.run_id} (id {self.before.topic_id}, now "
+                f"{topic.topic_id})",
+                self.opened.description,
+                "Its offsets belong to other records now. Stitch the old ones from an archive, or write to another "
+                "table (output.table). `rewindow run` reads what is there now.",
+            )
+        if topic is not None:
+            self._refuse_a_shorter_log()
+        if past is None or self.pipeline.history.is_stitched:
+            return
+        if past.snapshot is not None and self.opened.snapshot is not None:
+            if past.snapshot.uuid != self.opened.snapshot.uuid:
+                what = f"table {self.opened.snapshot.table} was made anew"
+                self._refuse_less(past, self._below(self.everything), what)
+        elif past.files is not None and self.opened.files is not None:
+            files = FilesSince.between(past.files, self.opened.files)
+            if files.are_others and (below := self._below(self.in_files(files.added))):
+                what = f"none of the {len(files.gone)} files that run {self.before.run_id} has read is there"
+                self._refuse_less(past, below, what, ", ".join(plain_path(file.path) for file in files.added[:3]))
+
+    def changes(self) -> PastChanges:
+        """What has changed. Raises HistoryError where the history is another one now."""
+        history, past = self.pipeline.history, self.before.past
+        self.refuse_another_log()
+        if past is not None and (why := past.other_schemas(self.opened.schemas)):
+            found = PastChanges(f"{why} since run {self.before.run_id}")
+        elif history.is_stitched:  # records go from the topic to the table; all is read anyway
+            found = self._by_count()
+        elif history.topic_alone is not None:
+            found = self._of_topic(history.topic_alone)
+        elif past is None:
+            found = self._by_total()
+        elif past.snapshot is not None and self.opened.snapshot is not None:
+            found = self._of_snapshot(past, past.snapshot, self.opened.snapshot, self.later.change)
+        elif past.files is None or self.opened.files is None:
+            found = self._by_count()
+        else:
+            found = self._of_files(past, FilesSince.between(past.files, self.opened.files))
+        return replace(found, has_lost=found.has_lost or (past is not None and past.has_lost))
+
+    def _of_files(self, past: Past, files: FilesSince) -> PastChanges:
+        """Files that are there as they were hold what they held. So only new ones are looked into."""
+        if files.changed:
+            before, now = files.changed[0]
+            more = f" and {len(files.changed) - 1} more" if len(files.changed) > 1 else ""
+            how = how_it_changed(before, now)
+            return PastChanges(f"{plain_path(now.path)}{more} was written again since run {self.before.run_id}: {how}")
+        if not files.gone and not files.added:
+            return PastChanges(below=past.counts)
+        comes_and_goes = files.gone and files.added  # as many records can come as go
+        if not comes_and_goes and is_small(self.opened) and past.counts is not None:
+            return self._by_count(files)
+        below = self._below(self.in_files(files.added)) if files.added else {}
+        if not below:
+            if not files.gone:
+                return PastChanges(below=past.counts)
+            return PastChanges(has_lost=True, below=self._below(self.everything) if is_small(self.opened) else None)
+        if files.are_others:
+            return PastChanges(f"other files have come for those that run {self.before.run_id} has read")
+        found = None if files.gone or past.counts is None else sums(past.counts, below)
+        return PastChanges(self._came_late(sum(below.values()), files), bool(files.gone), found)
+
+    def _refuse_less(self, past: Past, below: Mapping[int, int], what: str, where: str = "") -> None:
+        if past.counts is None or all(below.get(p, 0) >= count for p, count in past.counts.items()):
+            return
+        raise HistoryError(
+            f"the history is another one: {what}, and what is there holds {sum(below.values())} records below the end "
+            f"offsets of run {self.before.run_id}, which has read {sum(past.counts.values())}",
+            where or self.opened.description,
+            "Write the windows of another log to another table (output.table). If the same log was written anew, "
+            "`rewindow run` reads it as a whole.",
+        )
+
+    def _of_snapshot(
+        self, past: Past, before: PinnedSnapshot, now: PinnedSnapshot, change: Change | None
+    ) -> PastChanges:
+        """What was appended is looked into; after any other change the records are counted."""
+        match change:
+            case Change.NONE:
+                return PastChanges(below=past.counts)
+            case Change.APPENDED:
+                below = self._below(self.later.frame)
+                if not below:
+                    return PastChanges(below=past.counts)
+                found = None if past.counts is None else sums(past.counts, below)
+                return PastChanges(self._came_late(sum(below.values()), None), below=found)
+            case Change.REMOVED | Change.UNKNOWN | None:
+                return self._by_count()
+            case Change.ANOTHER:
+                return PastChanges(f"table {now.table} {change.value} since run {self.before.run_id}")
+            case _:
+                why = f"table {now.table} {change.value} since run {self.before.run_id} (snapshot {before.snapshot})"
+                return PastChanges(why, self._by_count().has_lost)
+
+    def _of_topic(self, topic: Topic) -> PastChanges:
+        """Retention moves the first offset and compaction removes any; both only where the definition accepts it."""
+        known = {} if self.before.past is None or self.before.past.starts is None else self.before.past.starts
+        starts = {} if self.opened.topic is None else {r.partition: r.start for r in self.opened.topic.ranges}
+        has_lost = "compacted" in topic.accept or bool(known.keys() - starts.keys())
+        has_lost = has_lost or any(start > known.get(partition, 0) for partition, start in starts.items())
+        for partition, start in sorted(starts.items()):
+            if start < known.get(partition, 0):
+                why = f"partition {partition} begins at offset {start} now, and began at {known[partition]}"
+                return PastChanges(why, has_lost)
+        past = None if has_lost else self.before.past
+        return PastChanges(has_lost=has_lost, below=None if past is None else past.counts)  # a log keeps all else
+
+    def _refuse_a_shorter_log(self) -> None:
+        ends = {} if self.opened.topic is None else {r.partition: r.end for r in self.opened.topic.ranges}
+        for partition, end in sorted(self.before.as_of.items()):
+            if ends.get(partition, end) < end:
+                raise HistoryError(
+                    f"partition {partition} ends at offset {ends[partition]}, and run {self.before.run_id} has read it "
+                    f"up to {end}: the log was truncated, or is another one",
+                    self.opened.description,
+                    "Write the windows of another log to another table (output.table). `rewindow run` reads what is "
+                    "there now.",
+                )
+
+    def _by_count(self, files: FilesSince | None = None) -> PastChanges:
+        """Compare the records below the end offsets by partition."""
+        past = self.before.past
+        empty = None if past is None else past.empty
+        below, late = counted_below(self.everything, self.pipeline, self.before.as_of, empty)
+        if past is None or past.counts is None:
+            return replace(self._by_total(), below=below)
+        known = past.counts
+        # What has come late is not what was there: as many records can come as go.
+        difference = [below.get(p, 0) - late.get(p, 0) - known.get(p, 0) for p in known.keys() | below.keys()]
+        more, fewer = sum(late.values()) + sum(max(n, 0) for n in difference), sum(max(-n, 0) for n in difference)
+        return PastChanges(self._came_late(more, files) if more else "", bool(fewer), below)
+
+    def _by_total(self) -> PastChanges:
+        """What an earlier version kept: how many records it had read. It is compared where counting costs little."""
+        if self.records is None or not is_small(self.opened):
+            return PastChanges()
+        more = cut_at(self.everything, self.before.as_of).count() - self.records
+        return PastChanges(self._came_late(more, None) if more > 0 else "", more < 0)
+
+    def _came_late(self, count: int, files: FilesSince | None) -> str:
+        named = f" of {plain_path(files.added[0].path)}" if files is not None and len(files.added) == 1 else ""
+        return f"{count} records{named} lie below the end offsets of run {self.before.run_id}, which has not read them"
+
+    def _below(self, records: DataFrame) -> dict[int, int]:
+        return counted_below(records, self.pipeline, self.before.as_of)[0]
