@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from airflow.api_fastapi.core_api.security import get_user
+from airflow.utils.state import DagRunState
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
@@ -292,6 +293,24 @@ def show_last_report(request: Request, pipeline: str, reader: ReaderDep) -> Resp
     return RedirectResponse(f"{home_of(request)}runs/{quote(run.run_id, safe='')}", 302)
 
 
+_NO_REPORT = (
+    "This run has written no documents yet. Its report appears after its first task, and is complete when the task "
+    "`report` has ended."
+)
+
+
+def _without_report(dag_id: str, run_id: str) -> tuple[str, str]:
+    """Title and text for a run of a DAG that has written nothing."""
+    run = dag_run(dag_id, run_id)
+    if run is None or run.state != DagRunState.QUEUED or not is_paused(dag_id):
+        return "No report yet", _NO_REPORT
+    return (
+        "The DAG is paused",
+        "Airflow runs no task of a DAG that is paused, and writes no report of a run that was marked as failed "
+        f"meanwhile. Both happen when somebody unpauses {dag_id}.",
+    )
+
+
 @app.get("/tab", response_class=HTMLResponse, include_in_schema=False)
 def show_tab(
     request: Request,
@@ -325,13 +344,8 @@ def show_tab(
     run = read_run(folder) if folder else None
     # Two DAGs of a pipeline may have runs of the same name, so the folder may belong to the other DAG.
     if folder is None or run is None or run.dag_id != dag_id:
-        return html_page(
-            request,
-            "message.html.j2",
-            title="No report yet",
-            text="This run has written no documents yet. Its report appears after its first task, and is complete when "
-            "the task `report` has ended.",
-        )
+        title, text = ("No report yet", _NO_REPORT) if folder is None else _without_report(dag_id, run_id)
+        return html_page(request, "message.html.j2", title=title, text=text)
     _refuse_damaged(run)
     page = with_run_links(report_page(folder), home_of(request))
     return HTMLResponse(page, headers=REPORT_HEADERS | _reloading(run))

@@ -260,6 +260,17 @@ def test_an_odd_run_id_in_the_tab_finds_nothing(server: Server) -> None:
         assert "No report yet" in answer.text
 
 
+def test_a_run_of_a_paused_dag_says_what_it_waits_for_also_when_it_was_marked_as_failed(server: Server) -> None:
+    runs = "/api/v2/dags/backfill__departures_hasty/dagRuns"
+    tab = "/rewindow/tab?dag_id=backfill__departures_hasty&run_id="
+    begun = {"logical_date": None, "dag_run_id": "never"}
+    server.get(runs, method="POST", json=begun).raise_for_status()
+    assert "when somebody unpauses backfill__departures_hasty" in server.get(f"{tab}never").text
+    server.get(f"{runs}/never", method="PATCH", json={"state": "failed"}).raise_for_status()
+    assert "when somebody unpauses backfill__departures_hasty" in server.get(f"{tab}never").text
+    assert "No report yet" in server.get(f"{tab}another").text
+
+
 def test_the_way_to_the_login_leads_to_airflow_and_back(server: Server) -> None:
     answer = httpx.get(f"{server.url}/rewindow/runs/a", headers={"Host": "evil.example"}, timeout=60)
     assert 'href="/api/v2/auth/login?next=%2Frewindow%2Fruns%2Fa"' in answer.text
