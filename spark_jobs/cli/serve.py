@@ -6,6 +6,7 @@ import logging
 import select
 import signal
 import sys
+import termios
 import threading
 import time
 from datetime import datetime
@@ -160,6 +161,8 @@ def _await_turn(airflow: Airflow) -> None:
     keys = sys.stdin if sys.stdin is not None and sys.stdin.isatty() else None
     key = ", or when you press Enter" if keys else ""
     console.print(f"The next sample starts when Airflow has been idle for {_IDLE_SECONDS // 60} minutes{key}.")
+    if keys is not None:
+        termios.tcflush(keys, termios.TCIFLUSH)  # a key that was pressed before was not meant for this wait
     idle_since = time.monotonic()
     while time.monotonic() - idle_since < _IDLE_SECONDS:
         if keys is None:
