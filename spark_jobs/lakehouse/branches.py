@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +26,16 @@ _IN_ONE_FILE = 10_000
 """So few windows go into one file: a night's would otherwise leave one for each task."""
 _MAX_SENT = 100_000
 """Windows that go to every task as they are."""
+_ENDED = "rw_superseded"
+"""The view of the windows whose last revision ends."""
+
+
+class _Superseded(NamedTuple):
+    """Windows whose last revision ends, and their first and last start (epoch ms)."""
+
+    rows: DataFrame
+    low: int
+    high: int
 
 
 @dataclass(frozen=True)
@@ -43,13 +54,22 @@ class PublicationBranches:
         written = changes.where("rw_change <> 'retracted'").select(*quoted(_changed_columns(changes)))
         if sum(difference.counts.values()) <= _IN_ONE_FILE:
             written = written.coalesce(1)
-        steps: list[Callable[[], object]] = [
-            lambda: self.stage_sides(sides),
-            lambda: self.append(aligned(spark, table, written), history),
-        ]
-        if difference.supersedes:
-            steps.append(lambda: self._end_revisions(changes))
-        return run_parallel(spark, *steps)[0]
+        ended = self._superseded(changes) if difference.supersedes else None
+        steps: list[Callable[[], object]] = [lambda: self.stage_sides(sides)]
+        if ended is not None:
+            ended.rows.createOrReplaceTempView(_ENDED)
+            steps.append(lambda: self._take_out(ended))
+
+        def add_revisions() -> None:
+            # One after the other: Iceberg refuses a MERGE into a branch that changes meanwhile.
+            if ended is not None:
+                self._end_revisions(ended)
+            self.append(aligned(spark, table, written), history)
+
+        try:
+            return run_parallel(spark, *steps, add_revisions)[0]
+        finally:
+            spark.catalog.dropTempView(_ENDED)
 
     def _branch_off(self, heads: dict[str, int]) -> None:
         """Make the branches of a publication in one commit, or bring them back to where they begin."""
@@ -91,29 +111,28 @@ class PublicationBranches:
         }
         return {side: snapshot for side, snapshot in found.items() if snapshot is not None}
 
-    def _end_revisions(self, changes: DataFrame) -> None:
-        """Take the superseded windows from the future `main`, and end their revisions in the future `revisions`."""
-        spark, table = self.spark, self.table
-        ours, history = self._names
-        superseded, low, high = self._superseded(changes)
-        superseded.createOrReplaceTempView("rw_superseded")
-        same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in self.publication.row_identity)
-        within = f"t.window_start BETWEEN TIMESTAMP '{format_instant(low)}' AND TIMESTAMP '{format_instant(high)}'"
-        within = "TRUE" if self.publication.repairs else within  # somebody else may have written a row without a start
-        merge = f"USING rw_superseded s ON {within} AND {same}"
-        last = "t.valid_to IS NULL AND NOT (t.run_id <=> :run)"  # this run's come to the same branch at the same time
-        ended = f"{merge} AND {last} WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from"
-        try:
-            run_parallel(
-                spark,
-                lambda: spark.sql(f"MERGE INTO {table}.branch_{ours} t {merge} WHEN MATCHED THEN DELETE"),
-                lambda: spark.sql(f"MERGE INTO {table}.branch_{history} t {ended}", {"run": self.publication.run_id}),
-            )
-        finally:
-            spark.catalog.dropTempView("rw_superseded")
+    def _take_out(self, ended: _Superseded) -> None:
+        """Take the superseded windows from the future `main`."""
+        ours, _ = self._names
+        merge = f"MERGE INTO {self.table}.branch_{ours} t USING {_ENDED} s ON {self._same(ended)}"
+        self.spark.sql(f"{merge} WHEN MATCHED THEN DELETE")
 
-    def _superseded(self, changes: DataFrame) -> tuple[DataFrame, int, int]:
-        """The windows whose last revision ends, and their first and last start (epoch ms).
+    def _end_revisions(self, ended: _Superseded) -> None:
+        """End the revisions of the superseded windows in the future `revisions`."""
+        _, history = self._names
+        last = f"{self._same(ended)} AND t.valid_to IS NULL"
+        merge = f"MERGE INTO {self.table}.branch_{history} t USING {_ENDED} s ON {last}"
+        self.spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from")
+
+    def _same(self, ended: _Superseded) -> str:
+        same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in self.publication.row_identity)
+        if self.publication.repairs:  # somebody else may have written a row without a start
+            return same
+        low, high = (f"TIMESTAMP '{format_instant(bound)}'" for bound in (ended.low, ended.high))
+        return f"t.window_start BETWEEN {low} AND {high} AND {same}"
+
+    def _superseded(self, changes: DataFrame) -> _Superseded:
+        """The windows whose last revision ends.
 
         A few go to every task in the plan; more are joined as Spark sees fit.
         """
@@ -123,7 +142,7 @@ class PublicationBranches:
         if few.num_rows <= _MAX_SENT:
             rows = self.spark.createDataFrame(few)
         low, high = start_bounds(rows)
-        return rows, low or 0, high or 0
+        return _Superseded(rows, low or 0, high or 0)
 
     def append(self, rows: DataFrame, branch: str) -> None:
         writer = rows.writeTo(f"{self.table}.branch_{branch}")
