@@ -20,7 +20,6 @@ from spark_jobs.lakehouse.side_tables import Side, SideTable
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
-from spark_jobs.spark.snapshots import snapshots_back
 
 _IN_ONE_FILE = 10_000
 """So few windows go into one file: a night's would otherwise leave one for each task."""
@@ -151,15 +150,13 @@ class PublicationBranches:
         writer.append()
 
     def share_append(self, source: str | None, target: str, sides: dict[Side, int]) -> None:
-        """Add the files that were appended to the branch `source` to `target`; None: a snapshot without files."""
+        """Add the files of the last snapshot of the branch `source` to `target`; None: a snapshot without files."""
         table = self._java()
         append = table.newFastAppend().toBranch(target)
         for name, value in (self._summary | _named(sides)).items():
             append = append.set(name, value)
         if source is not None:
-            back = snapshots_back(table, heads_of(table)[source])
-            appended = next(s for s in back if s.summary().get(RUN_ID) == self.publication.run_id)
-            files = appended.addedDataFiles(table.io()).iterator()
+            files = table.snapshot(source).addedDataFiles(table.io()).iterator()
             while files.hasNext():
                 append = append.appendFile(files.next())
         append.commit()

@@ -222,9 +222,9 @@ class _Sessions:
         The sessions of all groups lie one behind the other on one line of numbers, so that one maximum runs over all.
         """
         group, ts, end = self.group[places], self.ts[places], self.end[places]
-        firsts = np.flatnonzero(np.diff(group, prepend=-1))
-        rank = np.cumsum(np.diff(group, prepend=-1) != 0) - 1
-        base = ts[firsts][rank]
+        of_group = np.diff(group, prepend=-1) != 0
+        rank = np.cumsum(of_group) - 1
+        base = ts[of_group][rank]
         apart = int((end - base).max()) + 2
         starts, ends = ts - base + rank * apart, end - base + rank * apart
         reach = np.maximum.accumulate(ends)
@@ -244,16 +244,13 @@ class _Sessions:
         late = np.flatnonzero(clear & self.is_late)
         unclear = np.flatnonzero(np.diff(self.group, prepend=-1) * self.is_unclear[self.group])
         start, end, ended_by = self.fired[members].T
-        position = self.earliest[ended_by]
-        none = len(unclear)
         records = np.concatenate((members, late, unclear))
-        empty = np.arange(len(records)) >= len(records) - none
-        fired = np.arange(len(records)) < len(members)
-        kinds = np.repeat([0, 1, 2], [len(members), len(late), none])
-        starts = np.concatenate((start, self.ts[late], self.ts[unclear]))
-        ends = np.concatenate((end, self.end[late], self.end[unclear]))
-        at = np.concatenate((position, np.zeros((len(late) + none, 3), dtype=np.int64)))
-        group, partition, offset = (self.table.column(at).combine_chunks().take(pa.array(records)) for at in range(3))
+        kinds = np.repeat([0, 1, 2], [len(members), len(late), len(unclear)])
+        fired, empty = kinds == 0, kinds == 2
+        starts, ends, position = self.ts[records], self.end[records], self.position[records]
+        starts[fired], ends[fired], position[fired] = start, end, self.earliest[ended_by]
+        rows = pa.array(records)
+        group, partition, offset = (self.table.column(column).combine_chunks().take(rows) for column in range(3))
         columns = [
             group,
             _KINDS.take(pa.array(kinds)),
@@ -263,7 +260,7 @@ class _Sessions:
             pa.array(ends, mask=empty),
             pa.array(np.zeros(len(records), dtype=np.int32), mask=~fired),
             pa.array(np.zeros(len(records), dtype=bool), mask=~fired),
-            *(pa.array(at[:, part], mask=~fired) for part in range(3)),
+            *(pa.array(position[:, part], mask=~fired) for part in range(3)),
         ]
         arrays = [column.cast(field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)

@@ -56,7 +56,7 @@ _CELLS = 200_000
 """The number of cells that a history is divided into, where the timeline of all partitions fits the driver's memory."""
 _FEW_CELLS = 20_000
 """Their number at least; then the timeline of many partitions stays in Spark."""
-FORMER_CELLS = 200_000
+_FORMER_CELLS = 200_000
 """Their number in timelines that were kept before the step of the cells was kept with them."""
 
 
@@ -193,13 +193,15 @@ def _step(times: TimeRange, cells: int) -> int:
 
 def coarse_thresholds(times: TimeRange, partitions: int) -> Thresholds:
     """The first points of cells that are fine enough to decide most sessions."""
-    step = _step(times, min(_CELLS, max(_FEW_CELLS, MAX_IN_MEMORY // max(1, partitions) - 3)))
-    return Thresholds(RegularGrid(step).floor, step, step)
+    return _first_points(_step(times, min(_CELLS, max(_FEW_CELLS, MAX_IN_MEMORY // max(1, partitions) - 3))))
 
 
 def kept_thresholds(times: TimeRange, step: int | None) -> Thresholds:
     """Those of a timeline that another process has kept, with the `step` of its cells."""
-    step = step or _step(times, FORMER_CELLS)
+    return _first_points(step or _step(times, _FORMER_CELLS))
+
+
+def _first_points(step: int) -> Thresholds:
     return Thresholds(RegularGrid(step).floor, step, step)
 
 

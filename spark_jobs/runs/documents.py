@@ -366,13 +366,18 @@ class Evidence(DocumentPart):
     gate_blocks: bool = False
 
 
-class ExpectationResult(DocumentPart):
-    """One expectation, see `spark_jobs.quality.gate.Checked`."""
+class NamedExpectation(DocumentPart):
+    """Which expectation of which suite."""
 
     suite: str = Field(default="", description="the suite")
     data: str = Field(default="", description="the data that it checks")
     expectation: str = Field(default="", description="Great Expectations' type")
     name: str = Field(default="", description="its name in the suite")
+
+
+class ExpectationResult(NamedExpectation):
+    """One expectation, see `spark_jobs.quality.gate.Checked`."""
+
     description: str = Field(default="", description="why it must hold")
     severity: str = Field(default="", description="`critical`, `warning` or `info`")
     success: bool = Field(description="whether it was met")
@@ -386,13 +391,9 @@ class ExpectationResult(DocumentPart):
     error: str | None = Field(default=None, description="why it could not be computed")
 
 
-class UncheckedExpectation(DocumentPart):
+class UncheckedExpectation(NamedExpectation):
     """An expectation that did not apply to the run."""
 
-    suite: str = Field(default="", description="the suite")
-    data: str = Field(default="", description="the data that it checks")
-    expectation: str = Field(default="", description="Great Expectations' type")
-    name: str = Field(default="", description="its name in the suite")
     reason: str = Field(default="", description="why it did not apply")
 
 
