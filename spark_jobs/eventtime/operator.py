@@ -105,9 +105,9 @@ class WindowOperator(Generic[E]):
             return merged
         if is_merge_too_late(merged, self._lateness, self.watermark):
             raise MergeTooLateError(merged, self.watermark)
-        contents: list[E] = []
+        contents = state.contents.pop(absorbed[0])
         for window in absorbed:
-            contents += state.contents.pop(window)
+            contents += state.contents.pop(window, ())
             state.timers.pop(window, None)
             # The merged session takes this one's place until its cleanup, so exactly this window cannot come again.
             self._panes.pop((key, window), None)

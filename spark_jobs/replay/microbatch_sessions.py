@@ -14,7 +14,7 @@ from spark_jobs.eventtime.microbatch.sessions import SessionAggregation
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import Window
 from spark_jobs.replay.columns import NEVER
-from spark_jobs.replay.session_groups import RowKind, SessionRow, arrow_batch
+from spark_jobs.replay.session_members import RowKind, SessionRow, arrow_batch
 
 _BATCH = 65_536
 

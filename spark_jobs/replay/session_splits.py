@@ -1,4 +1,4 @@
-"""Complete sessions without allowed lateness, thousands at once, in a Python worker of Spark.
+"""Complete sessions without allowed lateness, thousands at once as arrays.
 
 A session splits only where a record comes that was behind the watermark. Until then what has arrived lies in sessions
 as batch would make them, and those of them that have closed are final: the other records are ahead of the watermark
@@ -12,80 +12,34 @@ What is left then are the sessions that close later. `spark_jobs.replay.session_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import NEVER
-from spark_jobs.replay.session_groups import ARROW_SCHEMA, RowKind, replay_groups
+from spark_jobs.replay.session_members import OUTCOMES, Members, RowKind, Runs, fit_on_a_line, touching
 
-_BATCH = 131_072
-"""Records that are taken together, where sessions are not longer."""
 _ROUNDS = 32
-"""Sessions with more records behind the watermark go through the operator, record by record."""
+"""The most records behind the watermark of a session that is split here."""
 _KINDS = pa.array([RowKind.MEMBER.value, RowKind.LATE.value, RowKind.UNCLEAR.value])
-_NUMBERED = 2**62
 
 
-def split_groups(batches: Iterable[pa.RecordBatch], *, flush: bool, all_panes: bool) -> Iterator[pa.RecordBatch]:
-    """`replay_groups` without allowed lateness, with one column more at the end: whether the record may be late.
-
-    A record of which that is false was surely ahead of the watermark.
-    """
-    for table in _whole_groups(batches):
-        sessions = _Sessions.of(table, flush)
-        slow = sessions.too_many_rounds()
-        if slow.any():
-            rows = pa.array(slow[sessions.group])
-            some = table.filter(rows).drop_columns(table.column_names[-1:])
-            yield from replay_groups(
-                some.combine_chunks().to_batches(), allowed_lateness=0, flush=flush, all_panes=all_panes
-            )
-            table = table.filter(pa.array(~slow[sessions.group]))
-            sessions = _Sessions.of(table, flush)
-        if table.num_rows:
-            yield sessions.split()
+def can_split(members: Members) -> np.ndarray:
+    """By member: whether its session has few records behind the watermark, and all of them an event time."""
+    group = members.numbered()
+    firsts = np.flatnonzero(np.diff(group, prepend=-1))
+    start, end = np.minimum.reduceat(members.ts, firsts), np.maximum.reduceat(members.end, firsts)
+    longest = float((end.astype(float) - start).max())
+    can = np.bincount(group, weights=members.behind) <= _ROUNDS
+    can &= (start != MIN_TIMESTAMP) & fit_on_a_line(len(firsts), longest)
+    return can[group]
 
 
-def _whole_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Tables of about `_BATCH` rows in which all rows of each group lie."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows < _BATCH:
-            continue
-        table = pa.Table.from_batches(waiting).combine_chunks()
-        begins = _begins(table.column(0))
-        last = int(np.flatnonzero(begins)[-1])
-        if last:
-            yield table.slice(0, last).combine_chunks()
-        waiting, rows = table.slice(last).combine_chunks().to_batches(), table.num_rows - last
-    if rows:
-        yield pa.Table.from_batches(waiting).combine_chunks()
-
-
-def _begins(groups: pa.ChunkedArray) -> np.ndarray:
-    """Whether a group begins at each row; all rows of a group lie together."""
-    numbers = groups.combine_chunks().dictionary_encode().indices.to_numpy()
-    return np.diff(numbers, prepend=-1) != 0
-
-
-class _Runs(NamedTuple):
-    """Sessions of some records: the number of each record's, and by session its start, end and a record that ends it.
-
-    `start` and `end` in epoch ms.
-    """
-
-    number: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    ended_by: np.ndarray
+def split(members: Members, flush: bool) -> pa.RecordBatch:
+    """What became of whole sessions, in the columns of `OUTCOMES`; `flush`: the end of input fires what is open."""
+    return _Sessions.of(members, flush).split()
 
 
 def _before(position: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -96,30 +50,21 @@ def _before(position: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 @dataclass(slots=True)
 class _Sessions:
-    """Records of complete sessions, by session and position, and what has become of each.
+    """Members of complete sessions, and what has become of each.
 
     Attributes:
-        table: The rows.
+        members: In the order of their sessions and positions.
         flush: Whether the end of input fires what is open.
-        group: The number of each record's complete session, ascending.
-        ts, end: Of the record's own session, in epoch ms.
-        position, earliest, latest: Of the record, and of the close of its own session: shape (n, 3).
-        behind: Whether the record may have been behind the watermark.
-        place: The records by session and event time.
-        fired: For each record the start, the end and the record that ends the session in which it came out.
-        is_open, is_late: Whether the record is in no session yet that has closed; whether it entered none.
+        group: The number of each member's complete session, ascending.
+        place: The members by session and event time.
+        fired: For each member the start, the end and the member that ends the session in which it came out.
+        is_open, is_late: Whether the member is in no session yet that has closed; whether it entered none.
         is_unclear: By complete session: its closes are not known well enough.
     """
 
-    table: pa.Table
+    members: Members
     flush: bool
     group: np.ndarray
-    ts: np.ndarray
-    end: np.ndarray
-    position: np.ndarray
-    earliest: np.ndarray
-    latest: np.ndarray
-    behind: np.ndarray
     place: np.ndarray
     fired: np.ndarray
     is_open: np.ndarray
@@ -127,41 +72,20 @@ class _Sessions:
     is_unclear: np.ndarray
 
     @classmethod
-    def of(cls, table: pa.Table, flush: bool) -> _Sessions:
-        group = np.cumsum(_begins(table.column(0))) - 1 if table.num_rows else np.zeros(0, dtype=np.int64)
-        numbers = [table.column(at).to_numpy() for at in range(3, 14)]
-        ts, end = numbers[0], numbers[1]
-        position, earliest, latest = (np.stack(numbers[at : at + 3], axis=1) for at in (2, 5, 8))
-        count = len(ts)
+    def of(cls, members: Members, flush: bool) -> _Sessions:
+        group, count = members.numbered(), len(members)
         return cls(
-            table, flush, group, ts, end, position, earliest, latest,
-            behind=table.column(14).to_numpy(),
-            place=np.lexsort((ts, group)),
+            members, flush, group,
+            place=np.lexsort((members.ts, group)),
             fired=np.full((count, 3), -1, dtype=np.int64),
             is_open=np.ones(count, dtype=bool),
             is_late=np.zeros(count, dtype=bool),
-            is_unclear=np.zeros(int(group[-1]) + 1 if count else 0, dtype=bool),
+            is_unclear=np.zeros(int(group[-1]) + 1, dtype=bool),
         )  # fmt: skip
 
-    def too_many_rounds(self) -> np.ndarray:
-        """Which complete sessions do not fit in here: too many records behind the watermark, or odd times."""
-        count = len(self.is_unclear)
-        slow = np.bincount(self.group, weights=self.behind, minlength=count) > _ROUNDS
-        slow[self.group[self.ts == MIN_TIMESTAMP]] = True
-        if count and float(self._longest()) * count >= _NUMBERED:
-            slow[:] = True
-        return slow
-
-    def _longest(self) -> int:
-        """The longest complete session (ms), and one more."""
-        firsts = np.flatnonzero(np.diff(self.group, prepend=-1))
-        start = np.minimum.reduceat(self.ts, firsts).astype(float)
-        end = np.maximum.reduceat(self.end, firsts).astype(float)
-        return int((end - start).max()) + 2
-
     def split(self) -> pa.RecordBatch:
-        """Rows of `SESSION_ROWS`."""
-        suspects = np.flatnonzero(self.behind)
+        """Each member's outcome."""
+        suspects = np.flatnonzero(self.members.behind)
         of_group = self.group[suspects]
         round_of = np.arange(len(suspects)) - np.searchsorted(of_group, of_group)
         places = self.place
@@ -169,7 +93,7 @@ class _Sessions:
             chosen = suspects[round_of == number]
             places = self._take_out_closed(places, chosen)
         self._close_rest()
-        return self._rows()
+        return self._outcomes()
 
     def _take_out_closed(self, places: np.ndarray, suspects: np.ndarray) -> np.ndarray:
         """One round; `suspects` has at most one record of each complete session. The places that are still open."""
@@ -183,7 +107,8 @@ class _Sessions:
             of_run = self.group[runs.ended_by]
             suspect = suspect_of[of_run]
             closed = self._closed_before(runs.ended_by, suspect)
-            touches = ~closed & (runs.start <= self.end[suspect]) & (runs.end >= self.ts[suspect])
+            ts, end = self.members.ts, self.members.end
+            touches = ~closed & (runs.start <= end[suspect]) & (end[runs.ended_by] >= ts[suspect])
             joins[of_run[touches]] = True
             self._fire(before, runs, closed)
         alone = suspects[~joins[self.group[suspects]]]
@@ -193,9 +118,10 @@ class _Sessions:
         return places
 
     def _closed_before(self, ended_by: np.ndarray, record: np.ndarray) -> np.ndarray:
-        """Whether the sessions that these records end had closed when each `record` came."""
-        closed = _before(self.earliest[ended_by], self.position[record])
-        vague = closed & ~_before(self.latest[ended_by], self.position[record])
+        """Whether the sessions that these members end had closed when each `record` came."""
+        position, closes = self.members.position[record], self.members.closes[ended_by]
+        closed = _before(closes[:, 0], position)
+        vague = closed & ~_before(closes[:, 1], position)
         self.is_unclear[self.group[ended_by[vague]]] = True
         return closed
 
@@ -204,67 +130,41 @@ class _Sessions:
         if not len(places):
             return
         runs = self._runs(places)
-        closes = self.earliest[runs.ended_by, 0] != NEVER
+        earliest, latest = self.members.closes[runs.ended_by, :, 0].T
+        closes = earliest != NEVER
         if not self.flush:
-            vague = closes & (self.latest[runs.ended_by, 0] == NEVER)
+            vague = closes & (latest == NEVER)
             self.is_unclear[self.group[runs.ended_by[vague]]] = True
         self._fire(places, runs, closes | self.flush)
 
-    def _fire(self, places: np.ndarray, runs: _Runs, closed: np.ndarray) -> None:
-        inside = closed[runs.number]
-        number, records = runs.number[inside], places[inside]
-        self.fired[records] = np.stack((runs.start, runs.end, runs.ended_by), axis=1)[number]
-        self.is_open[records] = False
+    def _fire(self, places: np.ndarray, runs: Runs, closed: np.ndarray) -> None:
+        number = runs.number[closed[runs.number]]
+        inside = places[closed[runs.number]]
+        self.fired[inside] = np.stack((runs.start, self.members.end[runs.ended_by], runs.ended_by), axis=1)[number]
+        self.is_open[inside] = False
 
-    def _runs(self, places: np.ndarray) -> _Runs:
-        """The sessions of the records `places`, which lie by complete session and event time; there is one at least.
+    def _runs(self, places: np.ndarray) -> Runs:
+        return touching(self.group, places, self.members.ts, self.members.end)
 
-        The sessions of all groups lie one behind the other on one line of numbers, so that one maximum runs over all.
-        """
-        group, ts, end = self.group[places], self.ts[places], self.end[places]
-        of_group = np.diff(group, prepend=-1) != 0
-        rank = np.cumsum(of_group) - 1
-        base = ts[of_group][rank]
-        apart = int((end - base).max()) + 2
-        starts, ends = ts - base + rank * apart, end - base + rank * apart
-        reach = np.maximum.accumulate(ends)
-        begins = np.ones(len(places), dtype=bool)
-        begins[1:] = starts[1:] > reach[:-1]
-        number = np.cumsum(begins) - 1
-        first = np.flatnonzero(begins)
-        last = np.append(first[1:], len(places)) - 1
-        is_end = ends == reach[last][number]
-        ended_by = np.empty(len(first), dtype=np.int64)
-        ended_by[number[is_end]] = places[is_end]
-        return _Runs(number, ts[first], self.end[ended_by], ended_by)
-
-    def _rows(self) -> pa.RecordBatch:
+    def _outcomes(self) -> pa.RecordBatch:
         clear = ~self.is_unclear[self.group]
-        members = np.flatnonzero(clear & (self.fired[:, 2] >= 0))
+        fired = np.flatnonzero(clear & (self.fired[:, 2] >= 0))
         late = np.flatnonzero(clear & self.is_late)
         unclear = np.flatnonzero(np.diff(self.group, prepend=-1) * self.is_unclear[self.group])
-        start, end, ended_by = self.fired[members].T
-        records = np.concatenate((members, late, unclear))
-        kinds = np.repeat([0, 1, 2], [len(members), len(late), len(unclear)])
-        fired, empty = kinds == 0, kinds == 2
-        starts, ends, position = self.ts[records], self.end[records], self.position[records]
-        starts[fired], ends[fired], position[fired] = start, end, self.earliest[ended_by]
-        rows = pa.array(records)
-        group, partition, offset = (self.table.column(column).combine_chunks().take(rows) for column in range(3))
+        chosen = np.concatenate((fired, late, unclear))
+        kinds = np.repeat([0, 1, 2], [len(fired), len(late), len(unclear)])
+        not_fired, empty = kinds != 0, kinds == 2
+        starts, ends = self.members.ts[chosen], self.members.end[chosen]
+        starts[: len(fired)], ends[: len(fired)], ended_by = self.fired[fired].T
+        position = np.zeros((len(chosen), 3), dtype=np.int64)
+        position[: len(fired)] = self.members.closes[ended_by, 0]
         columns = [
-            group,
+            pa.array(chosen),
             _KINDS.take(pa.array(kinds)),
-            _unless(empty, partition),
-            _unless(empty, offset),
             pa.array(starts, mask=empty),
             pa.array(ends, mask=empty),
-            pa.array(np.zeros(len(records), dtype=np.int32), mask=~fired),
-            pa.array(np.zeros(len(records), dtype=bool), mask=~fired),
-            *(pa.array(position[:, part], mask=~fired) for part in range(3)),
+            pa.array(np.zeros(len(chosen), dtype=np.int32), mask=not_fired),
+            pa.array(np.zeros(len(chosen), dtype=bool), mask=not_fired),
+            *(pa.array(position[:, part], mask=not_fired) for part in range(3)),
         ]
-        arrays = [column.cast(field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
-
-
-def _unless(empty: np.ndarray, values: pa.Array) -> pa.Array:
-    return pa.array(values.to_numpy(), mask=empty)
+        return pa.RecordBatch.from_arrays(columns, schema=OUTCOMES)

@@ -3,8 +3,8 @@
 Records of one key that lie within the gap of each other form a *complete* session: what batch gives.
 Nothing that the live job did to one complete session can touch another, so each is decided alone. If none
 of its records was behind the watermark when it arrived, the live job emitted exactly this session, once:
-set operations find these. The others, few, go through the sequential operator one by one (golden rules
-24 to 28), which tells Spark which records to aggregate together.
+set operations find these. The others, few, are decided in Python workers (golden rules 24 to 28), which tell Spark
+which records to aggregate together: `spark_jobs.replay.session_groups`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.grid import RegularGrid, divided
 from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY
-from spark_jobs.replay.session_groups import GROUP, SESSION_ROWS, RowKind, replay_groups
-from spark_jobs.replay.session_splits import split_groups
+from spark_jobs.replay.session_groups import replay_groups
+from spark_jobs.replay.session_members import GROUP, SESSION_ROWS, RowKind
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
@@ -417,7 +417,7 @@ class SessionWork:
 
 
 def operate(members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
-    """Run the sequential operator over each session that needs it. Also returns a timeline exact for its late records.
+    """What the live job made of each session that needs a look; and a timeline that is exact for its late records.
 
     What matters is on which side of a session's records each of its closes lies. Mostly the cells' first points show
     it. Closes are looked up to the millisecond for the other sessions, or for all (`exactly`).
@@ -435,18 +435,14 @@ def operate(members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]
         _cleanup(F.col(_END), lateness).alias("rw_x_cleanup"),
         F.coalesce(suspicion(members, cells, work.flushes)[0], F.lit(True)).alias(_BEHIND),
     )
+    columns = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
     all_panes = spec.panes is Panes.ALL
-    if lateness == 0:
-        columns, judged = ["rw_x_end"], [_BEHIND]
-        run = partial(split_groups, flush=work.flushes, all_panes=all_panes)
-    else:
-        columns, judged = ["rw_x_end", "rw_x_cleanup"], []
-        run = partial(replay_groups, allowed_lateness=lateness, flush=work.flushes, all_panes=all_panes)
+    run = partial(replay_groups, allowed_lateness=lateness, flush=work.flushes, all_panes=all_panes)
 
     def classified(placed: DataFrame, closes: list[str]) -> DataFrame:
         ordered = placed.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, *position_names("r"))
         parts = [part for close in closes for part in position_names(close)]
-        rows = ordered.select(GROUP, PARTITION, OFFSET, _TS, _END, *position_names("r"), *parts, *judged)
+        rows = ordered.select(GROUP, PARTITION, OFFSET, _TS, _END, *position_names("r"), *parts, _BEHIND)
         return cache.keep(rows.mapInArrow(run, SESSION_ROWS))
 
     def classified_exactly(queried: DataFrame, timeline: Timeline) -> DataFrame:

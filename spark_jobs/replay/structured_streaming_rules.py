@@ -20,7 +20,7 @@ from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.microbatch_sessions import sessions_of_groups
 from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
 from spark_jobs.replay.rule_book import Emission, RuleBook, TimelineRequest
-from spark_jobs.replay.session_groups import GROUP, SESSION_ROWS
+from spark_jobs.replay.session_members import GROUP, SESSION_ROWS
 from spark_jobs.replay.sessions import SESSION_END, SESSION_START, SessionWork, ThresholdCells
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline

@@ -8,10 +8,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from spark_jobs.replay.columns import NEVER
-from spark_jobs.replay.session_groups import RowKind, SessionRow, replay_groups
+from spark_jobs.replay.session_groups import replay_groups
+from spark_jobs.replay.session_members import RowKind, SessionRow
 
 GAP = 10
-NAMES = ["group", "partition", "offset", "ts", "end", *(f"{c}_{p}" for c in ("r", "e", "l") for p in ("a", "m", "n"))]
+POSITIONS = [f"{position}_{part}" for position in ("record", "earliest", "latest") for part in ("a", "m", "n")]
+NAMES = ["group", "partition", "offset", "ts", "end", *POSITIONS, "behind"]
 
 
 def record(number: int, event_time: int, earliest: int, latest: int | None = None, group: str = "g") -> tuple:
@@ -21,7 +23,7 @@ def record(number: int, event_time: int, earliest: int, latest: int | None = Non
         for at in (earliest, earliest if latest is None else latest)
     ]
     position = (100 + number, 0, number)
-    return (group, 0, number, event_time, event_time + GAP, *position, *closes[0], *closes[1])
+    return (group, 0, number, event_time, event_time + GAP, *position, *closes[0], *closes[1], True)
 
 
 def replayed(*records: tuple, flush: bool = True) -> list[SessionRow]:

@@ -1,4 +1,4 @@
-"""Complete sessions split as arrays, thousands at once, against the operator that takes them record by record."""
+"""Complete sessions by members, split as arrays where that is possible, against the operator record by record."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.replay import session_splits
+from spark_jobs.replay import session_members, session_splits
 from spark_jobs.replay.columns import NEVER
-from spark_jobs.replay.session_groups import RowKind, replay_groups
-from spark_jobs.replay.session_splits import split_groups
+from spark_jobs.replay.session_groups import replay_groups
+from spark_jobs.replay.session_members import RowKind
 from tests.sampling import sample
-
-NAMES = ["group", "partition", "offset", "ts", "end", *(f"{c}_{p}" for c in ("r", "e", "l") for p in ("a", "m", "n"))]
 
 
 class Arrived(NamedTuple):
@@ -40,7 +38,9 @@ def logs(draw: st.DrawFn) -> list[Arrived]:
     return log
 
 
-def rows_of(log: list[Arrived], bound: int, vague: list[tuple[int, int]], too_many: list[bool]) -> list[tuple]:
+def rows_of(
+    log: list[Arrived], bound: int, lateness: int, vague: list[tuple[int, int]], too_many: list[bool]
+) -> list[tuple]:
     """The rows of the complete sessions, with the closes at (position - a, position + b) of `vague`, by record."""
     watermarks, top = [], -1000
     for record in log:
@@ -55,19 +55,22 @@ def rows_of(log: list[Arrived], bound: int, vague: list[tuple[int, int]], too_ma
         mine = sorted((r.ts, at) for at, r in enumerate(log) if r.key == key)
         session, reach = -1, -1000
         for ts, at in mine:
-            session, reach = (session, max(reach, ts + log[at].gap)) if ts <= reach else (session + 1, ts + log[at].gap)
-            closed = close(ts + log[at].gap - 1)
+            end = ts + log[at].gap
+            session, reach = (session, max(reach, end)) if ts <= reach else (session + 1, end)
             back, ahead = vague[at % len(vague)]
-            bounds = [closed - back, closed + ahead] if closed != NEVER else [closed, closed]
-            closes = [(b, b, b) if b == NEVER else (b, 0, 0) for b in bounds]
+            closes = []
+            for x in (end - 1, end - 1 + lateness)[: 2 if lateness else 1]:
+                closed = close(x)
+                bounds = [closed - back, closed + ahead] if closed != NEVER else [closed, closed]
+                closes += [part for b in bounds for part in ((b, b, b) if b == NEVER else (b, 0, 0))]
             behind = at > close(ts - 1) or too_many[at % len(too_many)]
-            rows.append((f"{key}-{session}", 0, at, ts, ts + log[at].gap, at, 0, 0, *closes[0], *closes[1], behind))
+            rows.append((f"{key}-{session}", 0, at, ts, end, at, 0, 0, *closes, behind))
     return sorted(rows, key=lambda row: (row[0], row[2]))
 
 
-def batches_of(rows: list[tuple], names: list[str], length: int) -> list[pa.RecordBatch]:
-    columns = list(zip(*rows, strict=True))
-    return pa.table([pa.array(column) for column in columns], names=names).to_batches(max_chunksize=length)
+def batches_of(rows: list[tuple], length: int) -> list[pa.RecordBatch]:
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    return pa.table(columns, names=[f"c{number}" for number in range(len(columns))]).to_batches(max_chunksize=length)
 
 
 def outcomes(batches) -> dict[str, list[tuple]]:
@@ -82,27 +85,28 @@ def outcomes(batches) -> dict[str, list[tuple]]:
 @given(
     log=logs(),
     bound=st.sampled_from([0, 3, 12]),
+    lateness=st.sampled_from([0, 0, 1, 7, 30]),
     flush=st.booleans(),
+    all_panes=st.booleans(),
     vague=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=5),
     too_many=st.lists(st.booleans(), min_size=1, max_size=5),
     length=st.sampled_from([1, 3, 1_000]),
-    rounds=st.sampled_from([1, 2, 32]),
+    rounds=st.sampled_from([0, 1, 2, 32]),
 )
-def test_sessions_split_as_by_the_operator(log, bound, flush, vague, too_many, length, rounds) -> None:
-    exact = rows_of(log, bound, [(0, 0)], too_many)
-    of_the_operator = [row[:-1] for row in exact]
-    expected = outcomes(
-        replay_groups(batches_of(of_the_operator, NAMES, length), allowed_lateness=0, flush=flush, all_panes=False)
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_splits, "_ROUNDS", rounds)
-        patch.setattr(session_splits, "_BATCH", 4)
-        split = [
-            outcomes(split_groups(batches_of(rows, [*NAMES, "behind"], length), flush=flush, all_panes=False))
-            for rows in (exact, rows_of(log, bound, vague, too_many))
-        ]
-    assert split[0] == expected
-    for group, rows in split[1].items():
+def test_sessions_by_members_are_those_record_by_record(
+    log, bound, lateness, flush, all_panes, vague, too_many, length, rounds
+) -> None:
+    def decided(rows: list[tuple], rounds: int) -> dict[str, list[tuple]]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(session_splits, "_ROUNDS", rounds)
+            patch.setattr(session_members, "_BATCH", 4)
+            batches = batches_of(rows, length)
+            return outcomes(replay_groups(batches, allowed_lateness=lateness, flush=flush, all_panes=all_panes))
+
+    exact = rows_of(log, bound, lateness, [(0, 0)], too_many)
+    expected = decided([(*row[:-1], True) for row in exact], rounds=-1)
+    assert decided(exact, rounds) == expected
+    for group, rows in decided(rows_of(log, bound, lateness, vague, too_many), rounds).items():
         is_unclear = [row[0] for row in rows] == [RowKind.UNCLEAR]
         without_positions = [[row[:-3] for row in some] for some in (rows, expected.get(group, []))]
         assert is_unclear or sorted(without_positions[0], key=repr) == sorted(without_positions[1], key=repr)
@@ -110,5 +114,5 @@ def test_sessions_split_as_by_the_operator(log, bound, flush, vague, too_many, l
 
 def test_a_session_that_is_not_sure_is_left_to_exact_closes() -> None:
     rows = [("g", 0, at, ts, ts + 10, 100 + at, 0, 0, 100, 0, 0, 103, 0, 0, True) for at, ts in enumerate([1, 1])]
-    found = outcomes(split_groups(batches_of(rows, [*NAMES, "behind"], 10), flush=True, all_panes=False))
+    found = outcomes(replay_groups(batches_of(rows, 10), allowed_lateness=0, flush=True, all_panes=False))
     assert [row[0] for row in found["g"]] == [RowKind.UNCLEAR]
