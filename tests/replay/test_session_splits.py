@@ -116,3 +116,22 @@ def test_a_session_that_is_not_sure_is_left_to_exact_closes() -> None:
     rows = [("g", 0, at, ts, ts + 10, 100 + at, 0, 0, 100, 0, 0, 103, 0, 0, True) for at, ts in enumerate([1, 1])]
     found = outcomes(replay_groups(batches_of(rows, 10), allowed_lateness=0, flush=True, all_panes=False))
     assert [row[0] for row in found["g"]] == [RowKind.UNCLEAR]
+
+
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_a_session_of_many_records_has_few_members_and_each_record_its_row(lateness: int) -> None:
+    count, often = 100_000, 1_000
+    rows = [
+        (
+            "g", 0, at, at - (50 if at % often == often - 1 else 0), at + 10, at, 0, 0,
+            *(NEVER, NEVER, NEVER) * (4 if lateness else 2), at % often == often - 1,
+        )
+        for at in range(count)
+    ]  # fmt: skip
+    batches = batches_of(rows, 10_000)
+    (members,) = session_members.whole_sessions(batches, told_apart=False)
+    assert len(members) <= 2 * (count // often) + len(batches)
+    found = list(replay_groups(batches, allowed_lateness=lateness, flush=True, all_panes=False))
+    assert sorted(offset for batch in found for offset in batch.column("offset").to_pylist()) == list(range(count))
+    firings = {tuple(row) for batch in found for row in zip(*(c.to_pylist() for c in batch.columns[4:7]), strict=True)}
+    assert firings == {(0, count + 9, 0)}
