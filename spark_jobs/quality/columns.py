@@ -28,11 +28,14 @@ INPUT_COLUMNS = {
 }
 """One row for each partition, from the plan; no scan of the history. Columns `run_...` are the same in each row."""
 
+RW_DAY = "rw_day"
+
 WINDOW_EXTRAS = {
     "rw_length_ms": "length of the window",
     "rw_length_off_ms": "by how much the length differs from what the definition allows; grid only",
     "rw_off_grid_ms": "how far the start lies behind a point of the definition's grid; grid only",
     "rw_start_ms": "the window's start",
+    RW_DAY: "the UTC day of the window's start, DATE",
     "rw_records": "records on time, late and dropped; null for a session that is open or was emitted in other pieces",
     "rw_contradiction": "the first rule that counts, pane and state break, in words; null: none",
 }

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.errors import DefinitionError, first_line
+from spark_jobs.formatting import plural
 from spark_jobs.parts import Part, require
+from spark_jobs.quality.columns import RW_DAY
 from spark_jobs.quality.gx import quiet
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def _results(
         return one["suite"], one["data"]
 
     for (suite, data), found in groupby(sorted(gate["results"], key=place), key=place):
-        results = [_result(one) for one in found]
+        results = [_result(part) for one in found for part in _parts(one)]
         met = sum(bool(one.success) for one in results)
         name = suite if suite == data else f"{suite}_{data}"
         yield (
@@ -142,6 +144,27 @@ def _results(
                 },
             ),
         )
+
+
+def _parts(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One result; of an expectation by day, one for each day that failed and is named, and one for all others.
+
+    A day is named as GX names a part of the rows: by a row condition.
+    """
+    failed = one.get("failed_days") or ()
+    own = one["threshold"].get("row_condition")
+    for day in failed:
+        condition = f"{RW_DAY} = DATE'{day['day']}'" + (f" AND ({own})" if own else "")
+        where = {"row_condition": condition, "condition_parser": "spark"}
+        samples = [row for row in one["samples"] if row.get(RW_DAY) == day["day"]]
+        said = f"{one['description']}: {day['day']}"
+        yield {**one, **day, "threshold": {**one["threshold"], **where}, "samples": samples, "description": said}
+    others = (one.get("days") or 0) - one.get("days_failed", 0)
+    if not failed or one["days_failed"] > len(failed):
+        yield dict(one)
+    elif others:
+        said = f"{one['description']}: {plural(others, 'other day')}"
+        yield {**one, "success": True, "observed": None, "unexpected_count": None, "samples": [], "description": said}
 
 
 def _result(one: Mapping[str, Any]) -> ExpectationValidationResult:

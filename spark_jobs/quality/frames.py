@@ -18,7 +18,7 @@ from spark_jobs.eventtime.windows import AnyWindows, RegularWindows
 from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.publication import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
-from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS
+from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS, RW_DAY
 from spark_jobs.quality.tables import table_of
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
@@ -89,6 +89,7 @@ def windows_frame(evidence: StagedRun) -> DataFrame:
         extras["rw_records"] = _records_of_window(spec)
         extras = {name: F.when(F.col(STATE) != HISTORY_GONE, column) for name, column in extras.items()}
         extras["rw_contradiction"] = _contradiction(spec)
+    extras[RW_DAY] = F.date_from_unix_date(F.floor(start / DAY).cast("int"))
     return staged.select("*", *(column.alias(name) for name, column in extras.items()))
 
 

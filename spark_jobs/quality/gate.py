@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.instants import format_instant
 from spark_jobs.quality import gx
+from spark_jobs.quality.checked import Checked, checked_of, plain
 from spark_jobs.quality.columns import RUN_WIDE
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
 from spark_jobs.quality.live import live_frame
@@ -29,11 +26,6 @@ from spark_jobs.spark.gateway import java_context
 if TYPE_CHECKING:
     import pandas as pd
 
-SAMPLES = 5
-"""Rows shown of an expectation that fails."""
-LENGTH = 200
-"""Longer values are cut."""
-
 
 class GateVerdict(StrEnum):
     """passed: every critical and warning expectation is met. warned: a warning is not. failed: a critical one is not.
@@ -44,34 +36,6 @@ class GateVerdict(StrEnum):
     PASSED = "passed"
     WARNED = "warned"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The result of one expectation.
-
-    `columns`: the kwargs that name columns, `threshold`: the others. `observed`: the value that GX computed, or the
-    number of unexpected rows; of a column `run_...`, which is one figure, its value. `checked`, `unexpected_count`:
-    rows checked and rows that are unexpected, for expectations about rows; nulls are not checked. `samples`: at most
-    `SAMPLES` unexpected rows. `error`: why it could not be checked; it then counts as failed.
-    """
-
-    suite: str
-    data: str
-    expectation: str
-    name: str
-    description: str
-    severity: str
-    success: bool
-    column: str | None
-    columns: dict[str, Any]
-    observed: Any
-    threshold: dict[str, Any]
-    checked: int | None
-    unexpected_count: int | None
-    unexpected_percent: float | None
-    samples: list[dict[str, Any]]
-    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +107,9 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
         fitted, left_out = fit(suites, scope)
         if evidence.is_distinct:
             fitted = [_known_distinct(one, evidence.identity) for one in fitted]
-        expectations = gx.built(fitted)
         parameters = parameters_of(evidence)
+        fitted = [_with_values(one, parameters) if one.written.by else one for one in fitted]
+        expectations = gx.built(fitted)
         found: dict[int, gx.Answer] = {}
         run_wide: dict[tuple[Data, str], Any] = {}
         for data in Data:
@@ -157,6 +122,10 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
                     run_wide |= _run_wide(data, frame)
                     batch = gx.Batch(data, frame, identity=["partition"])
                 case Data.WINDOWS:
+                    by_day = [expectations[n] for n in numbers if fitted[n].written.by]
+                    if by_day:
+                        found |= gx.validate_by_day(data, windows, by_day, identity=evidence.identity)
+                    numbers = [n for n in numbers if not fitted[n].written.by]
                     batch = gx.Batch(data, windows, identity=evidence.identity)
                 case Data.RECONCILIATION:
                     frame = reconciliation_frame(evidence)
@@ -169,7 +138,7 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
                 case _:
                     continue
             found |= batch.validate([expectations[n] for n in numbers], parameters)
-    results = tuple(_as_one_figure(_checked(one, found[n]), run_wide) for n, one in enumerate(fitted))
+    results = tuple(_as_one_figure(checked_of(one, found[n]), run_wide) for n, one in enumerate(fitted))
     return GateResult(
         verdict=verdict_of(results),
         suites=tuple({"name": s.name, "data": data.value, "file": s.file} for s in suites.suites for data in s.data),
@@ -188,6 +157,15 @@ def _known_distinct(one: Fitted, identity: Sequence[str]) -> Fitted:
         and set(identity) <= set(one.kwargs.get("column_list", ()))
     )
     return replace(one, kwargs={**one.kwargs, "known_distinct": True}) if is_known else one
+
+
+def _with_values(one: Fitted, parameters: Mapping[str, int]) -> Fitted:
+    """The expectation with values in the place of the suite's parameters."""
+    given = {
+        name: parameters[value["$PARAMETER"]] if isinstance(value, dict) and "$PARAMETER" in value else value
+        for name, value in one.kwargs.items()
+    }
+    return replace(one, kwargs=given)
 
 
 def parameters_of(evidence: StagedRun) -> dict[str, int]:
@@ -209,33 +187,6 @@ def verdict_of(results: Sequence[Checked]) -> GateVerdict:
     return GateVerdict.WARNED if Severity.WARNING in failed else GateVerdict.PASSED
 
 
-def _checked(one: Fitted, answer: gx.Answer) -> Checked:
-    written, result = one.written, answer.result
-    count = result.get("unexpected_count")
-    observed = result.get("observed_value", count)
-    elements, missing = result.get("element_count"), result.get("missing_count") or 0
-    columns = ("column", "column_A", "column_B", "column_list")
-    kwargs = answer.kwargs or one.kwargs
-    return Checked(
-        suite=one.suite.name,
-        data=written.data.value,
-        expectation=written.type,
-        name=written.name,
-        description=written.description or _described(one),
-        severity=written.severity.value,
-        success=answer.success and answer.error is None,
-        column=one.column,
-        columns={k: plain(v) for k, v in kwargs.items() if k in columns},
-        observed=plain(observed),
-        threshold={k: plain(v) for k, v in kwargs.items() if k not in columns},
-        checked=None if elements is None else int(elements) - int(missing),
-        unexpected_count=None if count is None else int(count),
-        unexpected_percent=_rounded(result.get("unexpected_percent")),
-        samples=[plain(row) for row in (result.get("partial_unexpected_index_list") or [])[:SAMPLES]],
-        error=None if answer.error is None else _cut(answer.error),
-    )
-
-
 def _run_wide(data: Data, frame: pd.DataFrame) -> dict[tuple[Data, str], Any]:
     """The figures of the whole run, which each row of the frame repeats."""
     return {(data, str(c)): frame[c].iloc[0] for c in frame.columns if str(c).startswith(RUN_WIDE)}
@@ -250,47 +201,10 @@ def _as_one_figure(checked: Checked, run_wide: Mapping[tuple[Data, str], Any]) -
     return replace(checked, observed=observed, checked=1, unexpected_count=None, unexpected_percent=None, samples=[])
 
 
-def _described(one: Fitted) -> str:
-    kwargs = ", ".join(f"{name}: {value}" for name, value in one.kwargs.items())
-    return f"{one.written.type.removeprefix('expect_').replace('_', ' ')} ({kwargs})"
-
-
 def _unchecked(left_out: Sequence[LeftOut]) -> Iterator[Unchecked]:
     for one in left_out:
         written = one.written
         yield Unchecked(one.suite.name, written.data.value, written.type, written.name, one.reason)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else round(float(value), 4)
-
-
-def plain(value: Any) -> Any:
-    """A JSON value, texts cut at `LENGTH`: instants as ISO text, infinities and NaN as null, all else as text."""
-    match value:
-        case None | bool() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case str():
-            return _cut(value)
-        case datetime():
-            aware = value if value.tzinfo else value.astimezone()
-            return format_instant(round(aware.timestamp() * 1000))
-        case date() | Decimal():
-            return str(value)
-        case Mapping():
-            return {_cut(str(k)): plain(v) for k, v in list(value.items())[:50]}
-        case list() | tuple() | set() | frozenset():
-            return [plain(v) for v in list(value)[:50]]
-        case _ if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
-            return plain(value.item())
-        case _:
-            return _cut(str(value))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LENGTH else f"{text[: LENGTH - 1]}…"
 
 
 @contextmanager

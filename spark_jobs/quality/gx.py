@@ -1,6 +1,6 @@
-"""The only module that runs Great Expectations: imported when needed, quiet, in memory, all expectations in one call.
+"""What runs Great Expectations: imported when needed, quiet, in memory, all expectations in one call.
 
-GX takes seconds to import and logs a lot. Other modules get plain values from here.
+GX takes seconds to import and logs a lot. Other modules get plain values from here; `by_day` has the part about days.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation as GxExpectation
     from pyspark.sql import DataFrame
 
+    from spark_jobs.quality.by_day import Days
+
 SAMPLES = 5
 """Rows shown of an expectation that fails."""
 _COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}
@@ -31,12 +33,16 @@ _COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """GX's answer to one expectation: its own `result`, its `kwargs` with parameters filled in, and any `error`."""
+    """GX's answer to one expectation: its own `result`, its `kwargs` with parameters filled in, and any `error`.
+
+    `days`: the answers for each day, of an expectation that is checked by day; `result` adds up their rows.
+    """
 
     success: bool
     result: dict[str, Any]
     kwargs: dict[str, Any]
     error: str | None
+    days: Days | None = None
 
 
 @contextmanager
@@ -91,6 +97,7 @@ def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
         from great_expectations.expectations.metadata_types import FailureSeverity
 
         import spark_jobs.quality.unique  # noqa: F401 - registers our expectation
+        from spark_jobs.quality.by_day import can_be_by_day
 
         expectations = []
         problems: dict[tuple[str, Any, str], Problem] = {}
@@ -105,6 +112,12 @@ def built(fitted: Sequence[Fitted]) -> list[GxExpectation]:
                     description=written.description or None,
                 )
                 expectations.append(configuration.to_domain_obj())
+                if written.by and not can_be_by_day(expectations[-1]):
+                    what = (
+                        f"{written.type} cannot be checked by {written.by}: it needs more than counts of rows, or a sum"
+                    )
+                    problem = one.suite.problem((*written.place, "meta", "by"), what, "leave `by` out")
+                    problems[one.suite.file, written.place, what] = problem
             except ExpectationNotFoundError:
                 what, hint = f"{written.type[:80]!r} is no type of expectation", _nearest_type(written.type)
                 problem = one.suite.problem((*written.place, "type"), what, hint)
@@ -223,6 +236,27 @@ class Batch:
                 error=_error(result.exception_info),
             )
         return answers
+
+
+def validate_by_day(
+    name: str, frame: DataFrame, expectations: Sequence[GxExpectation], *, identity: Sequence[str]
+) -> dict[int, Answer]:
+    """The answers by day, by the number that `built` gave each expectation; unexpected rows of failed days alone."""
+    from spark_jobs.quality.by_day import check_by_day
+    from spark_jobs.quality.columns import RW_DAY
+
+    answers: dict[int, Answer] = {}
+    with quiet():
+        checked = check_by_day(frame, expectations)
+    for one, days in zip(expectations, checked, strict=True):
+        result = days.together()
+        if days.failed and result:
+            failed = frame.where(frame[RW_DAY].isin([day.day for day in days.failed]))
+            [again] = Batch(name, failed, identity=[RW_DAY, *identity]).validate([one], {}).values()
+            result["partial_unexpected_index_list"] = again.result.get("partial_unexpected_index_list")
+        kwargs = {k: v for k, v in one.configuration.kwargs.items() if k != "batch_id"}
+        answers[_number(one)] = Answer(not days.failed, result, kwargs, days.error, days)
+    return answers
 
 
 def _number(expectation: GxExpectation) -> int:

@@ -3,8 +3,9 @@
 `expectations/input.json`, `windows.json`, `reconciliation.json` and `live.json` are common to all pipelines; the name
 is the kind of data that they check. `<pipeline>.json` is one pipeline's own; its `meta.data`, of the suite or of an
 expectation, is the kind of data. Rewindow also reads, of an expectation's `meta`: `name` (unique in its file, for
-people and other files) and `when` (conditions, see `spark_jobs.quality.resolve`); of the suite's `meta`: `leave_out`,
-the common expectations that do not fit this pipeline, such as `windows/keys-not-null`.
+people and other files), `when` (conditions, see `spark_jobs.quality.resolve`) and `by` (`day`: each day is checked on
+its own); of the suite's `meta`: `leave_out`, the common expectations that do not fit this pipeline, such as
+`windows/keys-not-null`.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+class By(StrEnum):
+    """What divides the rows of an expectation into parts that are checked each on its own."""
+
+    DAY = "day"
+
+
 CONDITIONS = {
     "grid": "windows lie on a regular grid (tumbling, sliding, cumulative; no time zone)",
     "sessions": "windows are sessions",
@@ -57,9 +64,20 @@ CONDITIONS = {
 """What `meta.when` may name."""
 
 
+NOT_BY_DAY = {
+    Data.INPUT: "has a row for each partition, and no days",
+    Data.RECONCILIATION: "has a row for each day, so that a result names the day as it is",
+    Data.LIVE: "has a row for each day, so that a result names the day as it is",
+}
+"""The data whose rows cannot be checked by day, and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation as written. `place` is its path in the file; `name` is empty if it has none."""
+    """One expectation as written.
+
+    `place`: its path in the file. `name`: empty if it has none. `by`: None: all rows are checked together.
+    """
 
     data: Data
     type: str
@@ -69,6 +87,7 @@ class Expectation:
     name: str
     when: tuple[str, ...]
     place: FieldPath
+    by: By | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +195,7 @@ def _loaded(path: Path, data: Data | None, problems: list[Problem], *, required:
 
 _SUITE_FIELDS = {"name", "expectations", "meta", "notes", "id", "suite_parameters"}
 _FIELDS = {"type", "kwargs", "severity", "meta", "description", "notes", "id"}
-_META = {"data", "name", "when"}
+_META = {"data", "name", "when", "by"}
 _RUNTIME = {"result_format", "catch_exceptions"}
 
 
@@ -238,6 +257,11 @@ class _Reader:
         name = meta.get("name", "")
         if not isinstance(name, str):
             self._report((*place, "meta", "name"), "not a name", "write text")
+        by = meta.get("by")
+        if by is not None:
+            by = self._one_of(by, By, (*place, "meta", "by"))
+            if by is not None and data in NOT_BY_DAY:
+                self._report((*place, "meta", "by"), f"the data `{data}` {NOT_BY_DAY[Data(data)]}", "leave `by` out")
         if len(self.problems) > before:
             return None
         return Expectation(
@@ -249,6 +273,7 @@ class _Reader:
             name=name,
             when=tuple(when),
             place=place,
+            by=None if by is None else By(by),
         )
 
     def _refuse_same_names(self, expectations: Iterable[Expectation]) -> None:

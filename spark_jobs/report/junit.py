@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from spark_jobs.formatting import plain
@@ -9,10 +11,11 @@ from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.model import Expectation, Live, Report
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, UNKNOWN
+from spark_jobs.runs.unmet import observed_in_words
 
 
 def junit_xml(report: Report) -> bytes:
-    """JUnit XML of a report (see `report_of`).
+    """JUnit XML of a report (see `report_of`). A day that failed on its own has a case of its own.
 
     An expectation that could not be evaluated is an error. A critical expectation that failed is a failure. Warnings
     and infos that failed count as skipped, with a message, since they do not stop publishing. So does a run that waits
@@ -25,7 +28,8 @@ def junit_xml(report: Report) -> bytes:
     suites: dict[str, TestSuite] = {}
     for number, result in enumerate(report.expectations.results if report.expectations else (), 1):
         name = plain(result.suite or "expectations")
-        suites.setdefault(name, TestSuite(name)).add_testcase(_case(result, number))
+        for case in _cases(result, number):
+            suites.setdefault(name, TestSuite(name)).add_testcase(case)
     for suite in suites.values():
         xml.add_testsuite(suite)
     xml.update_statistics()
@@ -76,13 +80,29 @@ def _live(live: Live) -> TestSuite:
     return suite
 
 
-def _case(result: Expectation, number: int) -> TestCase:
+def _cases(result: Expectation, number: int) -> Iterator[TestCase]:
+    """One case; of an expectation by day, one for each day that failed and is named, and one for all others."""
+    for day in result.failed_days:
+        one = result.model_copy(
+            update={**day.model_dump(exclude={"day"}), "days": None, "days_failed": 0, "failed_days": ()}
+        )
+        yield _case(one, number, f", {plain(day.day)}")
+    if not result.failed_days or result.days_failed > len(result.failed_days):
+        yield _case(result, number)
+    elif result.days and result.days > result.days_failed:
+        days = result.days - result.days_failed
+        others = result.model_copy(update={"success": True, "days": days, "days_failed": 0, "failed_days": ()})
+        yield _case(others, number, ", other days")
+
+
+def _case(result: Expectation, number: int, day: str = "") -> TestCase:
     description = result.description or result.expectation or ""
     column = f" ({plain(result.column)})" if result.column else ""
     case = TestCase(
-        f"{number}. {plain(description)}{column}", classname=f"rewindow.{plain(result.suite or 'expectations')}"
+        f"{number}. {plain(description)}{column}{day}", classname=f"rewindow.{plain(result.suite or 'expectations')}"
     )
-    observed = f"observed {plain(result.observed)}, expected {plain(result.threshold)}"
+    found = plain(result.observed) if result.days is None else observed_in_words(result)
+    observed = f"observed {found}, expected {plain(result.threshold)}"
     if result.error:
         case.result = [Error(plain(result.error, 2000), plain(result.expectation))]
     elif not result.success:

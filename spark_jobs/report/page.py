@@ -23,7 +23,7 @@ from spark_jobs.report.words import WORDS, anchor
 from spark_jobs.runs.documents import Facts
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words, failed_in_words
 from spark_jobs.runs.status import RunKind
-from spark_jobs.runs.unmet import allowed_in_words, observed_in_words
+from spark_jobs.runs.unmet import allowed_in_words, day_in_words, observed_in_words
 
 _CAUSES = {
     "live": "no run had published this window before, and the live job has emitted this value",
@@ -152,6 +152,7 @@ def _environment() -> Environment:
         bookkeeping_in_words=bookkeeping_in_words,
         failed_in_words=failed_in_words,
         observed_in_words=observed_in_words,
+        day_in_words=day_in_words,
         allowed_in_words=allowed_in_words,
         cause_meanings=_CAUSE_MEANINGS,
         looked_at=looked_at,

@@ -375,6 +375,16 @@ class NamedExpectation(DocumentPart):
     name: str = Field(default="", description="its name in the suite")
 
 
+class DayResult(DocumentPart):
+    """What an expectation that is checked by day gave for one day."""
+
+    day: str = Field(description="UTC day of the windows' start, as 2013-02-08")
+    observed: Any = Field(default=None, description="the observed value")
+    checked: int | None = Field(default=None, description="values that were checked")
+    unexpected_count: int | None = Field(default=None, description="values that were not as expected")
+    unexpected_percent: float | None = Field(default=None, description="their share, in percent")
+
+
 class ExpectationResult(NamedExpectation):
     """One expectation, see `spark_jobs.quality.gate.Checked`."""
 
@@ -389,6 +399,9 @@ class ExpectationResult(NamedExpectation):
     unexpected_percent: float | None = Field(default=None, description="their share, in percent")
     samples: tuple[dict[str, Any], ...] = Field(default=(), description="at most five rows")
     error: str | None = Field(default=None, description="why it could not be computed")
+    days: int | None = Field(default=None, description="days that were checked, each on its own; null: all together")
+    days_failed: int = Field(default=0, description="of them, those that failed")
+    failed_days: tuple[DayResult, ...] = Field(default=(), description="at most 100 of those, the earliest first")
 
 
 class UncheckedExpectation(NamedExpectation):

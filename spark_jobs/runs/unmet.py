@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from spark_jobs.formatting import length, moment, percent, plain, plural
-from spark_jobs.runs.documents import ExpectationResult
+from spark_jobs.runs.documents import DayResult, ExpectationResult
 
+_DAYS_NAMED = 3
 _BOUNDS = ("min_value", "max_value", "strict_min", "strict_max")
 _KNOWN = "known_distinct"
 _SENTENCES = {
@@ -40,10 +41,33 @@ def observed_in_words(result: ExpectationResult) -> str:
     unexpected, checked = result.unexpected_count, result.checked
     if not is_counted(result):
         return "not counted"
+    if result.days is not None:
+        return _days_in_words(result, result.days)
     if unexpected is None:
         return _value(result.observed, result.column)
+    return _rows_in_words(unexpected, checked)
+
+
+def day_in_words(result: ExpectationResult, day: DayResult) -> str:
+    """What was observed on one day."""
+    if day.unexpected_count is None:
+        return _value(day.observed, result.column)
+    return _rows_in_words(day.unexpected_count, day.checked)
+
+
+def _rows_in_words(unexpected: int, checked: int | None) -> str:
     of = " rows" if checked is None else f" of {plural(checked, 'row')}"
     return f"{plain(unexpected)}{of} {'is' if unexpected == 1 else 'are'} unexpected"
+
+
+def _days_in_words(result: ExpectationResult, days: int) -> str:
+    """How many days failed, and the first of them by name."""
+    if not result.days_failed:
+        return f"{plural(days, 'day')}, each as expected"
+    named = [f"{plain(day.day)}: {day_in_words(result, day)}" for day in result.failed_days[:_DAYS_NAMED]]
+    more = result.days_failed - len(named)
+    of = f"{result.days_failed:,} of {plural(days, 'day')}"
+    return f"{of}: {'; '.join(named)}{f'; and {more:,} more' if more else ''}"
 
 
 def allowed_in_words(result: ExpectationResult) -> str:
@@ -71,8 +95,10 @@ def is_counted(result: ExpectationResult) -> bool:
     """Whether there was something to look at: a figure that the run does not have, or no row, meets any expectation."""
     if result.error:
         return True
-    if result.threshold.get(_KNOWN):
+    if result.threshold.get(_KNOWN) or result.days == 0:
         return False
+    if result.days is not None:
+        return True
     if result.unexpected_count is None:
         return result.observed is not None
     return result.checked != 0

@@ -108,6 +108,23 @@ def test_the_actions_of_a_checkpoint_are_carried_out(tmp_path: Path, slack: tupl
         build_data_docs(GATE, "orders-1", AT, tmp_path, "daily")
 
 
+def test_a_bad_day_is_a_result_of_its_own(tmp_path: Path) -> None:
+    day = {"day": "2013-02-08", "observed": 2, "checked": 10, "unexpected_count": 2, "unexpected_percent": 20.0}
+    rows = [{"rw_day": "2013-02-08", "n": 7}]
+    one = checked(
+        "windows", "windows", "expect_column_values_to_be_between", success=False, threshold={"max_value": 5},
+        checked=30, unexpected_count=2, samples=rows, days=3, days_failed=1, failed_days=[day],
+    )  # fmt: skip
+    build_data_docs({"results": [one]}, "orders-1", AT, tmp_path)
+    [stored] = [json.loads(path.read_text()) for path in (tmp_path / "gx/uncommitted/validations").rglob("*.json")]
+    bad, others = stored["results"]
+    assert (bad["success"], others["success"]) == (False, True)
+    assert "2013-02-08" in json.dumps(bad["expectation_config"]["kwargs"]["row_condition"])
+    assert bad["result"]["partial_unexpected_index_list"] == rows
+    assert "A window has records: 2013-02-08" in pages(tmp_path)["windows"]
+    assert "A window has records: 2 other days" in pages(tmp_path)["windows"]
+
+
 def test_what_is_no_project_is_refused(tmp_path: Path) -> None:
     (tmp_path / "gx").mkdir()
     (tmp_path / "gx/great_expectations.yml").write_text("stores: 3")

@@ -29,12 +29,14 @@ def test_the_reviewed_suites_of_the_samples_can_be_checked() -> None:
 
 
 def test_the_suite_of_the_page_can_be_checked(suites_folder) -> None:
-    (text,) = re.findall(r"^```json\n(.*?)^```", (ROOT / "docs/gate.md").read_text(), re.DOTALL | re.MULTILINE)
-    suites_folder("departures_hourly.json", text)
     pipeline = load_pipeline(FLIGHTS)
-    suites = load_suites(pipeline)
-    check_suites(suites, pipeline)
-    assert [one.name for one in suites.suites[-1].expectations] == ["longest-plausible"]
+    found = []
+    for text in re.findall(r"^```json\n(.*?)^```", (ROOT / "docs/gate.md").read_text(), re.DOTALL | re.MULTILINE):
+        suites_folder("departures_hourly.json", text)
+        suites = load_suites(pipeline)
+        check_suites(suites, pipeline)
+        found += [(one.name, one.by) for one in suites.suites[-1].expectations]
+    assert found == [("longest-plausible", None), ("flights-each-day", "day")]
 
 
 def test_reading_suites_imports_neither_great_expectations_nor_spark() -> None:
@@ -112,6 +114,11 @@ def test_a_pipeline_can_leave_a_common_expectation_out(suites_folder) -> None:
         (own(leave_out=["windows/keys-not-nul"]), "did you mean `windows/keys-not-null`?"),
         (own(leave_out="all"), "meta.leave_out: not a list of names"),
         (json.dumps({"name": "own", "expectations": [between()]}), "expectations[0].meta.data: is missing"),
+        (own(between(meta={"by": "week"})), "expectations[0].meta.by: 'week' is none of these; write one of day"),
+        (
+            own(between(meta={"by": "day", "data": "reconciliation"})),
+            "meta.by: the data `reconciliation` has a row for each day, so that a result names the day as it is; leave",
+        ),
     ],
 )
 def test_a_broken_suite_is_refused(suites_folder, text, message) -> None:
@@ -145,6 +152,11 @@ def test_a_condition_on_columns_that_are_there_is_accepted(suites_folder) -> Non
         (
             between(kwargs={"column": "flight", "min_value": 0}),
             "'flight' is no column of the windows; did you mean `fl",
+        ),
+        (
+            between(type="expect_column_median_to_be_between", meta={"by": "day"}),
+            "meta.by: expect_column_median_to_be_between cannot be checked by day: it needs more than counts of rows, "
+            "or a sum; leave `by` out",
         ),
         (
             between(kwargs={"column": "$keyz", "min_value": 0}),

@@ -197,6 +197,29 @@ def test_junit_has_a_case_for_the_outcome_and_for_each_expectation(tmp_path) -> 
     assert failure.get("message") == 'critical: observed 61, expected {"max_value": 60, "min_value": 1}'
 
 
+BY_DAY = RESULT | {
+    "success": False, "observed": 3, "unexpected_count": 3, "days": 5, "days_failed": 2,
+    "failed_days": [
+        {"day": "2013-02-08", "observed": 2, "checked": 400, "unexpected_count": 2, "unexpected_percent": 0.5},
+        {"day": "2013-02-09", "observed": 1, "checked": 400, "unexpected_count": 1, "unexpected_percent": 0.25},
+    ],
+}  # fmt: skip
+
+
+def test_a_bad_day_has_a_case_of_its_own_and_a_row_of_the_page(tmp_path) -> None:
+    run = report(tmp_path, gate=gate([BY_DAY]))
+    cases = {case.get("name"): case for case in ET.fromstring(junit_xml(run)).findall("testsuite[@name='windows']/*")}
+    name = "1. Between 1 and 60 flights a window (flights), "
+    assert list(cases) == [f"{name}2013-02-08", f"{name}2013-02-09", f"{name}other days"]
+    failures = [case.find("failure") is not None for case in cases.values()]
+    assert failures == [True, True, False]
+    assert "observed 2, expected" in cases[f"{name}2013-02-08"].find("failure").get("message")
+    assert "observed 3 days, each as expected" in cases[f"{name}other days"].find("system-out").text
+    page = render(run, None)
+    assert "2 of 5 days: 2013-02-08: 2 of 400 rows are unexpected; 2013-02-09: 1 of 400 rows is unexpected" in page
+    assert '<th scope="row">2013-02-09</th>' in page
+
+
 def test_junit_survives_what_xml_has_no_character_for(tmp_path) -> None:
     odd = RESULT | {"success": False, "observed": "a\x00\x1b\ud800<&>", "description": "x\x0by"}
     ET.fromstring(junit_xml(report(tmp_path, gate=gate([odd]))))
