@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
-from spark_jobs.spark.expression_tree import Foreign, foreign_in_text, foreign_part
+from spark_jobs.spark.expression_tree import Foreign, foreign_in_text, foreign_part, no_function
 from spark_jobs.spark.gateway import jvm, session_state
 
 _ORDER_DEPENDENT = {
@@ -184,13 +184,16 @@ def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple
         yield problem.what, problem.hint
         return
     yield from of_chance(spark, text)
-    if not any(call.is_aggregate for call in calls):
-        yield f"{text!r} is no aggregate", "wrap it in one, such as sum(...), max(...) or count(...)"
-        return
     try:
         found = foreign(frame, text)
     except AnalysisException as problem:
-        yield analyzer_message(problem, [name for name in frame.columns if not name.startswith("rw_")])
+        is_unknown = "UNRESOLVED_ROUTINE" in (problem.getCondition() or "")
+        if is_unknown or any(call.is_aggregate for call in calls):
+            yield analyzer_message(frame, problem)
+            return
+        found = None
+    if not any(call.is_aggregate for call in calls):
+        yield f"{text!r} is no aggregate", "wrap it in one, such as sum(...), max(...) or count(...)"
         return
     if found is not None:
         yield found.what, found.hint
@@ -229,11 +232,14 @@ def _is_total(call: _Call) -> bool:
     return {"rw_partition", "rw_offset"} <= call.references or "rw_sequence" in call.references
 
 
-def analyzer_message(problem: AnalysisException, columns: Sequence[str]) -> tuple[str, str]:
-    """Spark's message about an expression in one line; for an unknown column, which of `columns` is meant."""
-    parameters = problem.getMessageParameters() or {}
-    if "objectName" in parameters and "UNRESOLVED_COLUMN" in (problem.getCondition() or ""):
+def analyzer_message(frame: DataFrame, problem: AnalysisException) -> tuple[str, str]:
+    """Spark's message about an expression in one line; for an unknown column or function, which one is meant."""
+    condition, parameters = problem.getCondition() or "", problem.getMessageParameters() or {}
+    if "objectName" in parameters and "UNRESOLVED_COLUMN" in condition:
+        columns = [name for name in frame.columns if not name.startswith("rw_")]
         return no_column(parameters["objectName"].replace("`", ""), columns)
+    if condition.startswith("UNRESOLVED_ROUTINE"):
+        return no_function(frame.sparkSession, parameters.get("routineName", "").replace("`", ""))
     return str(problem).split("\n")[0].split("SQLSTATE")[0].strip(), ""
 
 

@@ -15,7 +15,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import DefinitionError, Problem, RewindowError, SourceError
 from spark_jobs.replay import aggregates
-from spark_jobs.spark.expression_tree import foreign_in_text, foreign_part
+from spark_jobs.spark.expression_tree import foreign_in_text, foreign_part, no_function
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, analyzed_plan, session_state
 
@@ -154,7 +154,7 @@ def _refusal(frame: DataFrame, error: AnalysisException) -> Refused:
         return Refused("must give one value for each record", "leave out aggregates, window functions and explode(...)")
     if condition.startswith("UNRESOLVED_ROUTINE"):
         name = parameters.get("routineName", "").replace("`", "")
-        return Refused(f"there is no function `{name}`", "use one of Spark SQL's functions")
+        return Refused(*no_function(frame.sparkSession, name))
     if "GENERATOR" in condition:
         return Refused("must give one value for each record", "leave out explode(...) and similar functions")
     return Refused(short(str(error)))

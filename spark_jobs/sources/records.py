@@ -326,8 +326,7 @@ def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame
         try:
             found = aggregates.foreign(records, text)
         except AnalysisException as error:
-            known = [name for name in records.columns if not name.startswith("rw_")]
-            raise refuse(pipeline, path, Refused(*aggregates.analyzer_message(error, known))) from error
+            raise refuse(pipeline, path, Refused(*aggregates.analyzer_message(records, error))) from error
         if found is not None:
             raise refuse(pipeline, path, Refused(found.what, found.hint, found.column is not None))
         if (chance := next(aggregates.of_chance(records.sparkSession, text), None)) is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.spark.gateway import JavaObject, analyzed_plan, is_instance_of, session_state
+from spark_jobs.spark.gateway import JavaObject, analyzed_plan, is_instance_of, jvm, session_state
 
 _OF_THE_RECORD = frozenset(
     {
@@ -212,6 +214,19 @@ def is_undated(spark: SparkSession, text: str) -> bool:
             else:
                 return False
     return bool(patterns) and not any(re.search("[yu]", pattern) for pattern in patterns)
+
+
+def no_function(spark: SparkSession, name: str) -> tuple[str, str]:
+    """The problem of a function that Spark does not have, and a hint with the nearest names."""
+    near = get_close_matches(name.lower(), _functions(spark), 3)
+    hint = f"did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else "use one of Spark SQL's functions"
+    return f"there is no function `{name}`", hint
+
+
+@lru_cache(maxsize=1)
+def _functions(spark: SparkSession) -> list[str]:
+    known = jvm(spark).org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin().listFunction()
+    return str(known.mkString(" ")).split()
 
 
 def _literal(node: JavaObject) -> str:
