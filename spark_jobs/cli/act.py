@@ -14,6 +14,7 @@ from rich.markup import escape
 from spark_jobs.cli.app import app
 from spark_jobs.cli.corrections import end_of_corrections, print_corrections
 from spark_jobs.cli.options import (
+    AnotherLogOption,
     AsOfOption,
     BeyondLimitsOption,
     ChunksOption,
@@ -79,6 +80,7 @@ def run(
     publish: PolicyOption = None,
     gate: GateOption = True,
     beyond_limits: BeyondLimitsOption = False,
+    another_log: AnotherLogOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Replay the history and publish windows, late records and quarantine to the catalog `rewindow`.
@@ -120,7 +122,8 @@ def run(
     progress = progress_for(errors)
     requested = requested_of(
         start=from_ms, end=to_ms, as_of=cut, mode=mode and chosen_mode, chunks=chunks, panes=panes,
-        beyond_limits=beyond_limits or None, dry_run=dry_run_of(dry_run), publish=publish,
+        beyond_limits=beyond_limits or None, another_log=another_log or None, dry_run=dry_run_of(dry_run),
+        publish=publish,
     )  # fmt: skip
     options = requested.plan_options(loaded)
     if dry_run_of(dry_run) == "plan":

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import (
+    AnotherLogOption,
     AsOfOption,
     BeyondLimitsOption,
     ChunksOption,
@@ -98,6 +99,7 @@ def plan(
         bool, typer.Option(help="Count records that go to quarantine by reason, with examples.")
     ] = False,
     beyond_limits: BeyondLimitsOption = False,
+    another_log: AnotherLogOption = False,
 ) -> None:
     """Show what a run would do: its source, end offsets, chunks and fidelity. Writes nothing."""
     from spark_jobs.runs.definition_change import with_change
@@ -112,8 +114,9 @@ def plan(
     check_order(loaded, chosen)
     spark = session(loaded, "plan")
     requested = requested_of(
-        start=from_ms, end=to_ms, as_of=cut, mode=chosen, chunks=chunks, beyond_limits=beyond_limits
-    )
+        start=from_ms, end=to_ms, as_of=cut, mode=chosen, chunks=chunks, beyond_limits=beyond_limits,
+        another_log=another_log,
+    )  # fmt: skip
     planned = make_plan(spark, loaded, **requested.plan_options(loaded))
     planned = with_change(spark, loaded, planned)
     if as_json:

@@ -95,6 +95,14 @@ PolicyOption = Annotated[
 BeyondLimitsOption = Annotated[
     bool, typer.Option("--beyond-limits", help="Allow this run to cost more than the definition's `limits`.")
 ]
+AnotherLogOption = Annotated[
+    bool,
+    typer.Option(
+        "--another-log",
+        help="Where the history is another log than the one that was read (a topic that was made anew, other files): "
+        "what is there now takes the place of all that is published. Without it, such a run is refused.",
+    ),
+]
 GateOption = Annotated[
     bool, typer.Option(help="Check what is staged against the suites in expectations/ before it is published.")
 ]

@@ -32,7 +32,8 @@ DECISIONS = (PUBLISH, DISCARD)
 CORRECTING = (REPEAT, REVERT)
 """Actions on a run that is published, where its pipeline delivers corrections."""
 BACKFILL_FIELDS = (
-    "from", "to", "reason", "as_of", "mode", "chunks", "accept_degraded", "beyond_limits", "dry_run", "publish"
+    "from", "to", "reason", "as_of", "mode", "chunks", "accept_degraded", "beyond_limits", "another_log", "dry_run",
+    "publish",
 )  # fmt: skip
 NIGHTLY_FIELDS = ("until", "reason", "publish", "dry_run")
 MAX_CHUNKS = 1000
@@ -111,6 +112,14 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
             title="Beyond limits",
             section=_HOW,
             description_md="Allow this run to read more, or to take longer, than the definition's `limits`.",
+        ),
+        "another_log": Param(
+            False,
+            type="boolean",
+            title="Another log",
+            section=_HOW,
+            description_md="Go on where the history is another log than the one that was read (a topic that was made "
+            "anew, other files): what is there now takes the place of **all** that is published.",
         ),
         "dry_run": _dry_run_param(DRY_RUNS),
         "publish": _publish_param(pipeline, section=_OUTCOME),
@@ -295,6 +304,7 @@ def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
         "chunks": _chunks(params.get("chunks", 1)),
         "accept_degraded": params.get("accept_degraded") is True,
         "beyond_limits": params.get("beyond_limits") is True,
+        "another_log": params.get("another_log") is True,
         "dry_run": _one_of(params.get("dry_run", "none"), DRY_RUNS, "Dry run"),
         "publish": _policy(params.get("publish")),
     }

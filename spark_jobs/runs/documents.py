@@ -104,6 +104,9 @@ class Requested(DocumentPart):
     panes: str | None = Field(default=None, description="`all`: each firing is a row; `last`: the last one")
     accept_degraded: bool | None = Field(default=None, description="a fidelity below `log_order` is accepted")
     beyond_limits: bool | None = Field(default=None, description="the definition's `limits` do not hold")
+    another_log: bool | None = Field(
+        default=None, description="another log than the one that was read may take the place of all that is published"
+    )
     dry_run: DryRun | None = Field(default=None, description="`plan` or `diff`: nothing is published")
     publish: Policy | None = Field(default=None, description="the policy in place of the definition's")
 
@@ -125,6 +128,7 @@ class Requested(DocumentPart):
             "mode": self.mode or pipeline.mode,
             "chunks": self.chunks,
             "beyond_limits": self.beyond_limits is True,
+            "another_log": self.another_log is True,
         }
 
 

@@ -71,7 +71,7 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame) -> None:
 
     Raises HistoryError where such a window has other keys than the run's windows.
     """
-    if staged.base is None:
+    if staged.base is None or job.plan.another_log:
         return
     before = ReadBefore.latest(job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
     if not _may_lack(job, before):

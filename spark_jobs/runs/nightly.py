@@ -203,7 +203,9 @@ def _planned(
     def full(why: str, rival: str | None = None) -> Full:
         as_of = None if until is None else _end_offsets(spark, pipeline, until, now)
         with progress.stage("plan", why):
-            plan, records = frames.enter_context(planned_records(spark, pipeline, as_of=as_of, now=now))
+            plan, records = frames.enter_context(
+                planned_records(spark, pipeline, as_of=as_of, another_log=None, now=now)
+            )
         return Full(why, plan, records, rival)
 
     newer = None if until is None else _newer_run(spark, pipeline, Ledger(spark, tables), until, now)
@@ -219,8 +221,9 @@ def _planned(
         lambda: _published_starts(spark, tables),
     )
     if pipeline.mode is Mode.COMPLETE:
-        return full("complete values have no timeline to go on from: all of them are computed")
-    why = why if before is None else _why_full(pipeline, before, limit)
+        why = "complete values have no timeline to go on from: all of them are computed"
+    elif before is not None:
+        why = _why_full(pipeline, before, limit)
     if before is None or why:
         if (read := ReadBefore.latest(spark, tables, pipeline)) is not None:
             everything = canonical(opened, pipeline)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,7 +18,6 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, SEQUENCE, end_offset
-from spark_jobs.runs.plan import Plan
 from spark_jobs.sources import (
     Change,
     Empty,
@@ -31,6 +30,9 @@ from spark_jobs.sources import (
     empty_in_both,
     is_empty,
 )
+
+if TYPE_CHECKING:
+    from spark_jobs.runs.plan import Plan
 
 T = TypeVar("T")
 KEY = "past"

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import Topic
-from spark_jobs.errors import HistoryError
+from spark_jobs.runs.another_log import refuse_another_log
 from spark_jobs.runs.past import FilesSince, Past, ReadBefore, counted_below, sums
 from spark_jobs.sources import Change, Later, OpenHistory, PinnedFile, PinnedSnapshot, cut_at, is_small
 from spark_jobs.sources.files import how_it_changed
@@ -49,28 +49,7 @@ class Comparison:
 
     def refuse_another_log(self) -> None:
         """Raises HistoryError where the history is another one now, whatever a run does with it."""
-        topic, past = self.opened.topic, self.before.past
-        if topic is not None and self.before.topic_id not in (None, topic.topic_id):
-            raise HistoryError(
-                f"the topic was created again after run {self.before.run_id} (id {self.before.topic_id}, now "
-                f"{topic.topic_id})",
-                self.opened.description,
-                "Its offsets belong to other records now. Stitch the old ones from an archive, or write to another "
-                "table (output.table). `rewindow run` reads what is there now.",
-            )
-        if topic is not None:
-            self._refuse_a_shorter_log()
-        if past is None or self.pipeline.history.is_stitched:
-            return
-        if past.snapshot is not None and self.opened.snapshot is not None:
-            if past.snapshot.uuid != self.opened.snapshot.uuid:
-                what = f"table {self.opened.snapshot.table} was made anew"
-                self._refuse_less(past, self._below(self.everything), what)
-        elif past.files is not None and self.opened.files is not None:
-            files = FilesSince.between(past.files, self.opened.files)
-            if files.are_others and (below := self._below(self.in_files(files.added))):
-                what = f"none of the {len(files.gone)} files that run {self.before.run_id} has read is there"
-                self._refuse_less(past, below, what, ", ".join(plain_path(file.path) for file in files.added[:3]))
+        refuse_another_log(self.pipeline, self.opened, self.before, self.everything, self.in_files)
 
     def changes(self) -> PastChanges:
         """What has changed. Raises HistoryError where the history is another one now."""
@@ -114,17 +93,6 @@ class Comparison:
         found = None if files.gone or past.counts is None else sums(past.counts, below)
         return PastChanges(self._came_late(sum(below.values()), files), bool(files.gone), found)
 
-    def _refuse_less(self, past: Past, below: Mapping[int, int], what: str, where: str = "") -> None:
-        if past.counts is None or all(below.get(p, 0) >= count for p, count in past.counts.items()):
-            return
-        raise HistoryError(
-            f"the history is another one: {what}, and what is there holds {sum(below.values())} records below the end "
-            f"offsets of run {self.before.run_id}, which has read {sum(past.counts.values())}",
-            where or self.opened.description,
-            "Write the windows of another log to another table (output.table). If the same log was written anew, "
-            "`rewindow run` reads it as a whole.",
-        )
-
     def _of_snapshot(
         self, past: Past, before: PinnedSnapshot, now: PinnedSnapshot, change: Change | None
     ) -> PastChanges:
@@ -158,18 +126,6 @@ class Comparison:
                 return PastChanges(why, has_lost)
         past = None if has_lost else self.before.past
         return PastChanges(has_lost=has_lost, below=None if past is None else past.counts)  # a log keeps all else
-
-    def _refuse_a_shorter_log(self) -> None:
-        ends = {} if self.opened.topic is None else {r.partition: r.end for r in self.opened.topic.ranges}
-        for partition, end in sorted(self.before.as_of.items()):
-            if ends.get(partition, end) < end:
-                raise HistoryError(
-                    f"partition {partition} ends at offset {ends[partition]}, and run {self.before.run_id} has read it "
-                    f"up to {end}: the log was truncated, or is another one",
-                    self.opened.description,
-                    "Write the windows of another log to another table (output.table). `rewindow run` reads what is "
-                    "there now.",
-                )
 
     def _by_count(self, files: FilesSince | None = None) -> PastChanges:
         """Compare the records below the end offsets by partition."""

@@ -31,6 +31,7 @@ from spark_jobs.replay.columns import PARTITION
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.replay.making import way_of
+from spark_jobs.runs.another_log import is_another_log
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.cost import Cost, check_cost, check_size, estimated, runs_taken, size_of
 from spark_jobs.runs.documents import misfit
@@ -70,8 +71,9 @@ class Plan:
     `empty` the offsets without a record (`empty_offsets`); None where nobody knows. `arrivals_before`: from this
     instant on arrivals were ahead of the clock. `gaps`: what of the range no chunk holds, because no record is there.
     `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, and `schemas`: by which values are
-    decoded, see `OpenHistory`. `cost`: what the run costs; None where it reads new records alone. The end is
-    `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
+    decoded, see `OpenHistory`. `cost`: what the run costs; None where it reads new records alone. `another_log`: how
+    the history differs from the log that was read for what is published, all of which goes; empty: it is the same log.
+    The end is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
     """
 
     pipeline: str
@@ -106,6 +108,7 @@ class Plan:
     snapshot: PinnedSnapshot | None = None
     schemas: PinnedSchemas | None = None
     cost: Cost | None = field(default=None, compare=False)
+    another_log: str = ""
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:
@@ -194,6 +197,7 @@ def make_plan(
     records: DataFrame | None = None,
     seen: Inspection | None = None,
     beyond_limits: bool = False,
+    another_log: bool | None = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
@@ -202,6 +206,7 @@ def make_plan(
     (default: all that is there). `chunks` is the least number of slices. `opened` and `records` are the history and
     its canonical records where the caller has them already, see `planned_records`; `seen` is what the caller knows of
     them without reading all. `beyond_limits`: the run may cost more than the definition's `limits`.
+    `another_log`: the history may be another log than the one that was read before; None: the caller has looked.
 
     Raises EmptyRangeError where there is nothing to do, DefinitionError where the published table has a column of
     another type or the run costs more than `limits` allow, HistoryError where the history breaks a rule or a faithful
@@ -215,8 +220,10 @@ def make_plan(
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of, arrivals_before=arrival_limit(pipeline, now()))
     found_fidelity = fidelity(pipeline, opened.topic)
-    size = None
+    size, other = None, ""
     if seen is None:
+        if another_log is not None:
+            other = is_another_log(spark, pipeline, opened, accepted=another_log, is_cut=as_of is not None)
         size = size_of(spark, opened)
         if not beyond_limits:
             check_size(pipeline, size)
@@ -248,6 +255,13 @@ def make_plan(
             opened.description,
             f"The history covers {format_instant(seen.event_times.start)} to {format_instant(seen.event_times.end)}.",
         )
+    is_whole = span.start <= covered.start and span.end >= covered.end
+    if other and not is_whole:
+        raise DefinitionError(
+            f"{other}, and the run is over a part of the range",
+            opened.description,
+            "Another log takes the place of all that is published: leave out the range.",
+        )
     work = TimeRange(max(span.start, covered.start), min(span.end, covered.end))
     _check_registered(pipeline, seen)
     strategy = strategy_of(pipeline, [p.partition for p in partitions])
@@ -267,7 +281,7 @@ def make_plan(
         partition_columns=partition_columns(spark, pipeline),
         mode=mode.value,
         span=span,
-        is_whole=span.start <= covered.start and span.end >= covered.end,
+        is_whole=is_whole,
         chunks=slices,
         gaps=gaps_between(work, slices),
         event_times=seen.event_times,
@@ -289,6 +303,7 @@ def make_plan(
         warnings=(
             *_warnings(pipeline, windows, seen, mode=mode, is_topic=opened.topic is not None),
             *_emptiness(seen, ends),
+            *([f"all that is published goes, and what is there now takes its place: {other}"] if other else []),
         ),
         history_records=seen.history_records,
         arrivals_before=opened.arrivals_before,
@@ -298,6 +313,7 @@ def make_plan(
         snapshot=opened.snapshot,
         schemas=opened.schemas,
         cost=cost,
+        another_log=other,
     )
 
 

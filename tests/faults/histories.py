@@ -401,7 +401,7 @@ class TopicLives(HistoryLives):
     def __init__(self) -> None:
         self.log: list[Record] = []
         self.starts = [0, 0]
-        self.is_another = self.was_compacted = False
+        self.is_another = self.is_another_meant = self.was_compacted = False
         self.since_anew = 0
         self.table = ""
         super().__init__()
@@ -493,13 +493,20 @@ class TopicLives(HistoryLives):
     @precondition(lambda self: self.seen and self.since_anew > 3 * CHANGES)
     @rule(seconds=times)
     def make_anew(self, seconds: list[int]) -> None:
-        """The offsets belong to other records now. Nights are refused until the windows go to another table."""
+        """The offsets belong to other records now. Runs are refused until somebody says where the windows go."""
         self.did(f"make the topic anew with {seconds}")
         self.kafka.delete_topic(self.name)
         self.kafka.create_topic(self.name, 2, {"message.timestamp.type": "LogAppendTime"})
         self.log, self.ends, self.starts, self.is_another = [], [0, 0], [0, 0], bool(self.seen)
-        self.was_compacted, self.since_anew = False, 0
+        self.was_compacted, self.is_another_meant, self.since_anew = False, False, 0
         self._send(seconds)
+
+    @precondition(lambda self: self.is_another)
+    @rule()
+    def take_the_place(self) -> None:
+        """Somebody says that the new log is the one that counts."""
+        self.did("the other log takes the place of what is published")
+        self.is_another_meant = True
 
     @precondition(lambda self: self.is_another)
     @rule()
@@ -510,7 +517,12 @@ class TopicLives(HistoryLives):
         self.seen, self.last, self.is_another = {}, {}, False
 
     def _full_run(self) -> RunResult:
-        return self._night() if self.is_another else super()._full_run()
+        meant = self.is_another and self.is_another_meant
+        with planned_records(self.spark, self.pipeline, another_log=meant) as (plan, records):
+            result = execute(self.spark, self.pipeline, plan, NoProgress(), records=records)
+        if meant:
+            self.seen, self.is_another = {}, False
+        return result
 
 
 def _key(record: Record) -> str:

@@ -40,7 +40,7 @@ def test_the_form_as_it_opens_asks_for_everything_that_is_there() -> None:
     answers = read_form({name: param.value for name, param in params.items()})
     assert answers == {
         "from": None, "to": None, "as_of": None, "mode": "both", "chunks": 1, "accept_degraded": False,
-        "beyond_limits": False, "dry_run": "none", "publish": None,
+        "beyond_limits": False, "another_log": False, "dry_run": "none", "publish": None,
     }  # fmt: skip
     assert all(param.schema["title"] and param.schema["description_md"] for param in params.values())
 

@@ -151,6 +151,12 @@ def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: Ka
     produce(spark, kafka.servers, "nights", early)
     with pytest.raises(HistoryError, match="the topic was created again"):
         reconcile(spark, nightly, NoProgress())
+    with pytest.raises(HistoryError, match="the topic was created again"):
+        make_plan(spark, nightly)
+    with planned_records(spark, nightly, another_log=True) as (plan, records):
+        execute(spark, nightly, plan, NoProgress(), records=records)
+    windows = spark.table(f"rewindow.nights.{nightly.name}")
+    assert sum(row[0] for row in windows.select("n__complete").collect()) == len(early)
 
 
 def test_a_password_is_in_no_table_no_document_and_no_log(

@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.errors import HistoryError, SourceError
+from spark_jobs.errors import DefinitionError, HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.windows import HISTORY_GONE
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.documents import Changes
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import spool
@@ -50,8 +50,9 @@ class Nights:
     def night(self, **options: object) -> RunResult:
         return reconcile(self.spark, self.defined, LogProgress(), **options)  # pyright: ignore[reportArgumentType]
 
-    def full(self) -> RunResult:
-        return execute(self.spark, self.defined, make_plan(self.spark, self.defined), LogProgress())
+    def full(self, **options: object) -> RunResult:
+        plan = make_plan(self.spark, self.defined, **options)  # pyright: ignore[reportArgumentType]
+        return execute(self.spark, self.defined, plan, LogProgress())
 
     def windows(self) -> dict[tuple, tuple]:
         """Records, sum and state by key and start."""
@@ -184,8 +185,21 @@ def test_a_log_that_begins_anew_is_refused(of_any_size: Nights) -> None:
     nights.night()
     (nights.data / "x.json").unlink()
     nights.put("y.json", range(40))
-    with pytest.raises(HistoryError, match="the history is another one"):
-        nights.night()
+    before = nights.windows()
+    for begin in (nights.night, nights.full, lambda: nights.full(start=T0)):
+        with pytest.raises(HistoryError, match="the history is another one") as refused:
+            begin()
+        assert "--another-log" in (refused.value.hint or "")
+    with pytest.raises(DefinitionError, match="over a part of the range"):
+        nights.full(start=T0 + MINUTE, another_log=True)
+    assert nights.windows() == before
+    plan = make_plan(nights.spark, nights.defined, another_log=True)
+    assert "all that is published goes" in plan.warnings[-1] and plan_from_json(plan.to_json()) == plan
+    nights.full(another_log=True)
+    nights.assert_as_one_full_run()
+    nights.put("z.json", range(40, 60))
+    assert nights.night().continued_from is not None, "it is the log that was read now"
+    assert nights.full(another_log=True).changes == {}, "and the same log is no other one"
 
 
 @pytest.mark.long
