@@ -41,7 +41,7 @@ from spark_jobs.replay.session_groups import replay_groups
 from spark_jobs.replay.session_members import GROUP, SESSION_ROWS, RowKind
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
-from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE, no_state
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import OTHER, others, same
 
@@ -270,7 +270,7 @@ def replay_sessions(
         if not cut_off:
             break
     if complete_alone:
-        whole = sessions.drop("rw_all", "rw_suspicious", "rw_dirty")
+        whole = sessions.drop("rw_suspicious", "rw_dirty").withColumnRenamed("rw_all", ON_TIME).select("*", no_state())
         return SessionReplay(_chosen(whole, span), _no_late_rows(base, spec), None, 0)
     dirty = sessions.where("rw_dirty")
     clean = _clean_rows(sessions.where(~F.col("rw_dirty")), spec)

@@ -207,8 +207,18 @@ def _classify(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Ba
 
 def _complete_only(placed: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
     values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
-    grouped, _, bounds = _group_by_window(placed, spec, span, values)
-    return grouped.select(*spec.keys, *bounds, *(complete_name(name) for name in spec.aggregates))
+    grouped, _, bounds = _group_by_window(placed, spec, span, [*values, counted_alone()])
+    return grouped.select(*spec.keys, *bounds, *(complete_name(name) for name in spec.aggregates), ON_TIME, no_state())
+
+
+def counted_alone() -> Column:
+    """The records of a window whose complete value alone is computed: none of them is late."""
+    return F.expr("count(*)").alias(ON_TIME)
+
+
+def no_state() -> Column:
+    """The state of such a window: only that it keeps an earlier value is ever said of it."""
+    return F.lit(None).cast("string").alias(STATE)
 
 
 def _last_panes(

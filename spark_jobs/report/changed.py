@@ -10,10 +10,11 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 
+from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.replay.aggregates import is_additive
-from spark_jobs.replay.spec import complete_name
+from spark_jobs.replay.spec import ReplaySpec, complete_name
 from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.report.values import json_column, json_value
 from spark_jobs.runs.staged_run import StagedRun
@@ -81,9 +82,14 @@ def _reach(evidence: StagedRun) -> tuple[int, int]:
     return max(span.start, times.start), max(min(span.end, times.end), max(span.start, times.start) + 1)
 
 
+def _columns_of(spec: ReplaySpec) -> tuple[str, ...]:
+    """The columns of windows that people compare. Of complete values alone no record is on time or late."""
+    return (*spec.output_columns, *(() if spec.mode is Mode.COMPLETE else _COUNTS), STATE)
+
+
 def _with_before(evidence: StagedRun) -> DataFrame:
     """The changes that readers see, joined with the values before as `rw_before_<column>`."""
-    wanted = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in evidence.before.columns]
+    wanted = [c for c in _columns_of(evidence.spec) if c in evidence.before.columns]
     identity = (*evidence.identity, *evidence.former)
     one_each = evidence.before.dropDuplicates(list(identity)) if evidence.may_repeat else evidence.before
     before = one_each.select(
@@ -96,7 +102,7 @@ def _with_before(evidence: StagedRun) -> DataFrame:
 
 def _compared_columns(evidence: StagedRun, compared: DataFrame) -> list[str]:
     """The columns whose values before and after are both there, at most `MAX_COLUMNS`."""
-    named = (*evidence.spec.output_columns, *_COUNTS, STATE)
+    named = _columns_of(evidence.spec)
     both = [c for c in dict.fromkeys(named) if {c, f"{_BEFORE}{c}"} <= set(compared.columns)]
     return [c for c in both if c not in evidence.identity][:MAX_COLUMNS]
 
@@ -174,7 +180,7 @@ def _top(
         shares.append(move / F.lit(largest) if largest > 0 else F.lit(0.0))
     size = reduce(add, shares) / F.lit(float(len(shares))) if shares else F.lit(0.0)
     dropped = F.col(DROPPED) if DROPPED in compared.columns else F.lit(0)
-    columns = [c for c in (*evidence.spec.output_columns, *_COUNTS, STATE) if c in compared.columns]
+    columns = [c for c in _columns_of(evidence.spec) if c in compared.columns]
     kept = [c for c in columns if f"{_BEFORE}{c}" in compared.columns]
     keys = list(evidence.spec.keys)
     by_identity = [F.col(f"`{c}`") for c in evidence.identity]

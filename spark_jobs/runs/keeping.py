@@ -177,7 +177,8 @@ def _kept(published: DataFrame, lacking: DataFrame, keys: Sequence[str], *, cove
     """
     wanted = lacking.select(*others((*keys, *_BOUNDS)), _LATER)
     bounds = [F.unix_millis(name) == F.col(f"{OTHER}{own}") for name, own in zip((START, END), _BOUNDS, strict=True)]
-    changed = {STATE: F.lit(HISTORY_GONE), DROPPED: F.col(DROPPED) + F.col(_LATER)}
+    count = DROPPED if DROPPED in published.columns else ON_TIME  # complete values alone drop none
+    changed = {STATE: F.lit(HISTORY_GONE), count: F.col(count) + F.col(_LATER)}
     there = {name: value for name, value in changed.items() if name in published.columns}
     rows = published.join(wanted, [*same(keys), *bounds]).withColumns({**there, COVERS: F.lit(covers)})
     return rows.select(*quoted([c for c in (*published.columns, COVERS) if c not in FACTS.names]))

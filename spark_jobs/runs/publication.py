@@ -248,12 +248,18 @@ def _prepare_side_tables(job: Job) -> None:
 
 
 def save_state(job: Job) -> None:
-    """Keep the state that the watermark logic ended with, and the timeline where it is small."""
-    document = TimelineDocument.read(job.folder)
-    if document is None or not job.is_faithful:
+    """Keep the state that the watermark logic ended with, the timeline where it is small, and what the run has read.
+
+    A run of complete values alone has read something, and has no timeline.
+    """
+    document = TimelineDocument.read(job.folder) if job.is_faithful else None
+    if document is None and job.is_faithful:
         return
     plan, table = job.plan, job.result.tables.timeline_state
-    state = document.state | {"topic_id": topic_id_of(plan), "records": plan.history_records}
+    state = ({} if document is None else document.state) | {
+        "topic_id": topic_id_of(plan),
+        "records": plan.history_records,
+    }
     before = partial(ReadBefore.latest, job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
     state[PAST] = Past.of(plan, before() if has_lost(job) else None).to_state()
     row = {
@@ -262,9 +268,9 @@ def save_state(job: Job) -> None:
         "run_id": job.result.run_id,
         "as_of": plan.as_of,
         "processing_time_end": instant(plan.processing_time_end),
-        "watermark_below": document.watermark_below,
+        "watermark_below": None if document is None else document.watermark_below,
         "state": json.dumps(state),
-        "steps": job.folder.read_bytes(STEPS),
+        "steps": None if document is None else job.folder.read_bytes(STEPS),
         "saved_at": job.now(),
     }
     job.ledger.put_rows(table, job.result.run_id, [row])
@@ -278,6 +284,8 @@ def _drop_older_states(job: Job) -> None:
         .where((F.col("pipeline") == job.pipeline.name) & (F.col("definition_hash") == plan.definition_hash))
         .where(F.col("processing_time_end") == F.lit(instant(plan.processing_time_end)))
     )
+    if not job.is_faithful:
+        same = same.where(F.col("watermark_below").isNull())
     runs = {row["run_id"] for row in same.select("run_id", "as_of").collect() if row["as_of"] == plan.as_of}
     if job.result.run_id in runs:
         for earlier in sorted(runs - {job.result.run_id}):

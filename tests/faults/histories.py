@@ -63,6 +63,8 @@ class HistoryLives(Machine):
         self.runs = 0
         self.last: dict[Cell, tuple] = {}
         """What the last run has published, whatever a stranger has done to it since."""
+        self.is_meant = False
+        """Whether somebody has said that another log may take the place of all that is published."""
 
     # What a kind of history says.
 
@@ -100,7 +102,14 @@ class HistoryLives(Machine):
             self.ends[partition] += 1
         return records
 
-    # Definitions, and a stranger.
+    # Definitions, people, and a stranger.
+
+    @precondition(lambda self: self.seen)
+    @rule()
+    def mean_another_log(self) -> None:
+        """It counts for the next full run."""
+        self.did("what is there may take the place of all that is published")
+        self.is_meant = True
 
     @rule(version=st.integers(0, 2))
     def change_the_definition(self, version: int) -> None:
@@ -153,8 +162,15 @@ class HistoryLives(Machine):
         return reconcile(self.spark, self.pipeline, NoProgress())
 
     def _full_run(self) -> RunResult:
-        with planned_records(self.spark, self.pipeline) as (plan, records):
-            return execute(self.spark, self.pipeline, plan, NoProgress(), records=records)
+        with planned_records(self.spark, self.pipeline, another_log=self.is_meant) as (plan, records):
+            result = execute(self.spark, self.pipeline, plan, NoProgress(), records=records)
+        self.is_meant = False
+        if plan.another_log:
+            self._took_the_place()
+        return result
+
+    def _took_the_place(self) -> None:
+        self.seen = {}
 
     def _has_run(self, kind: str) -> None:
         """What a run that was not refused says of the history."""
@@ -210,6 +226,8 @@ class FileLives(HistoryLives):
         self.held: dict[str, list[Record]] = {}
         self.removed: dict[str, list[Record]] = {}
         self.written = 0
+        self.read: set[str] = set()
+        """The files that were there at the last run."""
 
     def _load(self) -> Pipeline:
         self.data = self.folder / self.name
@@ -220,10 +238,11 @@ class FileLives(HistoryLives):
         return [*itertools.chain.from_iterable(self.files.values())]
 
     def _may_refuse(self, why: str) -> bool:
-        return self._is_twice() or ("another one" in why and bool(self.removed))
+        return self._is_twice() or ("another one" in why and not self.read & self.files.keys())
 
     def _has_run(self, kind: str) -> None:
         assert not self._is_twice(), self.story
+        self.read = set(self.files)
 
     def _put(self, name: str, records: list[Record]) -> None:
         self.files[name] = records
@@ -401,7 +420,7 @@ class TopicLives(HistoryLives):
     def __init__(self) -> None:
         self.log: list[Record] = []
         self.starts = [0, 0]
-        self.is_another = self.is_another_meant = self.was_compacted = False
+        self.is_another = self.was_compacted = False
         self.since_anew = 0
         self.table = ""
         super().__init__()
@@ -498,15 +517,8 @@ class TopicLives(HistoryLives):
         self.kafka.delete_topic(self.name)
         self.kafka.create_topic(self.name, 2, {"message.timestamp.type": "LogAppendTime"})
         self.log, self.ends, self.starts, self.is_another = [], [0, 0], [0, 0], bool(self.seen)
-        self.was_compacted, self.is_another_meant, self.since_anew = False, False, 0
+        self.was_compacted, self.since_anew = False, 0
         self._send(seconds)
-
-    @precondition(lambda self: self.is_another)
-    @rule()
-    def take_the_place(self) -> None:
-        """Somebody says that the new log is the one that counts."""
-        self.did("the other log takes the place of what is published")
-        self.is_another_meant = True
 
     @precondition(lambda self: self.is_another)
     @rule()
@@ -516,13 +528,9 @@ class TopicLives(HistoryLives):
         self.pipeline = self._load()
         self.seen, self.last, self.is_another = {}, {}, False
 
-    def _full_run(self) -> RunResult:
-        meant = self.is_another and self.is_another_meant
-        with planned_records(self.spark, self.pipeline, another_log=meant) as (plan, records):
-            result = execute(self.spark, self.pipeline, plan, NoProgress(), records=records)
-        if meant:
-            self.seen, self.is_another = {}, False
-        return result
+    def _took_the_place(self) -> None:
+        super()._took_the_place()
+        self.is_another = False
 
 
 def _key(record: Record) -> str:

@@ -58,10 +58,30 @@ def test_a_history_without_order_has_runs_nights_and_reports_of_complete_values(
 
     folder = RunStore.configured().folder(results[1].run_id)
     build_report(folder)
+    assert_values_stay_where_files_are_gone(spark, tmp_path, nightly, records)
     page = html.unescape((folder.read_bytes(PAGE) or b"").decode())
     assert "Faithful values" not in page
     assert "n__complete" in page and not re.search(r"<bdi>(n|total|top)</bdi>", page)
     assert "watermark.partitions is not set" not in page
+
+
+def assert_values_stay_where_files_are_gone(spark, tmp_path: Path, nightly: Pipeline, records: list[dict]) -> None:
+    """As retention removes them: no window loses what was published, and one that gets records keeps its value."""
+    table, data = Tables.of(nightly).windows, tmp_path / "data"
+    values = ("k", "window_start", "n__complete", "total__complete")
+    before = {tuple(row) for row in spark.table(table).select(*values).collect()}
+    file = (data / "part-0.json").rename(tmp_path / "removed.json")
+    write(data, [records[0] | {"v": 7}], "late.json")
+    result = reconcile(spark, nightly, LogProgress())
+    assert "keep their values (state `history_gone`)" in result.note and "retracted" not in result.changes
+    assert {tuple(row) for row in spark.table(table).select(*values).collect()} == before
+    states = spark.table(table).groupBy("state").count().collect()
+    assert {row[0] for row in states} == {None, "history_gone"}
+    file.rename(data / "part-0.json")
+    assert reconcile(spark, nightly, LogProgress()).changes["updated"]
+    full = in_mode(tmp_path, "unordered_again", next(iter(CASES)), Mode.COMPLETE, has_order=False)
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert rows(spark.table(table)) == rows(spark.table(Tables.of(full).windows))
 
 
 def test_sessions_of_a_history_without_order_have_nights_too(spark, tmp_path) -> None:

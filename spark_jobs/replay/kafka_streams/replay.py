@@ -21,7 +21,7 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION, identity_columns, position_names
 from spark_jobs.replay.kafka_streams.tasks import HAS_VALUE, KEY, Kind, Order, Restarts, TaskRestart, run_tasks
 from spark_jobs.replay.spec import Mode, ReplaySpec, complete_name
-from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE
+from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE, counted_alone, no_state
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import OTHER, others, same
 
@@ -197,7 +197,7 @@ class TaskReplay:
                 placed = _between_events(records, topology)
         keys = (f"`{key}`" for key in self._spec.keys)
         values = [F.expr(text).alias(complete_name(name)) for name, text in self._spec.aggregates.items()]
-        return _chosen(placed, span).groupBy(*keys, START, END).agg(*values)
+        return _chosen(placed, span).groupBy(*keys, START, END).agg(*values, counted_alone()).select("*", no_state())
 
 
 def _assigned(records: DataFrame, windows: HoppingWindows) -> DataFrame:
