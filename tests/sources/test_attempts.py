@@ -76,6 +76,7 @@ KINDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
      {"s": "2024-07-01 10:00:00 CST"}, "or a clear zone is no time"),
     ({"keys": {"k": "transform(array(s), x -> to_utc_timestamp(timestamp_millis(t), if(x like '2%', 'UTC', x)))[0]"}},
      {"s": "BST"}, "or a clear zone is no time"),
+    ({"keys": {"k": "transform(array(s), x -> to_date(x))[0]"}}, {"s": "today"}, "key `k`: transform(array(s)"),
 ]  # fmt: skip
 
 

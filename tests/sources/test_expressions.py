@@ -76,6 +76,15 @@ def test_a_name_must_be_a_column_and_a_function_one_of_the_record(frame: DataFra
         assert not isinstance(analyse(frame, text), Refused), text
 
 
+def test_a_function_of_arrays_may_use_no_more(frame: DataFrame) -> None:
+    """The clock, the session and zones that are not clear are seen within its lambda functions, too."""
+    for text in (*ANOTHER_VALUE, *OF_THE_SESSION, *QUERIES, *ZONE_NAMES, *SHORT_ZONES):
+        assert isinstance(analyse(frame, f"transform(a, i -> {text})"), Refused), text
+    for text in ("date_add(current_date(), i)", "to_date('now') > to_date(k)", "datediff(curdate(), to_date(k))"):
+        assert isinstance(analyse(frame, f"exists(a, i -> {text} IS NULL)"), Refused), text
+    assert not isinstance(analyse(frame, "transform(array(k), i -> to_date(i))"), Refused)
+
+
 def test_an_instant_that_is_read_without_a_year_is_none(spark: SparkSession) -> None:
     for text in ("to_timestamp(k, 'HH:mm')", "unix_timestamp(k, 'MM-dd HH:mm')", "try_to_timestamp(k, \"HH:mm'y'\")"):
         assert is_undated(spark, text), text
