@@ -16,6 +16,7 @@ from spark_jobs import __version__, errors
 from spark_jobs.definition import load_pipeline
 from spark_jobs.devtools import commands_page, drawings, fields_page, matrix
 from spark_jobs.devtools.site_links import on_page_markdown
+from spark_jobs.lakehouse.verdict import Verdict
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spark_jobs"
@@ -225,6 +226,11 @@ def test_each_field_in_the_reference_has_a_meaning_and_an_example() -> None:
 def test_a_sample_tells_editors_where_the_schema_lies(file: Path) -> None:
     (schema,) = re.findall(r"^# yaml-language-server: \$schema=(\S+)$", file.read_text(), re.MULTILINE)
     assert (file.parent / schema).resolve() == ROOT / fields_page.SCHEMA
+
+
+def test_the_page_on_the_three_truths_gives_each_verdict_the_sentence_that_command_line_and_report_print() -> None:
+    rows = re.findall(r"\| `(\w+)` \| (.+) \|$", (ROOT / "docs/three-truths.md").read_text(), re.MULTILINE)
+    assert dict(rows).items() >= {verdict.value: verdict.meaning for verdict in Verdict}.items()
 
 
 def test_the_exit_code_of_each_error_is_documented() -> None:
