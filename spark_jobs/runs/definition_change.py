@@ -20,6 +20,7 @@ from spark_jobs.runs.documents import Request, status_of
 from spark_jobs.runs.last_run import last_run
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.table_check import check_owner
 
 _LENGTHS = ("size", "slide", "step", "gap", "offset")
 
@@ -66,11 +67,16 @@ def since_last_run(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def with_change(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> Plan:
-    """The plan, with what it does to what an earlier definition has published among its warnings."""
+    """The plan, with what it does to what an earlier definition has published among its warnings.
+
+    Raises DefinitionError where the table is another pipeline's.
+    """
     tables = Tables.of(pipeline)
     if not spark.catalog.tableExists(tables.runs) or not spark.catalog.tableExists(tables.windows):
         return plan
-    _, last = Ledger(spark, tables).latest_published(F.coalesce("whole", F.lit(False)))
+    latest, last = Ledger(spark, tables).latest_published(F.coalesce("whole", F.lit(False)))
+    if latest is not None:
+        check_owner(pipeline, tables, latest)
     if last is None or not last["definition"] or last["definition_hash"] == pipeline.definition_hash:
         return plan
     said = tuple(sentences(json.loads(last["definition"]), json.loads(pipeline.to_canonical_json())))

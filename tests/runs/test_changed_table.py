@@ -18,6 +18,7 @@ from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.runs.backfill import EndPolicy, execute
+from spark_jobs.runs.definition_change import with_change
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
@@ -226,6 +227,7 @@ def test_two_pipelines_do_not_write_to_one_table(spark, tmp_path) -> None:
     for run in (
         lambda: reconcile(spark, intruder, NoProgress()),
         lambda: execute(spark, intruder, make_plan(spark, intruder), NoProgress()),
+        lambda: with_change(spark, intruder, make_plan(spark, intruder)),
     ):
         with pytest.raises(DefinitionError, match="holds the windows of the pipeline owned"):
             run()
