@@ -6,7 +6,7 @@ Behind the last published window there is nothing to compare with; the rest is o
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
@@ -261,14 +261,20 @@ class Comparison:
 
 def _with_run(changes: DataFrame, publication: Publication, at: datetime) -> DataFrame:
     """The changes with what their run says of all of them; constants, which are not kept in memory."""
-    as_of = json.dumps(dict(sorted(publication.as_of.items())), separators=(",", ":"))
+    as_of = _as_json(publication.as_of)
+    if publication.kept_as_of is not None and STATE in changes.columns:
+        as_of = F.when(F.col(STATE) == HISTORY_GONE, _as_json(publication.kept_as_of)).otherwise(as_of)
     return changes.select(
         "*",
         F.lit(publication.run_id).alias("run_id"),
-        F.lit(as_of).alias("as_of"),
+        as_of.alias("as_of"),
         F.lit(at).cast("timestamp").alias("valid_from"),
         F.lit(None).cast("timestamp").alias("valid_to"),
     )
+
+
+def _as_json(offsets: Mapping[int, int]) -> Column:
+    return F.lit(json.dumps(dict(sorted(offsets.items())), separators=(",", ":")))
 
 
 def _packed(columns: Sequence[str], name: str) -> Column:

@@ -71,7 +71,8 @@ class Publication:
     the live job has emitted this value; None: nothing is known about that. `is_everything`: all that is published is in
     scope, and any other run is a rival. `former`: columns that told windows apart under earlier definitions and do not
     any more. `repairs`: somebody else has changed the table, so the staged windows are compared with what readers see,
-    and not only with the branch of revisions.
+    and not only with the branch of revisions. `kept_as_of`: the end offsets that are said of rows in the state
+    `history_gone`; None: `as_of`.
     """
 
     run_id: str
@@ -89,6 +90,7 @@ class Publication:
     is_everything: bool = False
     former: tuple[str, ...] = ()
     repairs: bool = False
+    kept_as_of: dict[int, int] | None = None
 
     @property
     def row_identity(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -25,6 +26,8 @@ from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.spark.joins import others, same
 
+MADE_OF = "rw_as_of"
+"""The end offsets (JSON) up to which a kept window counts its records."""
 COVERS = "rw_covers"
 """Whether a kept window is no window of this run: then no window of this run that it overlaps may stand beside it."""
 
@@ -51,7 +54,21 @@ def staged_windows(job: Job) -> DataFrame:
     )
     conditions = [*same(job.spec.keys, "rw_kept_"), is_same | (F.col(COVERS) & overlaps)]
     computed = rows.join(instead, conditions, "left_anti")
-    return computed.unionByName(kept.drop(COVERS), allowMissingColumns=True)
+    return computed.unionByName(kept.drop(COVERS, MADE_OF), allowMissingColumns=True)
+
+
+def _kept_as_of(job: Job) -> dict[int, int] | None:
+    """The end offsets up to which kept windows count their records; None: no window is kept.
+
+    The history can end before them now, and may reach as far again.
+    """
+    if not job.staging.has(StagedPart.KEPT):
+        return None
+    kept, ends = job.staging.rows(StagedPart.KEPT), dict(job.plan.as_of)
+    rows = kept.select(MADE_OF).distinct().collect() if MADE_OF in kept.columns else []
+    for partition, end in (pair for row in rows if row[0] for pair in json.loads(row[0]).items()):
+        ends[int(partition)] = max(end, ends.get(int(partition), 0))
+    return ends
 
 
 def publication_of(job: Job, staged: StagedRange) -> Publication:
@@ -75,6 +92,7 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
         in_scope=in_scope,
         cause=cache(lambda: cause_of_change(job.published.ranges, job.plan, lambda: _causes_by_run(job))),
         as_of=job.plan.as_of,
+        kept_as_of=_kept_as_of(job),
         branch=branch_of(job.result.run_id, job.life.claim),
         rivals=lambda: _rivals(job, staged),
         sides=_side_changes(job, staged),

@@ -25,7 +25,7 @@ from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, STATE
-from spark_jobs.runs.difference import COVERS, publication_of
+from spark_jobs.runs.difference import COVERS, MADE_OF, publication_of
 from spark_jobs.runs.documents import Changes, Request, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.past import FilesSince, ReadBefore, counted_below
@@ -181,7 +181,9 @@ def _kept(published: DataFrame, lacking: DataFrame, keys: Sequence[str], *, cove
     changed = {STATE: F.lit(HISTORY_GONE), count: F.col(count) + F.col(_LATER)}
     there = {name: value for name, value in changed.items() if name in published.columns}
     rows = published.join(wanted, [*same(keys), *bounds]).withColumns({**there, COVERS: F.lit(covers)})
-    return rows.select(*quoted([c for c in (*published.columns, COVERS) if c not in FACTS.names]))
+    made_of = F.col("as_of") if "as_of" in rows.columns else F.lit(None).cast("string")
+    columns = [c for c in (*published.columns, COVERS) if c not in FACTS.names]
+    return rows.select(*quoted(columns), made_of.alias(MADE_OF))
 
 
 def _stage(job: Job, kept: DataFrame) -> None:
