@@ -185,6 +185,10 @@ _DDL = {
 }
 
 
+_BEYOND = 2**63
+"""The first whole number that is too large for a BIGINT."""
+
+
 def ddl_of(records: Sequence[Mapping[str, Any]]) -> str:
     """The fields of decoded JSON objects or CSV lines as Spark DDL. A field without any value is text."""
     names = dict.fromkeys(name for record in records for name in record)
@@ -210,7 +214,10 @@ def _type_of(values: Sequence[Any]) -> str:
         return f"STRUCT<{', '.join(inner)}>"
     if there and all(isinstance(value, list) for value in there):
         return f"ARRAY<{_type_of([item for value in there for item in value])}>"
-    return _DDL.get(Field((), tuple(there), 0).kind, "STRING")
+    kind = Field((), tuple(there), 0).kind
+    if kind is FieldKind.INTEGER and not all(-_BEYOND <= Decimal(value) < _BEYOND for value in there):
+        return "DECIMAL(38, 0)"
+    return _DDL.get(kind, "STRING")
 
 
 def json_object(text: Any) -> dict[str, Any] | None:

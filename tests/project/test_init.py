@@ -251,6 +251,7 @@ def test_an_offset_needs_a_partition_and_positions_are_never_null() -> None:
 def test_types_of_decoded_fields() -> None:
     mixed = [{"v": "3", "w": "x"}, {"v": 3, "w": 3}, {"v": "+4", "w": 4}]
     assert ddl_of(mixed) == "v BIGINT, w STRING"
+    assert ddl_of([{"v": "3", "w": -(2**63)}, {"v": 2**63, "w": 1}]) == "v DECIMAL(38, 0), w BIGINT"
     records = [{"a": 1, "b": {"c d": [1.5]}, "e": None}, {"a": 2.5, "f": True, "g": "x"}]
     assert ddl_of(records) == "a DOUBLE, b STRUCT<`c d`: ARRAY<DOUBLE>>, e STRING, f BOOLEAN, g STRING"
 
