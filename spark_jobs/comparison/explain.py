@@ -120,9 +120,7 @@ def _records_of_keys(context: RecountContext, wanted: DataFrame) -> DataFrame:
     """The records that may belong to the windows `wanted`: those of their keys, between first start and last end."""
     keys = context.keys
     low, high = wanted.agg(F.min(START), F.max(END)).collect()[0]
-    records = context.replay.history.records.where(
-        (F.col(EVENT_TIME) >= F.lit(low)) & (F.col(EVENT_TIME) < F.lit(high))
-    )
+    records = context.replay.entering.where((F.col(EVENT_TIME) >= F.lit(low)) & (F.col(EVENT_TIME) < F.lit(high)))
     columns = [c for c in join_columns(keys) if c not in (START, END)]
     return with_join_keys(records, keys).join(wanted.select(*columns).distinct(), columns, "left_semi")
 

@@ -27,6 +27,7 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, complete_name
+from spark_jobs.runs.live_batches import micro_batches
 from spark_jobs.runs.plan import Plan, planned_records
 from spark_jobs.runs.progress import Progress
 from spark_jobs.sources import good, reading
@@ -82,7 +83,8 @@ def check_live(spark: SparkSession, deployed: Deployed, progress: Progress, *, r
 
 def complete_windows(plan: Plan, pipeline: Pipeline, records: DataFrame) -> Replay:
     """The replay that gives the windows over all records, whatever was late."""
-    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.COMPLETE)
+    batches = micro_batches(records.sparkSession, pipeline, plan.as_of, plan.processing_time_end)
+    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.COMPLETE, batches=batches)
     return Replay(History(good(records), plan.event_times, plan.processing_time_end), spec)
 
 

@@ -140,7 +140,7 @@ def records_in(
     if starts is None:
         starts = [row[0] for row in doubt.select(START).where(F.col(START).isNotNull()).distinct().collect()]
     spans = ranges_of(sorted(set(starts)), windows.longest, _MAX_SPANS)
-    records = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
+    records = replay.entering.where(F.col(EVENT_TIME).isNotNull())
     records = admitted(records, replay.spec.after_watermark)
     assigned = assign_windows(in_spans(records, windows, spans), windows)
     wanted = doubt.join(ends, END).select(

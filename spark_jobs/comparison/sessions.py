@@ -75,7 +75,7 @@ def _records_near(
     """
     replay = context.replay
     spec, keys = replay.spec, scope.keys
-    usable = replay.history.records.where(F.col(EVENT_TIME).isNotNull())
+    usable = replay.entering.where(F.col(EVENT_TIME).isNotNull())
     base = with_join_keys(with_sessions_columns(usable, spec), keys)
     columns = [c for c in join_columns(keys) if c not in (START, END)]
     wanted = open_rows.select(*join_columns(keys), F.col(OFFSETS).alias(f"rw_d_{OFFSETS}"))

@@ -24,9 +24,10 @@ from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.windows import DynamicSessionWindows
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL
-from spark_jobs.replay.deduplication import SparkDeduplication
+from spark_jobs.replay.deduplication import without
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.microbatches import MicroBatches
+from spark_jobs.replay.spark_deduplication import SparkDeduplication
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 from spark_jobs.replay.windows import DROPPED, PANE
@@ -42,21 +43,35 @@ _FIRED = FIRED_COLUMNS[0]
 def run_spark(spark: SparkSession, case: MicroBatchCase) -> MicroBatchOutcome:
     """Run the case through the Spark engine. A batch that ran more than once has the settings of its last run."""
     records = _records(spark, case)
-    rules = _rules(case)
+    rules, deduplication = _rules(case)
     complete = case.output_mode is OutputMode.COMPLETE
     keys = (_AS_OF, "key") if complete else ("key",)
     if complete:
+        records = rules.placed(records)
+        if deduplication is not None:
+            records = without(records, deduplication.set_aside(records, None, None))
         records = _with_each_batch(spark, records, rules)
     strategy = WatermarkStrategy(supplier_of(GeneratorKind.NONE), (0,), ((0,),))
     windows = case.windows or DynamicSessionWindows("gap")
     panes = Panes.LAST if complete else Panes.ALL
-    spec = ReplaySpec(rules, strategy, windows, 0, keys, _AGGREGATES, mode=Mode.FAITHFUL, panes=panes, flush=False)
+    spec = ReplaySpec(
+        rules,
+        strategy,
+        windows,
+        0,
+        keys,
+        _AGGREGATES,
+        mode=Mode.FAITHFUL,
+        panes=panes,
+        flush=False,
+        deduplication=None if complete else deduplication,
+    )
     times = [record.timestamp for record in case.records if record.timestamp is not None]
     event_times = TimeRange(min(times, default=0), max(times, default=0) + 1)
     span = TimeRange(event_times.start - _FAR, event_times.end + _FAR)
     if case.windows is not None:
         span = case.windows.covering(event_times)
-    with Replay(History(records, event_times, 0), spec, exact_positions=True) as replay:
+    with Replay(History(records, event_times, 0), spec, exact_positions=True, is_placed=complete) as replay:
         session = replay.sessions(span) if replay.merges else None
         found = replay.windows(span) if session is None else session.windows
         note = "" if session is None or not session.handed_over else f"{session.handed_over} sessions by the model"
@@ -83,7 +98,7 @@ def _records(spark: SparkSession, case: MicroBatchCase) -> DataFrame:
     return spark.createDataFrame(rows, schema + f"id {identity}, gap BIGINT, nth INT")
 
 
-def _rules(case: MicroBatchCase) -> StructuredStreamingRules:
+def _rules(case: MicroBatchCase) -> tuple[StructuredStreamingRules, SparkDeduplication | None]:
     running = [(b, case.settings(case.start_of(b.number))) for b in case.batches.running]
     last = running[-1][0]
     if case.output_mode is OutputMode.APPEND:
@@ -97,9 +112,8 @@ def _rules(case: MicroBatchCase) -> StructuredStreamingRules:
         delays = tuple(
             (time, settings.delay) for time, (_, settings) in zip(batches.times.tolist(), running, strict=True)
         )
-        by = ("id", _AS_OF) if case.output_mode is OutputMode.COMPLETE else ("id",)
-        deduplication = SparkDeduplication(case.deduplication, by, delays)
-    return StructuredStreamingRules(batches, case.output_mode, deduplication, running[0][1].merge_locally)
+        deduplication = SparkDeduplication(case.deduplication, ("id",), delays, batches)
+    return StructuredStreamingRules(batches, case.output_mode, running[0][1].merge_locally), deduplication
 
 
 def _ranges(case: MicroBatchCase) -> Iterable[tuple[int, int, int, int]]:
@@ -123,9 +137,7 @@ def _with_each_batch(spark: SparkSession, records: DataFrame, rules: StructuredS
     batches = rules.batches
     rows = list(zip(batches.numbers.tolist(), batches.times.tolist(), strict=True))
     later = spark.createDataFrame(rows, f"{_AS_OF} BIGINT, rw_as_of_time BIGINT")
-    placed = batches.placed(records).select("rw_partition", "rw_offset", F.col(ARRIVAL).alias("rw_read_at"))
-    joined = records.join(placed, ["rw_partition", "rw_offset"])
-    return joined.join(later, F.col("rw_as_of_time") >= F.col("rw_read_at")).drop("rw_as_of_time", "rw_read_at")
+    return records.join(later, F.col("rw_as_of_time") >= F.col(ARRIVAL)).drop("rw_as_of_time")
 
 
 def _outcome(

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
+from spark_jobs.definition.deduplicate import deduplicate_refusals, with_default_kind
 from spark_jobs.definition.fields import Refusal, Refusals
 from spark_jobs.definition.kafka_streams import StreamsWatermark, foreign_to_streams, in_streams_words, of_streams_alone
 from spark_jobs.definition.structured_streaming import StreamingWatermark, foreign_to_spark, in_spark_words
@@ -61,12 +62,12 @@ def in_words_of_the_engine(raw: Any) -> Any:
     if found := list(of_streams_alone(raw)):
         raise Refusals(found)
     if raw.get("engine") == Engine.SPARK:
-        if found := [*foreign_to_spark(raw, Watermark.model_fields), *_missing(raw)]:
+        if found := [*foreign_to_spark(raw, Watermark.model_fields), *_missing(raw), *deduplicate_refusals(raw)]:
             raise Refusals(found)
-        return in_spark_words(raw)
-    if found := list(_of_spark_alone(raw)):
+        return with_default_kind(in_spark_words(raw))
+    if found := [*_of_spark_alone(raw), *deduplicate_refusals(raw)]:
         raise Refusals(found)
-    return raw
+    return with_default_kind(raw)
 
 
 def _missing(raw: Mapping[str, Any]) -> Iterator[Refusal]:

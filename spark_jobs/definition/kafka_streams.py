@@ -160,6 +160,10 @@ def foreign_to_streams(raw: Mapping[str, Any]) -> Iterator[Refusal]:
     if isinstance(filters, Mapping) and filters.get("after_watermark") is not None:
         hint = "a filter of Kafka Streams is before the aggregation, and so before stream time: `before_watermark`"
         yield Refusal("does not belong to engine `kafka_streams`", hint, ("filter", "after_watermark"))
+    if raw.get("deduplicate") is not None:
+        hint = "Kafka Streams has no operator for it, and what a processor of your own drops is not in the topic: name "
+        hint += "the topic behind it as the history"
+        yield Refusal("is not replayed for engine `kafka_streams`", hint, ("deduplicate",))
     if raw.get("output_mode") is not None:
         yield Refusal(
             "does not belong to engine `kafka_streams`", "Kafka Streams calls it `emission`", ("output_mode",)

@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 
 from spark_jobs.definition.about import Address, Label
 from spark_jobs.definition.corrections import Corrections
+from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
@@ -100,6 +101,11 @@ class Pipeline(Section):
         description="Records that are left out, before or after the watermark.",
         examples=["{after_watermark: distance > 0}"],
     )
+    deduplicate: Deduplicate | None = Field(
+        default=None,
+        description="What the live job does about duplicates before its windows; left out: it drops none.",
+        examples=["{by: event_id}"],
+    )
     window: Window = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
     output_mode: OutputMode | None = Field(
         default=None,
@@ -181,6 +187,14 @@ class Pipeline(Section):
         if not isinstance(info.data["history"], KafkaHistory | StitchedHistory):
             return value
         return payload_of_topic(value)
+
+    @field_validator("deduplicate")
+    @classmethod
+    def _duplicates_have_an_order(cls, deduplicate: Deduplicate | None, info: ValidationInfo) -> Deduplicate | None:
+        if deduplicate is not None and "history" in info.data and (missing := info.data["history"].position.missing):
+            names = ", ".join(f"`history.position.{name}`" for name in missing)
+            raise Refusal(f"needs {names}: which of several copies came first", "name the columns")
+        return deduplicate
 
     @field_validator("output", mode="before")
     @classmethod
@@ -290,6 +304,8 @@ class Pipeline(Section):
         )
         if self.engine is Engine.FLINK:  # as every definition was before there were others
             del content["engine"], content["output_mode"], content["emission"]
+        if content["deduplicate"] is None:
+            del content["deduplicate"]
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}

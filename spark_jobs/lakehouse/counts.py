@@ -23,6 +23,9 @@ class RunCounts(BaseModel):
     pairs_late: Count = Field(default=0, description="pairs in which it was late and counted")
     pairs_dropped: Count = Field(default=0, description="pairs in which it was dropped")
     records_late: Count = Field(default=0, description="records that a window dropped; rows of the late table")
+    records_duplicate: Count = Field(
+        default=0, description="records that the live job drops as duplicates before its windows; in none of the others"
+    )
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from spark_jobs.eventtime.microbatch.checkpoint import (
 
 _STRUCT = b'{"type":"struct"'
 _DELAY = "spark.watermarkDelayMs"
-_DEDUPLICATION = {"dedupe": "dropDuplicates", "dedupeWithinWatermark": "dropDuplicatesWithinWatermark"}
+_DEDUPLICATION = {"dedupe": "drop_duplicates", "dedupeWithinWatermark": "drop_duplicates_within_watermark"}
 _UNREPLAYED = {
     "symmetricHashJoin": "a join of streams",
     "flatMapGroupsWithState": "flatMapGroupsWithState",
@@ -110,6 +110,14 @@ def _schemas(content: bytes) -> Iterator[Mapping[str, Any]]:
         at = content.find(_STRUCT, at + len(text[:length].encode()))
 
 
+def _deduplicate(operator: str, schemas: list[Mapping[str, Any]]) -> str:
+    """The section of a deduplication whose state has these schemas: its first one has the columns."""
+    fields = schemas[0].get("fields", ()) if schemas else ()
+    by = [field["name"] for field in fields if _DELAY not in field.get("metadata", {})]
+    timed = ", event_time: true" if operator == "dedupe" and len(by) < len(fields) else ""
+    return f"deduplicate: {{by: [{', '.join(map(json.dumps, by)) or CHECK}], kind: {_DEDUPLICATION[operator]}{timed}}}"
+
+
 def _drafted(
     name: str, folder: Path, topics: list[tuple[str, str]], states: list[tuple[str, list[Mapping[str, Any]]]]
 ) -> Draft:
@@ -122,9 +130,11 @@ def _drafted(
     ]
     keys: dict[str, str] = {}
     delay, window, values = None, None, []
+    deduplicate: list[str] = []
     for operator, schemas in states:
         if operator in _DEDUPLICATION:
-            remarks.append(f"the query has {_DEDUPLICATION[operator]}: a definition cannot have it yet")
+            deduplicate = [_deduplicate(operator, schemas)]
+            remarks.append("deduplicate.by: the columns of the deduplication, as expressions over a record")
         elif operator in _UNREPLAYED:
             remarks.append(f"the query has {_UNREPLAYED[operator]}: it cannot be replayed")
         for field in schemas[0].get("fields", ()) if schemas and operator.startswith(("stateStore", "session")) else ():
@@ -157,6 +167,7 @@ def _drafted(
         f"  delay: {CHECK if delay is None else format_duration(int(delay))}",
         f"  checkpoint: {json.dumps(str(folder))}",
         *([f"  source: {json.dumps(topics[0][0])}"] if len(topics) > 1 else []),
+        *deduplicate,
         f"window: {window_text}",
         f"output_mode: {CHECK}  # append, update or complete",
         "aggregates:" + (f"  # the state has {', '.join(values)}" if values else ""),

@@ -1,104 +1,113 @@
-"""Duplicates in front of the window, as Structured Streaming drops them, set by set (Spark rules 33 to 37)."""
+"""Duplicates in front of the windows, set by set.
+
+One pass over ids and positions finds the records that the live job's deduplication does not let through: few, where
+duplicates are few. They are kept as places in the log, and everything else is read without them. The records of one id
+are folded in the order of the log, in the JVM.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
 
-import numpy as np
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION
-from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
-from spark_jobs.replay.range_lookup import joined_to_ranges
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.replay.columns import OFFSET, PARTITION, admitted
 
+ID = "rw_id"
+"""What duplicates share."""
 KEPT = "rw_kept"
-"""Whether a record got past the deduplication: false where it was late there."""
+"""Whether a record gets past the deduplication: false where it was late there, and belongs to complete values alone."""
+_COUNTS = "rw_counts"
+_ENTRY = "rw_entry"
+_ENTRIES = "rw_entries"
+TAKEN = "array<struct<partition:int,offset:bigint>>"
+
+Closes = Callable[[DataFrame, str, str], DataFrame]
+"""Adds to the rows of a frame C of a column (epoch ms), in columns of a prefix: `{prefix}_arrival/_major/_minor`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SparkDeduplication:
-    """`by`: SQL expressions of what duplicates share. `delays`: from each batch time on, how long an id is held.
+class Deduplication(ABC):
+    """What one live job does about duplicates. `by`: SQL expressions of what they share; null is a value, too."""
 
-    `delays` has (batch time, delay) ascending, in the unit of the event times; an id keeps the delay it came with.
-    """
-
-    kind: DeduplicationKind
+    needs_closes: ClassVar[bool] = False
     by: tuple[str, ...]
-    delays: tuple[tuple[int, int], ...]
 
-    def marked(self, records: DataFrame, batches: MicroBatches) -> DataFrame:
-        """The records without duplicates, with `rw_kept`.
+    @abstractmethod
+    def entries(self, records: DataFrame, closes: Closes | None) -> DataFrame:
+        """The records with `rw_entry`, and what the entry needs.
 
-        A record that was late for the deduplication (`ts <= W`) stays, unkept, where no other has its id before it: it
-        belongs to the complete values.
+        The entry is a struct that begins with the record's place in the order of the live job, and has at least
+        `partition`, `offset` and `late`: whether the deduplication dropped it without a look at its id. `closes`: where
+        `needs_closes`, and exact to the millisecond.
         """
-        late = F.coalesce(F.col(EVENT_TIME) <= F.col(LATE_WATERMARK), F.lit(False))
-        with_time = self.kind is DeduplicationKind.ID_AND_TIME
-        ids = [F.expr(text) for text in self.by] + ([F.col(EVENT_TIME)] if with_time else [])
-        by_id = Window.partitionBy("rw_id").orderBy(ARRIVAL, PARTITION, OFFSET)
-        numbered = records.withColumns({"rw_id": F.struct(*ids), "rw_late_id": late}).withColumn(
-            "rw_nth", F.row_number().over(by_id)
-        )
-        if self.kind is DeduplicationKind.WITHIN_WATERMARK:
-            taken = self._first_in_each_hold(numbered, batches)
-        else:
-            in_time = Window.partitionBy("rw_id", "rw_late_id").orderBy(ARRIVAL, PARTITION, OFFSET)
-            taken = numbered.withColumn(KEPT, ~F.col("rw_late_id") & (F.row_number().over(in_time) == 1))
-        stays = F.col(KEPT) | (F.col("rw_late_id") & (F.col("rw_nth") == 1))
-        return taken.where(stays).drop("rw_id", "rw_late_id", "rw_nth")
 
-    def _first_in_each_hold(self, numbered: DataFrame, batches: MicroBatches) -> DataFrame:
-        """Add `rw_kept`: whether the record comes when no earlier one holds its id.
+    @abstractmethod
+    def taken(self, entries: Column) -> Column:
+        """The places (`partition`, `offset`) of the records that get through, of one id's entries in order."""
 
-        An id goes at the end of the batch whose watermark has reached its expiry. Records of one id are few: they are
-        folded in order, in the JVM.
+    def ids(self) -> list[Column]:
+        """The parts of an id."""
+        return [F.expr(text) for text in self.by]
+
+    def set_aside(self, records: DataFrame, after_watermark: str | None, closes: Closes | None) -> DataFrame:
+        """The places of the records that do not get through: `rw_partition`, `rw_offset`, `rw_counts`.
+
+        `rw_counts`: late, and the first of an id of which no record gets through. It belongs to the complete values.
+        Records that the filter `after_watermark` (SQL) rejects come to no deduplication.
         """
-        expiry = F.coalesce(F.col(EVENT_TIME), F.lit(0)) + self._delay()
-        held = _with_close(numbered, expiry, batches)
-        entry = F.struct(
-            F.col(ARRIVAL).alias("time"),
-            F.col(PARTITION).alias("partition"),
-            F.col(OFFSET).alias("offset"),
-            F.col("rw_goes").alias("goes"),
-        )
-        repeated = Window.partitionBy("rw_id")
-        counted = held.withColumn("rw_of", F.count_if(~F.col("rw_late_id")).over(repeated))
-        entries = F.array_sort(
-            F.collect_list(F.when(~F.col("rw_late_id") & (F.col("rw_of") > 1), entry)).over(repeated)
-        )
-        counted = counted.withColumn("rw_entries", entries)
-        start = F.struct(
-            F.lit(-(2**63)).cast("bigint").alias("goes"),
-            F.array().cast("array<struct<partition:int,offset:bigint>>").alias("taken"),
+        entries = self.entries(admitted(records, after_watermark), closes)
+        thin = entries.select(F.struct(*self.ids()).alias(ID), _ENTRY)
+        by_id = thin.groupBy(ID).agg(F.array_sort(F.collect_list(_ENTRY)).alias(_ENTRIES))
+        doubtful = by_id.where((F.size(_ENTRIES) > 1) | F.col(_ENTRIES)[0]["late"])
+        folded = doubtful.withColumn("rw_taken", self.taken(F.col(_ENTRIES)))
+        others = F.filter(_ENTRIES, lambda one: ~F.array_contains("rw_taken", place_of(one)))
+        first = F.when(F.size("rw_taken") == 0, place_of(F.col(_ENTRIES)[0]))
+        aside = folded.select(F.explode(others).alias(_ENTRY), first.alias("rw_first"))
+        counts = F.coalesce(place_of(F.col(_ENTRY)) == F.col("rw_first"), F.lit(False))
+        return aside.select(
+            F.col(_ENTRY)["partition"].alias(PARTITION), F.col(_ENTRY)["offset"].alias(OFFSET), counts.alias(_COUNTS)
         )
 
-        def fold(state: Column, one: Column) -> Column:
-            free = one["time"] > state["goes"]
-            place = F.struct(one["partition"].cast("int").alias("partition"), one["offset"].alias("offset"))
-            return F.struct(
-                F.when(free, one["goes"]).otherwise(state["goes"]).alias("goes"),
-                F.when(free, F.concat(state["taken"], F.array(place))).otherwise(state["taken"]).alias("taken"),
-            )
 
-        taken = F.aggregate("rw_entries", start, fold)["taken"]
-        me = F.struct(F.col(PARTITION).cast("int").alias("partition"), F.col(OFFSET).alias("offset"))
-        kept = ~F.col("rw_late_id") & ((F.col("rw_of") == 1) | F.array_contains(taken, me))
-        return counted.withColumn(KEPT, kept).drop("rw_goes", "rw_of", "rw_entries")
-
-    def _delay(self) -> Column:
-        delay = F.lit(self.delays[0][1])
-        for time, value in self.delays[1:]:
-            delay = F.when(F.col(ARRIVAL) >= F.lit(time), F.lit(value)).otherwise(delay)
-        return delay
+def without(records: DataFrame, aside: DataFrame) -> DataFrame:
+    """The records without duplicates, with `rw_kept`. `aside`: the places that `set_aside` found."""
+    joined = records.join(aside, [PARTITION, OFFSET], "left").where(F.coalesce(_COUNTS, F.lit(True)))
+    return joined.withColumn(KEPT, F.col(_COUNTS).isNull()).drop(_COUNTS)
 
 
-def _with_close(records: DataFrame, expiry: Column, batches: MicroBatches) -> DataFrame:
-    """Add `rw_goes`: the time of the first batch whose watermark is at or above `expiry`; `NEVER`: no batch yet."""
-    timeline = batches.timeline()
-    low, high = int(timeline.x_from[1]) if len(timeline.x_from) > 1 else 0, int(timeline.x_from[-1])
-    edges = np.concatenate(([low - 1], timeline.x_from[1:], [high + 1]))
-    clamped = F.greatest(F.lit(low - 1), F.least(F.lit(high), expiry - F.lit(1)))
-    closes = np.where(timeline.positions[:, 0] == NEVER, NEVER, timeline.positions[:, 0])
-    return joined_to_ranges(records, clamped, edges[:-1], edges[1:], {"rw_goes": closes})
+def duplicates_in(aside: DataFrame) -> int:
+    """How many records were dropped as duplicates."""
+    return aside.where(~F.col(_COUNTS)).count()
+
+
+def is_kept(records: DataFrame) -> Column:
+    """Whether a record gets past the deduplication; true where the live job has none."""
+    return F.col(KEPT) if KEPT in records.columns else F.lit(True)
+
+
+def place_of(entry: Column) -> Column:
+    """Where the record of an entry lies in the log."""
+    return F.struct(entry["partition"].cast("int").alias("partition"), entry["offset"].alias("offset"))
+
+
+def first_in_each_hold(entries: Column, *, renews: bool = False) -> Column:
+    """The places of those entries that come when no earlier one holds their id.
+
+    An entry that is not late has `time`, and holds the id until `goes`, included, of one unit with `time`. `renews`:
+    a record whose id is held holds it on.
+    """
+    start = F.struct(F.lit(MIN_TIMESTAMP).cast("bigint").alias("goes"), F.array().cast(TAKEN).alias("taken"))
+
+    def fold(state: Column, one: Column) -> Column:
+        free = ~one["late"] & (one["time"] > state["goes"])
+        holds = ~one["late"] if renews else free
+        return F.struct(
+            F.when(holds, one["goes"]).otherwise(state["goes"]).alias("goes"),
+            F.when(free, F.concat(state["taken"], F.array(place_of(one)))).otherwise(state["taken"]).alias("taken"),
+        )
+
+    return F.aggregate(entries, start, fold)["taken"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -24,6 +24,7 @@ from spark_jobs.replay.columns import (
     position_names,
     record_position,
 )
+from spark_jobs.replay.deduplication import Closes, duplicates_in, is_kept, without
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.rule_book import OwnReplay, TimelineRequest
@@ -124,6 +125,41 @@ class Replay:
         return self.spec.rules.own_replay(self.history.records, self.spec, self._cache)
 
     @cached_property
+    def entering(self) -> DataFrame:
+        """The records that come to the windows: no duplicates, and none that was late for a deduplication."""
+        records = self.deduplicated
+        return records if self.spec.deduplication is None else records.where(is_kept(records))
+
+    @cached_property
+    def duplicates(self) -> int | None:
+        """How many records of the history the live job dropped as duplicates; None: it has no deduplication."""
+        return None if self._aside is None else duplicates_in(self._aside)
+
+    @cached_property
+    def _aside(self) -> DataFrame | None:
+        """The places of the records that a deduplication does not let through, found once; None: there is none."""
+        deduplication, records = self.spec.deduplication, self.history.records
+        if deduplication is None:
+            return None
+        closes = self._exact_closes if deduplication.needs_closes else None
+        return self._cache.keep(deduplication.set_aside(records, self.spec.after_watermark, closes))
+
+    @cached_property
+    def _exact_closes(self) -> Closes:
+        """Closes to the millisecond, of a timeline of its own: the windows need no such one."""
+        exact = self._make(exact_thresholds())
+        cells = ThresholdCells.around(exact, self.history.event_times, 0)
+        return partial(cells.closed, timeline=exact)
+
+    @cached_property
+    def deduplicated(self) -> DataFrame:
+        """The records of the complete values; behind a deduplication `rw_kept` says which come to the windows."""
+        return self._without_duplicates(self.history.records)
+
+    def _without_duplicates(self, records: DataFrame) -> DataFrame:
+        return records if self._aside is None else without(records, self._aside)
+
+    @cached_property
     def timeline(self) -> Timeline:
         """The timeline of the whole history, computed once."""
         if self._saved is not None and self.spec.rules.keeps_timeline:
@@ -136,7 +172,7 @@ class Replay:
         if self.spec.panes is Panes.LAST:
             return self
         other = Replay(self.history, replace(self.spec, panes=Panes.LAST), is_placed=True)
-        other.timeline = self.timeline
+        other.timeline, other._aside = self.timeline, self._aside
         return other
 
     def _thresholds(self, kept: SavedTimeline | None = None) -> Thresholds:
@@ -188,7 +224,8 @@ class Replay:
             return self.sessions(span).late
         candidates = self._usable
         if records is not None:
-            candidates = self.spec.rules.placed(records).where(F.col(EVENT_TIME).isNotNull())
+            placed = self._without_duplicates(self.spec.rules.placed(records))
+            candidates = placed.where(F.col(EVENT_TIME).isNotNull())
         late = late_records(candidates, self.spec, self.timeline, span, chosen)
         between = self.spec.rules.late_between_windows and _has_gaps(self.spec)
         return late.unionByName(self._late_between_windows(span, candidates)) if between else late
@@ -202,7 +239,7 @@ class Replay:
     def _replay_sessions(self, span: TimeRange) -> SessionReplay:
         finer = FinerTimeline(self._make, self.timeline, self.simulates or self._exact_positions)
         return replay_sessions(
-            self.history.records,
+            self.deduplicated,
             self.spec,
             self.timeline,
             finer,
@@ -221,7 +258,7 @@ class Replay:
 
     @cached_property
     def _usable(self) -> DataFrame:
-        return self.history.records.where(F.col(EVENT_TIME).isNotNull())
+        return self.deduplicated.where(F.col(EVENT_TIME).isNotNull())
 
     def missing_event_time(self) -> Position | None:
         """The first record without an event time, where that fails the live job (golden rule 29)."""
@@ -237,6 +274,8 @@ class Replay:
         windows, lateness = self.spec.aligned_windows, self.spec.allowed_lateness
         records = admitted(records, self.spec.after_watermark)
         ts, start = F.col(EVENT_TIME), latest_start(windows)
+        if self.spec.deduplication is not None:
+            records = records.where(is_kept(records))
         between = records.where(
             (ts >= start + F.lit(windows.longest)) & (start >= F.lit(span.start)) & (start < F.lit(span.end))
         )
@@ -265,8 +304,11 @@ def needs_old_closes(spec: ReplaySpec) -> bool:
     """Whether the replay looks up closes far below the watermark, which an earlier run's state alone does not have.
 
     Sessions reach back from window to window. Between windows a lateness of "forever" is added without a guard, and
-    the sum wraps around to the lowest times there are (golden rule 20).
+    the sum wraps around to the lowest times there are (golden rule 20). A deduplication compares each record with the
+    watermark that it met.
     """
+    if spec.deduplication is not None and spec.deduplication.needs_closes:
+        return True
     return spec.has_sessions or (_has_gaps(spec) and spec.allowed_lateness == MAX_TIMESTAMP)
 
 

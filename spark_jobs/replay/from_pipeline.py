@@ -6,20 +6,26 @@ from collections.abc import Sequence
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.custom import check_class
+from spark_jobs.definition.deduplicate import Deduplicate, DeduplicateKind
 from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
 from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.eventtime.deduplication import UpdateType
 from spark_jobs.eventtime.kafka_streams.task import StoreState, Topology
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
 from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.replay.deduplication import ID, Deduplication
 from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.replay.flink_deduplication import FirstByProcessingTime, FirstByRowTime
 from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.kafka_streams.replay import Application
 from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
 from spark_jobs.replay.kafka_streams.tasks import TaskRestart
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.rule_book import RuleBook
+from spark_jobs.replay.spark_deduplication import SparkDeduplication
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 
@@ -57,6 +63,30 @@ def rules_of(pipeline: Pipeline, batches: MicroBatches | None = None) -> RuleBoo
         return FLINK
     mode = pipeline.output_mode or OutputMode.APPEND
     return StructuredStreamingRules(batches, mode, merge_locally=watermark.merge_sessions_in_local_partition)
+
+
+def deduplication_of(pipeline: Pipeline, batches: MicroBatches | None = None) -> Deduplication | None:
+    """What the live job does about duplicates; None: nothing. `batches`: as in `rules_of`.
+
+    The canonical records have what duplicates share in a column of their own.
+    """
+    section, watermark = pipeline.deduplicate, pipeline.watermark
+    if section is None or isinstance(watermark, StreamsWatermark):
+        return None
+    if isinstance(watermark, StreamingWatermark):
+        return None if batches is None else _of_spark(section, watermark, batches)
+    if section.kind is DeduplicateKind.ROW_TIME:
+        return FirstByRowTime((ID,), section.within)
+    return FirstByProcessingTime((ID,), section.within, section.update_type is UpdateType.ON_READ_AND_WRITE)
+
+
+def _of_spark(section: Deduplicate, watermark: StreamingWatermark, batches: MicroBatches) -> SparkDeduplication:
+    kind = DeduplicationKind.WITHIN_WATERMARK
+    if section.kind is DeduplicateKind.DROP_DUPLICATES:
+        kind = DeduplicationKind.ID_AND_TIME if section.event_time else DeduplicationKind.ID
+    delays = [(one.first_batch, one.delay) for one in section.delays] or [(0, watermark.delay)]
+    times = tuple((batches.time_from(batch), delay) for batch, delay in delays)
+    return SparkDeduplication(kind, (ID,), times, batches)
 
 
 def application_of(pipeline: Pipeline) -> Application:
@@ -102,4 +132,5 @@ def spec_of(
         panes=panes or Panes(pipeline.panes),
         flush=pipeline.end_of_input == "flush",
         restarts=restarts_of(pipeline) if pipeline.engine is Engine.FLINK else (),
+        deduplication=deduplication_of(pipeline, batches),
     )

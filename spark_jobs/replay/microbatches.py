@@ -97,6 +97,11 @@ class MicroBatches:
         positions[1:-1, 0] = self.times[moves]
         return InMemoryTimeline(*_distinct(x_from, positions))
 
+    def time_from(self, number: int) -> int:
+        """The time of the first batch with this number or a higher one; `NEVER`: there is none yet."""
+        at = int(np.searchsorted(self.numbers, number))
+        return int(self.times[at]) if at < len(self.times) else NEVER
+
     @property
     def last_watermark(self) -> int:
         """The watermark of the last batch; the initial one where there is no batch."""

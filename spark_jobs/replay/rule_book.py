@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, record_position
+from spark_jobs.replay.deduplication import is_kept
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 
@@ -110,9 +111,9 @@ class RuleBook(ABC):
         """
         looked_up = record_position(records).not_after(closes.at_index(index, records))
         if closes.least_delay is None:
-            return looked_up
+            return looked_up & is_kept(records)
         soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
-        return F.call_function("if", soon, F.lit(True), looked_up)
+        return F.call_function("if", soon, F.lit(True), looked_up) & is_kept(records)
 
     def session_records(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
         """The records that can be in a session, of those with `rw_ts` and `rw_end`, their own session's bounds."""

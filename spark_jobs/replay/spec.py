@@ -9,6 +9,7 @@ from enum import StrEnum
 from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnySessionWindows, AnyWindows
+from spark_jobs.replay.deduplication import Deduplication
 from spark_jobs.replay.rule_book import RuleBook
 
 
@@ -27,6 +28,7 @@ class ReplaySpec:
     `after_watermark` is an SQL filter behind the watermark assigner: the records that it rejects still move the
     watermark. `flush`: the end of input fires the open windows; otherwise they stay open.
     `restarts` are the instants (epoch ms) at which the live job was restarted, with a watermark from nothing.
+    `deduplication`: what it does about duplicates, behind the filter and before the windows.
     """
 
     rules: RuleBook
@@ -40,6 +42,7 @@ class ReplaySpec:
     panes: Panes = Panes.LAST
     flush: bool = True
     restarts: tuple[int, ...] = ()
+    deduplication: Deduplication | None = None
 
     @property
     def has_sessions(self) -> bool:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
-from spark_jobs.replay.deduplication import KEPT, SparkDeduplication
+from spark_jobs.replay.deduplication import is_kept
 from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.microbatch_sessions import sessions_of_groups
 from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
@@ -37,7 +37,6 @@ class StructuredStreamingRules(RuleBook):
 
     batches: MicroBatches
     output_mode: OutputMode
-    deduplication: SparkDeduplication | None = None
     merge_locally: bool = False
 
     @property
@@ -49,8 +48,7 @@ class StructuredStreamingRules(RuleBook):
         return False
 
     def placed(self, records: DataFrame) -> DataFrame:
-        placed = self.batches.placed(records)
-        return placed if self.deduplication is None else self.deduplication.marked(placed, self.batches)
+        return self.batches.placed(records)
 
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         return Timeline(
@@ -64,7 +62,7 @@ class StructuredStreamingRules(RuleBook):
 
     def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
         """Whether the record enters its window: `end > W` of its batch. Complete mode drops nothing."""
-        kept = F.col(KEPT) if self.deduplication is not None else F.lit(True)
+        kept = is_kept(records)
         if self.output_mode is OutputMode.COMPLETE:
             return kept
         if not isinstance(closes.grid, RegularGrid):
@@ -89,8 +87,7 @@ class StructuredStreamingRules(RuleBook):
             numbered = F.sum("rw_begins").over(by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
             usable = usable.withColumn("rw_local", numbered)
             end = F.max(end).over(Window.partitionBy(*task, "rw_local"))
-        kept = F.col(KEPT) if self.deduplication is not None else F.lit(True)
-        return usable.withColumn(FITS, kept & (end > F.col(LATE_WATERMARK))).drop("rw_begins", "rw_local")
+        return usable.withColumn(FITS, is_kept(records) & (end > F.col(LATE_WATERMARK))).drop("rw_begins", "rw_local")
 
     def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
         """A record with an event time above its batch's late watermark touches no session that is out."""

@@ -383,7 +383,8 @@ def late_records(
     record's position and event time, `windows_missed` (of the windows that start in `chosen`),
     `side_output` (it entered no window at all: Flink's late side output has it), `window_start`,
     `window_end` of the last window that it missed, `missed_by` (ms of processing time from that window's
-    close for good to the record's arrival).
+    close for good to the record's arrival; null where the window was open: a deduplication before it dropped the
+    record).
     """
     records = admitted(records, spec.after_watermark)
     ts = F.col(EVENT_TIME)
@@ -401,12 +402,12 @@ def late_records(
     in_chosen = (F.col(START) >= F.lit(chosen.start)) & (F.col(START) < F.lit(chosen.end))
     by_record = missed.groupBy(*identity).agg(F.count_if(in_chosen).alias("windows_missed"), last)
     # Windows close in the order of their ends: who missed the last of its windows entered none.
-    last_end = latest_end(windows)
+    last_end, closed = latest_end(windows), F.col("rw_last.rw_cleanup")
     return by_record.where("windows_missed > 0").select(
         *identity,
         "windows_missed",
         (F.col(f"rw_last.{END}") == last_end).alias("side_output"),
         F.col(f"rw_last.{START}").alias(START),
         F.col(f"rw_last.{END}").alias(END),
-        (F.col(ARRIVAL) - F.col("rw_last.rw_cleanup")).alias("missed_by"),
+        F.when(closed <= F.col(ARRIVAL), F.col(ARRIVAL) - closed).alias("missed_by"),
     )

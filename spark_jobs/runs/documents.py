@@ -489,6 +489,14 @@ class Quarantine(Document):
     reasons: tuple[QuarantineReason, ...] = ()
 
 
+class Duplicates(Document):
+    """`duplicates.json`: how many records of the history the live job dropped as duplicates before its windows."""
+
+    FILE: ClassVar[str] = "duplicates.json"
+
+    records: int = 0
+
+
 class Application(Document):
     """`application-<stage>[-<chunk>].json`: the Spark application of a stage. `seconds` is None until it has ended."""
 

@@ -192,10 +192,14 @@ class Evaluator:
         policy = effective_policy(job.pipeline.publish, ends.policy)
         if not isinstance(self._stages[0], Verify):  # else the history has just been opened, and looked at
             confirm_files(job.spark, job.pipeline, job.plan)
-        self.work.keep(self.staged)
-        timeline = self._opened_replay().timeline if job.is_faithful else None
+        replay = self._opened_replay()
+        self.work.keep(self.staged, replay)
+        timeline = replay.timeline if job.is_faithful else None
+        records = job.spec.rules.placed(self.work.history.records)
+        if job.spec.deduplication is not None:
+            records = replay.deduplicated
         self._verified = self._open.enter_context(
-            verified(job, self.staged, self.work.history.records, timeline, ends.gate, ends.collector, ends.unchecked)
+            verified(job, self.staged, records, timeline, ends.gate, ends.collector, ends.unchecked)
         )
         goes_on = any(isinstance(stage, Publish) for stage in self._stages)
         job.result.decision = conclude(job, policy, self._verified, ends_as=ends.ends_as, waits=not goes_on)

@@ -69,6 +69,10 @@ class RunFigures:
         return self.counts["records_late"]
 
     @property
+    def records_duplicate(self) -> int | None:
+        return self.counts["records_duplicate"]
+
+    @property
     def changed(self) -> int | None:
         """Windows that readers see change, come or go."""
         return None if self.by_change is None else sum(self.by_change[kind] for kind in VISIBLE)
@@ -127,6 +131,10 @@ class RunFigures:
     def in_words(self) -> dict[str, str]:
         """The lines for what was computed, on time, late and late records, by their names; without unknown ones."""
         found = {"Computed": self.computed_in_words} if self.computed_in_words else {}
+        if self.records_duplicate:
+            found["Duplicates"] = (
+                f"{self.records_duplicate:,} of the records that the run read: in no window, and not late"
+            )
         if self.is_judged is False:
             return found | {"Late": "not counted: the run computed complete values only, which include every record"}
         if self.pairs is not None:

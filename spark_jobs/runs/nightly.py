@@ -299,6 +299,8 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int) -> str:
         return "sessions are read as a whole"
     if pipeline.engine is Engine.SPARK:
         return "the batches of the live query are read as a whole"
+    if pipeline.deduplicate is not None:
+        return "duplicates are found in the whole history"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
     if not rules_of(pipeline).keeps_timeline:

@@ -57,7 +57,7 @@ def _overflow_named(replay: Replay) -> Iterator[None]:
     try:
         yield
     except AggregateOverflowError as problem:
-        found = overflow_in_words(replay.history.records, replay.spec)
+        found = overflow_in_words(replay.entering, replay.spec)
         if found is None:
             raise
         raise AggregateOverflowError(found, problem.where, problem.hint) from problem

@@ -20,7 +20,7 @@ from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
-from spark_jobs.runs.documents import TimelineDocument
+from spark_jobs.runs.documents import Duplicates, TimelineDocument
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.past import Past, is_past_of
 from spark_jobs.runs.plan import Plan
@@ -50,14 +50,17 @@ def opened_replay(job: Job, history: History, saved: SavedTimeline | None = None
 
 
 def make_timeline(job: Job, replay: Replay, *beside: Callable[[], Any]) -> None:
-    """Make the timeline, and keep it. The functions `beside` run at the same time."""
+    """Make the timeline, and keep it; then count the duplicates. The functions `beside` run beside the timeline."""
     if not job.is_faithful:
         run_parallel(job.spark, *beside)
-        return
-    with job.stage("timeline", job.plan.watermark):
-        run_parallel(job.spark, lambda: replay.timeline, *beside)
-        job.result.watermark_note = replay.timeline.note
-        _save(job, replay.timeline)
+    else:
+        with job.stage("timeline", job.plan.watermark):
+            run_parallel(job.spark, lambda: replay.timeline, *beside)
+            job.result.watermark_note = replay.timeline.note
+            _save(job, replay.timeline)
+    if job.pipeline.deduplicate is not None:
+        with job.stage("duplicates", f"by {', '.join(job.pipeline.deduplicate.by)}"):
+            Duplicates(records=replay.duplicates or 0).write(job.folder)
 
 
 def _save(job: Job, timeline: Timeline) -> None:

@@ -19,7 +19,7 @@ from spark_jobs.replay.timeline import Timeline
 from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.runs.comparing import verdicts_of
 from spark_jobs.runs.difference import publication_of, staged_windows
-from spark_jobs.runs.documents import Changes, Evidence, Facts, Gate, StagedRange
+from spark_jobs.runs.documents import Changes, Duplicates, Evidence, Facts, Gate, StagedRange
 from spark_jobs.runs.earlier import earlier_runs
 from spark_jobs.runs.figures import recomputed_windows
 from spark_jobs.runs.job import Job
@@ -81,7 +81,8 @@ def verified(
 ) -> Iterator[Verified]:
     """Count what is staged, compare it with what is published, and call the gate; the documents record the results.
 
-    `records` are the good ones up to the end offsets. `unchecked`: why there are no `checks`. Raises RunStateError
+    `records` are the good ones up to the end offsets, with their arrival as the live job's rules have it, without
+    duplicates. `unchecked`: why there are no `checks`. Raises RunStateError
     where a chunk is missing.
     """
     check_staged(job, staged)
@@ -116,7 +117,7 @@ def verified(
             difference.changes,
             before,
             job.staging.rows(StagedPart.LATE) if job.is_faithful else None,
-            job.spec.rules.placed(records),
+            records,
             timeline,
             verdicts_of(job),
             is_distinct=checks is not None and job.staging.is_distinct_by(publication.identity),
@@ -197,6 +198,8 @@ def count_staged(job: Job) -> None:
         found["records_late"] = job.staging.rows(StagedPart.LATE).count()
     else:
         found = {"windows": written.count()}
+    if (duplicates := Duplicates.read(job.folder)) is not None:
+        found["records_duplicate"] = duplicates.records
     job.result.counts = job.result.counts.model_copy(update=found)
 
 

@@ -77,9 +77,10 @@ class FullWork:
             document = ChunkDocument(chunk=stage.number, start=chunk.start, end=chunk.end, seconds=seconds)
             document.write_as(self.job.folder, document.file)
 
-    def keep(self, staged: StagedRange) -> None:
+    def keep(self, staged: StagedRange, replay: Replay) -> None:
         """Keep published windows whose records are not in the history any more."""
-        keep_of_range(self.job, staged, self.history.records)
+        has_none = self.job.spec.deduplication is None
+        keep_of_range(self.job, staged, self.history.records if has_none else replay.deduplicated)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         """The windows of the live job's that are judged."""
@@ -196,7 +197,7 @@ class IncrementalWork:
             rows += [(StagedPart.LATE, partial(replay.late, chunk, plan.span, self.good_news)) for chunk in plan.chunks]
             stage_parallel(self.job, replay, rows)
 
-    def keep(self, staged: StagedRange) -> None:
+    def keep(self, staged: StagedRange, replay: Replay) -> None:
         if self.night.past.has_lost:
             keep_touched(self.job, staged, self.good_news)
 

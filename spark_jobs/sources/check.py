@@ -12,7 +12,14 @@ from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, Problem, SourceError
 from spark_jobs.replay import aggregates
 from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.expressions import Refused, analyse, problem, refuse_unpublishable, schema_refused
+from spark_jobs.sources.expressions import (
+    Refused,
+    analyse,
+    problem,
+    refuse_unequal,
+    refuse_unpublishable,
+    schema_refused,
+)
 from spark_jobs.sources.history import empty_history
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import column_fields, fields_of, with_payload
@@ -67,6 +74,11 @@ class _Check:
         gap = getattr(pipeline.window, "gap_expression", None)
         if gap is not None:
             self._typed(records, gap, ("window", "gap_expression"), NumericType, "a number of milliseconds")
+        for number, text in enumerate(pipeline.deduplicate.by if pipeline.deduplicate is not None else ()):
+            path = ("deduplicate", "by", number)
+            kind = self._type(records, text, path)
+            if kind is not None and (unfit := refuse_unequal(kind)) is not None:
+                self._add(path, unfit)
         self._aggregates(records)
 
     def _accepted_position(self, history: DataFrame) -> Position:

@@ -69,6 +69,13 @@ def refuse_unpublishable(kind: DataType) -> Refused | None:
     return Refused(f"is {name.upper()}, which a table cannot hold", hint)
 
 
+def refuse_unequal(kind: DataType) -> Refused | None:
+    """Why values of this type cannot be compared with each other; None where they can."""
+    if not re.search(r"\b(map<|variant\b)", kind.simpleString()):
+        return None
+    return Refused(f"is {kind.simpleString().upper()}, which Spark cannot compare", "name one of its values")
+
+
 def references(frame: DataFrame, texts: Iterable[str]) -> set[str]:
     """The columns of `frame` that the expressions use; they may be aggregates. Raises AnalysisException."""
     used: set[str] = set()

@@ -7,6 +7,7 @@
 | `rw_event_time` | BIGINT | epoch ms; null if missing |
 | `rw_sequence` | BIGINT | only with `position.sequence` |
 | `rw_marker`, `rw_stream` | BOOLEAN, STRING | only for `punctuated`, `interleaved` |
+| `rw_id` | STRUCT | only with `deduplicate`: what duplicates share |
 | `rw_reason` | STRING | null for a good record, else why it goes to quarantine |
 | `rw_raw` | STRING | the undecoded text of the record, else all its columns as JSON |
 | `rw_raw_bytes` | BINARY | only where the value is bytes: the undecoded value |
@@ -30,6 +31,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType, DecimalType, IntegralType, NullType, StringType
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.payload import EventTime
 from spark_jobs.definition.position import Position
@@ -47,6 +49,7 @@ from spark_jobs.replay.columns import (
     STREAM,
     end_offset,
 )
+from spark_jobs.replay.deduplication import ID
 from spark_jobs.sources.attempts import FAILED, arguments, attempt, can_fail, evaluated
 from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import (
@@ -55,6 +58,7 @@ from spark_jobs.sources.expressions import (
     conjuncts,
     expression_type,
     refuse,
+    refuse_unequal,
     refuse_unpublishable,
 )
 from spark_jobs.sources.opened import OpenHistory
@@ -283,9 +287,14 @@ def with_event_time(
         more[STREAM] = attempt(frame, "watermark.stream", stream)
         columns[STREAM] = F.col(STREAM).cast("string")
     frame = evaluated(frame, more)
-    if event_time.missing == "drop":
+    if event_time.missing == "drop" and not takes_ids_without_event_time(pipeline):
         frame = frame.where(_is_unusable(frame) | ~times.missing)
     return frame.withColumns(columns).drop(_TIME)
+
+
+def takes_ids_without_event_time(pipeline: Pipeline) -> bool:
+    """Whether a record without an event time, which is in no window, holds its id all the same (Spark rule 35)."""
+    return pipeline.deduplicate is not None and pipeline.engine is Engine.SPARK
 
 
 def _is_unusable(frame: DataFrame) -> Column:
@@ -320,6 +329,7 @@ def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame
         if can_fail(records.sparkSession, one.tree):
             records = evaluated(records, {ADMITTED: one})
             admits = F.col(ADMITTED)
+    records = _with_ids(records, pipeline, admits)
     later = {}
     for name, text in pipeline.aggregates.items():
         path = ("aggregates", name)
@@ -344,6 +354,21 @@ def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame
     if gap is not None:
         tried_records = _with_gap(tried_records, admits)
     return tried_records.drop(*(name for name in later if name != GAP))
+
+
+def _with_ids(records: DataFrame, pipeline: Pipeline, admits: Column | None) -> DataFrame:
+    """Add ID where the live job drops duplicates. A record on which an expression fails is quarantined."""
+    if (section := pipeline.deduplicate) is None:
+        return records
+    parts = {}
+    for number, text in enumerate(section.by):
+        path = ("deduplicate", "by", number)
+        kind = expression_type(records, text, pipeline, path)
+        if (refused := refuse_unequal(kind)) is not None:
+            raise refuse(pipeline, path, refused)
+        parts[f"{ID}_{number}"] = replace(attempt(records, "deduplicate.by", text), only_if=admits)
+    known = evaluated(records, parts)
+    return known.withColumn(ID, F.struct(*parts)).drop(*parts)
 
 
 def _with_gap(records: DataFrame, admits: Column | None) -> DataFrame:

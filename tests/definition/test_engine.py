@@ -6,28 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-
-BASE = """
-name: orders
-history: {kind: kafka, servers: "k:9092", topic: orders}
-value: {format: json, schema: "ts BIGINT"}
-event_time: {expression: ts, unit: ms}
-aggregates: {n: count(*)}
-"""
-SPARK = BASE + "engine: spark\nwatermark: {delay: 10 minutes, checkpoint: /c}\n"
-TUMBLING = "window: {type: tumbling, size: 1 h}\n"
-FLINK = BASE + "watermark: {generator: ascending}\n" + TUMBLING
-
-
-def loaded(folder: Path, text: str) -> Pipeline:
-    path = folder / "orders.yaml"
-    path.write_text(text)
-    return load_pipeline(path)
+from tests.definition.texts import BASE, FLINK, SPARK, TUMBLING, loaded
 
 
 def test_a_structured_streaming_query_is_defined_in_sparks_words(tmp_path: Path) -> None:

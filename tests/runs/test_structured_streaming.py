@@ -47,10 +47,21 @@ def sent(step: list[tuple[int, str, int]]) -> list[Sent]:
 class LiveQuery:
     """A query that runs while it is needed, and appends its rows to JSON files."""
 
-    def __init__(self, spark: SparkSession, servers: str, topic: str, folder: Path, mode: str, window: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        servers: str,
+        topic: str,
+        folder: Path,
+        mode: str,
+        window: str,
+        *,
+        ids: tuple[str, ...] = (),
+        delay: str = "10 seconds",
+    ) -> None:
         self.spark, self.topic, self.mode = spark, topic, mode
         self.checkpoint, self.rows = folder / "checkpoint", folder / "rows"
-        self.rows.mkdir(parents=True)
+        self.rows.mkdir(parents=True, exist_ok=True)
         raw = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", servers)
@@ -61,8 +72,9 @@ class LiveQuery:
         value = F.from_json(F.col("value").cast("string"), "k STRING, ts BIGINT, v BIGINT")
         parsed = raw.select(value.alias("r")).select("r.*").withColumn("at", F.timestamp_millis("ts"))
         by = F.session_window("at", "20 seconds") if window == "session" else F.window("at", "1 minute")
+        watched = parsed.withWatermark("at", delay)
         self.frame = (
-            parsed.withWatermark("at", "10 seconds")
+            (watched.dropDuplicatesWithinWatermark(list(ids)) if ids else watched)
             .groupBy("k", by.alias("w"))
             .agg(F.count("*").alias("n"), F.sum("v").alias("total"))
             .select("k", F.unix_millis("w.start").alias("s"), F.unix_millis("w.end").alias("e"), "n", "total")
@@ -182,6 +194,63 @@ def test_what_a_query_emitted_is_what_its_checkpoint_gives(
     assert {(row["k"], row["n"], row["total"]) for row in rows} == {
         (r[0], *r[3:]) for r in as_rows(list(last.values()))
     }
+
+
+TWICE: list[list[tuple[int, str, int]]] = [
+    [(0, "a", 5), (0, "a", 30), (0, "a", 5), (1, "b", 20)],
+    [(1, "b", 20), (0, "a", 30), (0, "a", 70)],
+    [(0, "b", 10), (1, "a", 90), (0, "a", 70), (1, "b", 20)],  # the watermark is at 60: 10 and 20 are late
+    [(1, "b", 118), (0, "a", 70), (1, "b", 118)],
+    [(1, "a", 90), (0, "b", 200), (0, "b", 200)],
+    [(0, "b", 200), (1, "b", 118)],
+]
+"""Records by step as in STEPS; the same key and time are copies of one event."""
+
+
+def test_a_query_that_drops_duplicates_is_replayed_with_the_delays_that_it_had(
+    spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = "streaming_twice"
+    kafka.create_topic(topic, 2, APPEND_TIME)
+
+    def started(delay: str) -> LiveQuery:
+        return LiveQuery(spark, kafka.servers, topic, tmp_path, "append", "tumbling", ids=("k", "v"), delay=delay)
+
+    def sending(step: list[tuple[int, str, int]]) -> Callable[[], None]:
+        return lambda: produce(spark, kafka.servers, topic, sent(step))
+
+    live = started("10 seconds")
+    live.run([sending(step) for step in TWICE[:3]])
+    first_of_second = max(int(file.name) for file in (live.checkpoint / "offsets").iterdir() if file.name.isdigit()) + 1
+    live = started("1 minute")
+    live.run([sending(step) for step in TWICE[3:]])
+
+    deduplicate = {
+        "by": ["k", "v"],
+        "delays": [{"first_batch": 0, "delay": "10 s"}, {"first_batch": first_of_second, "delay": "1 min"}],
+    }
+    pipeline = defined(
+        live, kafka.servers, "of_twice", WINDOWS["tumbling"], live=live_section(live), deduplicate=deduplicate
+    )
+    with planned_records(spark, pipeline) as (plan, records):
+        result = execute(spark, pipeline, plan, NoProgress(), records=records)
+    windows = spark.table(result.tables.windows).collect()
+    emitted = {(row["k"], row["s"], row["n"], row["total"]) for row in live.emitted()}
+    assert {
+        (row["k"], int(row["window_start"].timestamp() * 1000), row["n"], row["total"])
+        for row in windows
+        if row["pane"] is not None
+    } == emitted
+    assert emitted
+    counts, read = result.counts, sum(map(len, TWICE))
+    assert counts.records_read == read
+    dropped = spark.table(result.tables.late).count()
+    assert counts.records_duplicate > 5 and dropped == 1
+    assert counts.pairs_on_time + counts.pairs_dropped + counts.records_duplicate == read
+    complete = {row["n__complete"] for row in windows if row["k"] == "b"}
+    assert complete >= {2}, "the late event 10 counts in the complete values, once; its copies never"
+    verdicts = run_compare(spark, pipeline, NoProgress(), limit=100).counts
+    assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
 
 
 def test_a_checkpoint_that_has_lost_its_first_batches_is_refused(
