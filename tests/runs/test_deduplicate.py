@@ -71,12 +71,12 @@ def test_backfills_of_parts_and_a_night_are_as_if_there_were_no_copies(
     within = WITHIN if kind == "processing_time" else None
     everything = with_offsets(log(0, 1200))
     middle = next(n for n, one in enumerate(everything) if one["a"] > T0 + 15 * MINUTE)
-    with_copies, plain = defined(tmp_path, "with_copies", kind), defined(tmp_path, "plain", None)
+    with_copies, plain = defined(tmp_path, f"copies_{kind}", kind), defined(tmp_path, f"plain_{kind}", None)
 
     def arrive(part: str, records: list[dict]) -> None:
-        write(tmp_path / "with_copies_data", records, f"{part}.json")
+        write(tmp_path / f"{with_copies.name}_data", records, f"{part}.json")
         alone = [one for one in records if one in kept]
-        write(tmp_path / "plain_data", alone, f"{part}.json")
+        write(tmp_path / f"{plain.name}_data", alone, f"{part}.json")
 
     kept = without_copies(everything, within)
     arrive("a", everything[:middle])
