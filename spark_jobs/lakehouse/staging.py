@@ -36,6 +36,8 @@ class StagedPart(StrEnum):
     """Published windows that keep their values, because records that they were made of are gone."""
     TIMELINE = "__timeline"
     """Timeline rows that are too many for memory."""
+    DUPLICATES = "__duplicates"
+    """The places of the records that a deduplication does not let through."""
 
 
 class Staging:

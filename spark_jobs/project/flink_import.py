@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from spark_jobs.project.flink_deduplication import TTL, add_deduplication
 from spark_jobs.project.flink_options import of_sink
 from spark_jobs.project.flink_parser import FlinkParser
 from spark_jobs.project.flink_query import (
@@ -17,7 +18,7 @@ from spark_jobs.project.flink_query import (
     add_window,
     grouping,
 )
-from spark_jobs.project.flink_relation import clauses, hint_left_out, resolve
+from spark_jobs.project.flink_relation import clauses, filtered, hint_left_out, resolve
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Remark, Script, read_script
 from spark_jobs.project.flink_source import (
     EventTime,
@@ -63,7 +64,7 @@ _HAVING = (
     "the published table has every window: import the query without it, and let readers filter the rows, as in "
     "`SELECT ... FROM table WHERE condition`, or in a view"
 )
-_USED = ("table.exec.source.idle-timeout", "pipeline.auto-watermark-interval", "table.local-time-zone")
+_USED = ("table.exec.source.idle-timeout", "pipeline.auto-watermark-interval", "table.local-time-zone", TTL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | 
         definitions.append(Definition(name, "\n".join(lines.yaml) + "\n"))
     if not script.queries:
         found.append(Remark(1, "the script", "it has no query: a definition needs the windows of one"))
+    if (ttl := script.settings.get(TTL)) is not None and not any("\ndeduplicate:" in one.text for one in definitions):
+        found.append(Remark(ttl.line, f"SET '{TTL}' = '{ttl.text}'", "no window's state depends on it"))
     unique = dict.fromkeys(sorted(found, key=lambda remark: remark.line))
     made = tuple(_with_remarks(one, tuple(unique)) for one in definitions)
     return Imported(made, tuple(unique), tuple(missing))
@@ -171,7 +174,7 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
         if (there := parts.get(clause)) is not None:
             raise NoCounterpartError(f"{clause.upper()} {there.text}"[:60], "has no counterpart", there.line)
     assert parts["from"] is not None and parts["items"] is not None
-    relation = resolve(parts["from"], script, parser, base)
+    relation, where = filtered(resolve(parts["from"], script, parser, base), parts["where"])
     time = times.get(relation.table.name) or event_time(relation.table, parser)
     groups = parts["group"].operands if parts["group"] is not None else []
     window, keys, is_group_window = grouping(relation, [group for group in groups if group is not None], query)
@@ -195,7 +198,10 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     lines.add(f"  unit: {time.unit}")
     lines.add("  missing: fail", None, "as Flink does")
     add_watermark(lines, relation.table, time, parser, timer)
-    add_filter(lines, relation, parts["where"], parser)
+    add_filter(lines, relation, where, parser)
+    if relation.first is not None:
+        ttl, kind = script.settings.get(TTL), window.operator.lstrip("$")
+        add_deduplication(lines, relation.first, relation.table, time, ttl, kind)
     add_window(lines, window, parser, time, script)
     add_lateness(lines, script, is_group_window)
     add_aggregates(lines, parts["items"], relation, parser, named, script, query)

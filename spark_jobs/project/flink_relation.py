@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from spark_jobs.project.flink_deduplication import Numbered, numbered, refuse_other_rows
 from spark_jobs.project.flink_doubts import doubts
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Remark, Script, SourceTable
@@ -17,13 +18,16 @@ METADATA = {key: column_sql(key) for key in ("timestamp", "partition", "offset",
 class Relation:
     """What a query reads: a table, its columns in Spark SQL, conditions, and a window function if there is one.
 
-    `remarks`: what of the views on the way is not, or not surely, the same in Spark.
+    `numbered`: a column with ROW_NUMBER(), before a condition takes its first rows; `first`: afterwards. `remarks`:
+    what of the views on the way is not, or not surely, the same in Spark.
     """
 
     table: SourceTable
     columns: Mapping[str, str]
     conditions: tuple[str, ...] = ()
     window: SqlNode | None = None
+    numbered: Numbered | None = None
+    first: Numbered | None = None
     remarks: tuple[Remark, ...] = ()
 
 
@@ -140,7 +144,9 @@ def _selected(node: SqlNode, inner, parser: FlinkParser) -> Relation:
             what = f"{clause.upper()} in a subquery"
             raise NoCounterpartError(what, "only projections and filters of one table have a counterpart", there.line)
     relation = inner(parts["from"])
+    relation, where = filtered(relation, parts["where"])
     columns: dict[str, str] = {}
+    number: Numbered | None = None
     hints = parts["hints"].operands if parts["hints"] is not None else []
     remarks = [*relation.remarks, *(hint_left_out(hint) for hint in hints if hint is not None)]
     for item in parts["items"].operands if parts["items"] is not None else []:
@@ -152,13 +158,33 @@ def _selected(node: SqlNode, inner, parser: FlinkParser) -> Relation:
         assert source is not None and name is not None
         if name.kind != "IDENTIFIER":
             raise NoCounterpartError(item.text, "an expression without a name in a subquery", item.line)
+        if source.kind == "OVER":
+            if relation.first is not None or relation.window is not None or number is not None:
+                raise NoCounterpartError(item.text[:60], "ROW_NUMBER() once, and before the window", item.line)
+            number, found = numbered(source, name.names[-1], relation.columns, parser)
+            remarks += found
+            continue
         remarks += doubts(source)
         columns[name.names[-1]] = parser.spark_sql(source, relation.columns)
     conditions = relation.conditions
-    if (where := parts["where"]) is not None:
+    if where is not None:
         remarks += doubts(where)
         conditions = (*conditions, parser.spark_sql(where, relation.columns))
-    return Relation(relation.table, columns, conditions, relation.window, tuple(remarks))
+    return Relation(relation.table, columns, conditions, relation.window, number, relation.first, tuple(remarks))
+
+
+def filtered(relation: Relation, where: SqlNode | None) -> tuple[Relation, SqlNode | None]:
+    """The relation, and what is left of a WHERE over it: none where it takes the first rows of ROW_NUMBER().
+
+    Raises NoCounterpartError where it takes others, and for a condition behind a deduplication.
+    """
+    if relation.numbered is not None:
+        refuse_other_rows(where, relation.numbered)
+        return replace(relation, numbered=None, first=relation.numbered), None
+    if relation.first is not None and where is not None:
+        why = "a condition behind the deduplication: in a definition filters come before it"
+        raise NoCounterpartError(f"WHERE {where.text}"[:60], why, where.line)
+    return relation, where
 
 
 def plain_columns(table: SourceTable) -> dict[str, str]:

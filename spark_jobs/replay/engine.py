@@ -75,6 +75,7 @@ class Replay:
         earlier: With `state`: the steps of that run's timeline. Only they know the closes that its watermark had
             passed; without them no such close may be looked up (see `needs_old_closes`).
         saved: The timeline itself, where another process has made it.
+        set_aside: What `set_aside` gave in another process.
         is_placed: The history's records have gone through the rule book's `placed` already.
     """
 
@@ -88,6 +89,7 @@ class Replay:
         exact_positions: bool = False,
         earlier: InMemoryTimeline | None = None,
         saved: SavedTimeline | None = None,
+        set_aside: DataFrame | None = None,
         is_placed: bool = False,
     ) -> None:
         self.history = history if is_placed else replace(history, records=spec.rules.placed(history.records))
@@ -100,6 +102,7 @@ class Replay:
         self._exact_positions = exact_positions
         self._earlier = earlier
         self._saved = saved
+        self._set_aside = set_aside
         self._cache = CachedFrames()
         self._sessions: dict[TimeRange, SessionReplay] = {}
 
@@ -133,14 +136,16 @@ class Replay:
     @cached_property
     def duplicates(self) -> int | None:
         """How many records of the history the live job dropped as duplicates; None: it has no deduplication."""
-        return None if self._aside is None else duplicates_in(self._aside)
+        return None if self.set_aside is None else duplicates_in(self.set_aside)
 
     @cached_property
-    def _aside(self) -> DataFrame | None:
+    def set_aside(self) -> DataFrame | None:
         """The places of the records that a deduplication does not let through, found once; None: there is none."""
         deduplication, records = self.spec.deduplication, self.history.records
         if deduplication is None:
             return None
+        if self._set_aside is not None:
+            return self._cache.keep(self._set_aside)
         closes = self._exact_closes if deduplication.needs_closes else None
         return self._cache.keep(deduplication.set_aside(records, self.spec.after_watermark, closes))
 
@@ -157,7 +162,7 @@ class Replay:
         return self._without_duplicates(self.history.records)
 
     def _without_duplicates(self, records: DataFrame) -> DataFrame:
-        return records if self._aside is None else without(records, self._aside)
+        return records if self.set_aside is None else without(records, self.set_aside)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -172,7 +177,7 @@ class Replay:
         if self.spec.panes is Panes.LAST:
             return self
         other = Replay(self.history, replace(self.spec, panes=Panes.LAST), is_placed=True)
-        other.timeline, other._aside = self.timeline, self._aside
+        other.timeline, other.set_aside = self.timeline, self.set_aside
         return other
 
     def _thresholds(self, kept: SavedTimeline | None = None) -> Thresholds:

@@ -30,9 +30,15 @@ from spark_jobs.spark.parallel import run_parallel
 
 
 @contextmanager
-def opened_replay(job: Job, history: History, saved: SavedTimeline | None = None) -> Iterator[Replay]:
-    """The replay of a plan; its timeline is `saved`, or goes on from an earlier run's, or is made from the start."""
+def opened_replay(
+    job: Job, history: History, saved: SavedTimeline | None = None, *, goes_on: bool = False
+) -> Iterator[Replay]:
+    """The replay of a plan; its timeline is `saved`, or goes on from an earlier run's, or is made from the start.
+
+    `goes_on`: another process of the run has found its duplicates.
+    """
     carried = None
+    is_found = goes_on and job.pipeline.deduplicate is not None and job.staging.has(StagedPart.DUPLICATES)
     if saved is None:
         carried = carried_state(job.spark, job.pipeline, job.result.tables, job.plan, job.spec, history.records)
     job.result.continued_from = carried.run_id if carried else None
@@ -43,6 +49,7 @@ def opened_replay(job: Job, history: History, saved: SavedTimeline | None = None
             state=carried and carried.state,
             timeline_records=carried and carried.records,
             saved=saved,
+            set_aside=job.staging.rows(StagedPart.DUPLICATES) if is_found else None,
         ) as replay,
         reading(job.plan.pipeline),
     ):
@@ -61,6 +68,8 @@ def make_timeline(job: Job, replay: Replay, *beside: Callable[[], Any]) -> None:
     if job.pipeline.deduplicate is not None:
         with job.stage("duplicates", f"by {', '.join(job.pipeline.deduplicate.by)}"):
             Duplicates(records=replay.duplicates or 0).write(job.folder)
+            if job.in_stages and replay.set_aside is not None:
+                job.staging.write(0, replay.set_aside, StagedPart.DUPLICATES)
 
 
 def _save(job: Job, timeline: Timeline) -> None:

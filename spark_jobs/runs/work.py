@@ -61,7 +61,7 @@ class FullWork:
     def replay(self, *, goes_on: bool) -> AbstractContextManager[Replay]:
         """The run's replay. `goes_on`: another process of the run has made its timeline."""
         saved = saved_timeline(self.job) if goes_on and self.job.is_faithful else None
-        return opened_replay(self.job, self.history, saved)
+        return opened_replay(self.job, self.history, saved, goes_on=goes_on)
 
     def share(self, replay: Replay) -> None:
         """Make the tables that processes fill side by side, chunk by chunk."""

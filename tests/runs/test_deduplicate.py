@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,14 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.eventtime.deduplication import FirstByProcessingTime
 from spark_jobs.eventtime.durations import MINUTE
+from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.documents import Changes, Request, Requested
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.status import RunKind, Stage
+from spark_jobs.runs.store import DEFINITION, RunStore
+from spark_jobs.submit.application import execute_stage, plan_stage
 from tests.runs.small_runs import T0, definition_text, record, run, write
 from tests.sampling import first_of
 
@@ -64,6 +70,20 @@ def published(spark: SparkSession, pipeline: Pipeline) -> tuple[set[tuple], set[
     return {tuple(row) for row in windows.collect()}, {tuple(row) for row in late.collect()}
 
 
+def in_stages(spark: SparkSession, pipeline: Pipeline, run_id: str) -> Changes:
+    """What a run changes of which each stage is a process of its own, as in Airflow."""
+    folder = RunStore.configured().folder(run_id)
+    asked = Requested(chunks=2)
+    Request.of(run_id, pipeline, RunKind.BACKFILL, "", datetime.now(UTC), asked).write(folder)
+    folder.write_text(DEFINITION, pipeline.text)
+    plan_stage(spark, folder, pipeline, NoProgress())
+    for stage, chunk in ((Stage.TIMELINE, None), (Stage.REPLAY, 1), (Stage.REPLAY, 2), (Stage.VERIFY, None)):
+        execute_stage(spark, folder, pipeline, NoProgress(), stage, chunk)
+    changes = Changes.read(folder)
+    assert changes is not None
+    return changes
+
+
 @pytest.mark.parametrize("kind", first_of(["processing_time", "row_time"]))
 def test_backfills_of_parts_and_a_night_are_as_if_there_were_no_copies(
     spark: SparkSession, tmp_path: Path, kind: str
@@ -97,3 +117,7 @@ def test_backfills_of_parts_and_a_night_are_as_if_there_were_no_copies(
     part = run(spark, with_copies, start=T0 + 5 * MINUTE, end=T0 + 9 * MINUTE)
     assert part.changes.get("updated", 0) == part.changes.get("inserted", 0) == part.changes.get("retracted", 0) == 0
     assert part.counts.records_duplicate == night.counts.records_duplicate
+
+    changes = in_stages(spark, with_copies, f"stages-{kind}")
+    assert not any(changes.counts.get(kind, 0) for kind in VISIBLE)
+    assert changes.records_duplicate == night.counts.records_duplicate
