@@ -79,7 +79,9 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
     share = (zoom.end - zoom.start) / max(1, times.end - times.start) if zoom else 1.0
     # Keeps the sample small even if very many records arrive together.
     zoomed_one_in = max(1, int(one_in * min(1.0, share)), total // (50 * MAX_POINTS))
-    records = evidence.records.where((F.col(EVENT_TIME) >= F.lit(times.start)) & (F.col(EVENT_TIME) < F.lit(times.end)))
+    records = evidence.at_windows.where(
+        (F.col(EVENT_TIME) >= F.lit(times.start)) & (F.col(EVENT_TIME) < F.lit(times.end))
+    )
     records = admitted(records, evidence.spec.after_watermark)
     number = F.col(OFFSET) if OFFSET in records.columns else F.lit(None).cast("bigint")
     if SEQUENCE in records.columns:

@@ -195,11 +195,18 @@ class Evaluator:
         replay = self._opened_replay()
         self.work.keep(self.staged, replay)
         timeline = replay.timeline if job.is_faithful else None
-        records = job.spec.rules.placed(self.work.history.records)
-        if job.spec.deduplication is not None:
-            records = replay.deduplicated
+        deduplicated = None if job.spec.deduplication is None else replay.deduplicated
         self._verified = self._open.enter_context(
-            verified(job, self.staged, records, timeline, ends.gate, ends.collector, ends.unchecked)
+            verified(
+                job,
+                self.staged,
+                self.work.history.records,
+                timeline,
+                ends.gate,
+                ends.collector,
+                ends.unchecked,
+                deduplicated,
+            )
         )
         goes_on = any(isinstance(stage, Publish) for stage in self._stages)
         job.result.decision = conclude(job, policy, self._verified, ends_as=ends.ends_as, waits=not goes_on)

@@ -30,6 +30,7 @@ class StagedRun:
     the run has not compared them. `is_distinct`: no two staged rows have the same `identity`, which is known without
     reading them; False: only reading them can show it. `former`: columns that told published rows apart before.
     `may_repeat`: several rows of `before` can have one identity. `not_staged`: what the run did not look at.
+    `deduplicated`: the records without duplicates; None: the live job drops none.
     """
 
     spark: SparkSession
@@ -50,3 +51,9 @@ class StagedRun:
     former: tuple[str, ...] = ()
     may_repeat: bool = False
     not_staged: NotStaged = field(default_factory=NotStaged)
+    deduplicated: DataFrame | None = None
+
+    @property
+    def at_windows(self) -> DataFrame:
+        """The records without those that the live job drops as duplicates before its windows."""
+        return self.records if self.deduplicated is None else self.deduplicated

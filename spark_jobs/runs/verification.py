@@ -78,11 +78,12 @@ def verified(
     checks: GateCheck | None = None,
     collector: ReportCollector | None = None,
     unchecked: str = "",
+    deduplicated: DataFrame | None = None,
 ) -> Iterator[Verified]:
     """Count what is staged, compare it with what is published, and call the gate; the documents record the results.
 
-    `records` are the good ones up to the end offsets, with their arrival as the live job's rules have it, without
-    duplicates. `unchecked`: why there are no `checks`. Raises RunStateError
+    `records` are the good ones up to the end offsets; `deduplicated` those without duplicates, where the live job drops
+    some. `unchecked`: why there are no `checks`. Raises RunStateError
     where a chunk is missing.
     """
     check_staged(job, staged)
@@ -117,13 +118,14 @@ def verified(
             difference.changes,
             before,
             job.staging.rows(StagedPart.LATE) if job.is_faithful else None,
-            records,
+            job.spec.rules.placed(records),
             timeline,
             verdicts_of(job),
             is_distinct=checks is not None and job.staging.is_distinct_by(publication.identity),
             former=tuple(c for c in publication.row_identity if c not in publication.identity),
             may_repeat=publication.may_repeat,
             not_staged=beside,
+            deduplicated=deduplicated,
         )
         run_before = job.published.latest
         changes = Changes(
