@@ -33,6 +33,8 @@ def print_plan(made, stages: Sequence[RunStage]) -> None:
     table.add_row("source", escape(made.source))
     if made.schemas is not None:
         table.add_row("schemas", escape(made.schemas.description))
+    if made.lookup is not None:
+        table.add_row("lookup", f"{escape(made.lookup.table)}, snapshot {made.lookup.snapshot}")
     if made.partition_columns:
         table.add_row("partitioned by", f"{', '.join(made.partition_columns)}: filters on these prune what is read")
     table.add_row("windows that start in", describe_span(made.span))

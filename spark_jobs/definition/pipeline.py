@@ -20,6 +20,7 @@ from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
 from spark_jobs.definition.limits import Limits
 from spark_jobs.definition.live import FilesEmitted, Live
+from spark_jobs.definition.lookup import Lookup
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.output import AHEAD, Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
@@ -80,6 +81,11 @@ class Pipeline(Section):
         default=Value(),
         description="How a record's value is decoded.",
         examples=["{format: json, column: value, schema: 'sched_dep STRING'}"],
+    )
+    lookup: Lookup | None = Field(
+        default=None,
+        description="A table that each record is looked up in; left out: none.",
+        examples=["{table: lake.ref.shops, on: shop_id, as_of: run}"],
     )
     keys: NamedExpressions = Field(
         default={},
@@ -304,8 +310,11 @@ class Pipeline(Section):
         )
         if self.engine is Engine.FLINK:  # as every definition was before there were others
             del content["engine"], content["output_mode"], content["emission"]
-        if content["deduplicate"] is None:
-            del content["deduplicate"]
+        for name in ("deduplicate", "lookup"):
+            if content[name] is None:
+                del content[name]
+        if self.lookup is not None:
+            content["lookup"] = self._sources.as_written(("lookup",), content["lookup"])
         history = content["history"]
         written = self._sources.as_written(("history",), history)
         content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}

@@ -299,6 +299,8 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int) -> str:
         return "sessions are read as a whole"
     if pipeline.engine is Engine.SPARK:
         return "the batches of the live query are read as a whole"
+    if pipeline.lookup is not None:
+        return "the records are looked up anew"
     if pipeline.deduplicate is not None:
         return "duplicates are found in the whole history"
     if restarts_of(pipeline):

@@ -70,10 +70,11 @@ class Plan:
     `history_records` are those of the whole history up to the end offsets, `history_counts` those by partition, and
     `empty` the offsets without a record (`empty_offsets`); None where nobody knows. `arrivals_before`: from this
     instant on arrivals were ahead of the clock. `gaps`: what of the range no chunk holds, because no record is there.
-    `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, and `schemas`: by which values are
-    decoded, see `OpenHistory`. `cost`: what the run costs; None where it reads new records alone. `another_log`: how
-    the history differs from the log that was read for what is published, all of which goes; empty: it is the same log.
-    The end is `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
+    `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, `schemas`: by which values are
+    decoded, `lookup`: the snapshot that records are looked up in, see `OpenHistory`. `cost`: what the run costs; None
+    where it reads new records alone. `another_log`: how the history differs from the log that was read for what is
+    published, all of which goes; empty: it is the same log. The end is `partitions` (their `end_offset`) and
+    `processing_time_end`, up to which the live job's timer has run.
     """
 
     pipeline: str
@@ -107,6 +108,7 @@ class Plan:
     empty: dict[int, tuple[tuple[int, int], ...]] | None = None
     snapshot: PinnedSnapshot | None = None
     schemas: PinnedSchemas | None = None
+    lookup: PinnedSnapshot | None = None
     cost: Cost | None = field(default=None, compare=False)
     another_log: str = ""
 
@@ -312,6 +314,7 @@ def make_plan(
         empty=seen.empty,
         snapshot=opened.snapshot,
         schemas=opened.schemas,
+        lookup=opened.lookup,
         cost=cost,
         another_log=other,
     )
@@ -423,6 +426,7 @@ def open_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHis
         topic=plan.topic,
         snapshot=plan.snapshot,
         schemas=plan.schemas,
+        lookup=plan.lookup,
         arrivals_before=plan.arrivals_before,
     )
 

@@ -23,7 +23,14 @@ from spark_jobs.sources.expressions import (
 from spark_jobs.sources.history import empty_history
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import column_fields, fields_of, with_payload
-from spark_jobs.sources.records import PENDING, has_positions, with_event_time, with_keys, with_positions
+from spark_jobs.sources.records import (
+    PENDING,
+    has_positions,
+    looked_up_in,
+    with_event_time,
+    with_keys,
+    with_positions,
+)
 from spark_jobs.sources.times import instant_refused
 from spark_jobs.sources.zone_data import use_java_zone
 
@@ -68,6 +75,11 @@ class _Check:
             if not self._payload_can_be_read(history):
                 return
             payload = with_payload(with_positions(history, position, pipeline), pipeline, opened.schemas)
+        try:
+            payload = looked_up_in(payload, pipeline, opened.lookup)
+        except (DefinitionError, SourceError) as error:
+            self.refuse(error, ("lookup",))
+            return
         records = self._with_event_time(self._with_keys(payload))
         for name in ("before_watermark", "after_watermark"):
             self._condition(records, getattr(pipeline.filter, name), ("filter", name))

@@ -45,6 +45,7 @@ from spark_jobs.sources.iceberg import (
 )
 from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.lookup import pin_lookup
 from spark_jobs.sources.opened import OpenHistory, Pins
 from spark_jobs.sources.payload import column_fields, encoded_fields
 from spark_jobs.sources.records import NOT_BEFORE
@@ -129,6 +130,7 @@ def open_history(
     topic: PinnedTopic | None = None,
     snapshot: PinnedSnapshot | None = None,
     schemas: PinnedSchemas | None = None,
+    lookup: PinnedSnapshot | None = None,
     as_of: Mapping[int, int] | None = None,
     arrivals_before: int | None = None,
 ) -> OpenHistory:
@@ -140,6 +142,7 @@ def open_history(
         topic: Exactly these offsets of a plan, in place of those that the topic has now.
         snapshot: Exactly this snapshot of a plan, in place of the table's current one.
         schemas: Exactly these schemas of a plan, in place of those that the registry has now.
+        lookup: Exactly this snapshot of the lookup's table, in place of its current one.
         as_of: End offsets by partition. They are used for a topic only: other histories are cut by `cut_at`.
         arrivals_before: Records that arrived at or after this instant (epoch ms) go to quarantine; None: none do.
 
@@ -151,12 +154,14 @@ def open_history(
     use_java_zone(spark, pipeline)
     pins = Pins(pinned, behind, topic, snapshot, schemas or schemas_now(spark, pipeline))
     opened = replace(source_of(spark, pipeline).open(pins, as_of), schemas=pins.schemas)
+    opened = replace(opened, lookup=pin_lookup(spark, pipeline, lookup))
     return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
 
 
 def empty_history(spark: SparkSession, pipeline: Pipeline) -> OpenHistory:
     """The pipeline's history without any record. Raises as `open_history` does."""
-    return source_of(spark, pipeline).empty(schemas_now(spark, pipeline))
+    empty = source_of(spark, pipeline).empty(schemas_now(spark, pipeline))
+    return replace(empty, lookup=pin_lookup(spark, pipeline))
 
 
 def schemas_now(spark: SparkSession, pipeline: Pipeline) -> PinnedSchemas | None:

@@ -26,6 +26,7 @@ class OpenHistory:
         topic: The offsets that `frame` reads of a topic; None where there is none.
         snapshot: The snapshot that `frame` reads of an Iceberg table; None where there is none.
         schemas: Those of a schema registry by which values are decoded; None where there is no registry.
+        lookup: The snapshot of the table that records are looked up in; None where there is no lookup.
         arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody has looked.
         has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
     """
@@ -39,6 +40,7 @@ class OpenHistory:
     arrivals_before: int | None = None
     snapshot: PinnedSnapshot | None = None
     schemas: PinnedSchemas | None = None
+    lookup: PinnedSnapshot | None = None
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:

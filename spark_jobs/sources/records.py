@@ -61,6 +61,8 @@ from spark_jobs.sources.expressions import (
     refuse_unequal,
     refuse_unpublishable,
 )
+from spark_jobs.sources.iceberg import PinnedSnapshot
+from spark_jobs.sources.lookup import with_lookup
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import payload_schema, with_payload
 from spark_jobs.sources.schemas import PinnedSchemas
@@ -108,7 +110,8 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
     for condition in before:
         placed = _accepted(placed, condition)
     decoded = placed if is_prepared else with_payload(placed, pipeline, schemas)
-    keyed = with_keys(decoded, pipeline.keys, pipeline)
+    looked_up = looked_up_in(decoded, pipeline, opened.lookup)
+    keyed = with_keys(looked_up, pipeline.keys, pipeline)
     if (text := pipeline.filter.before_watermark) is not None:
         _require_boolean(keyed, text, pipeline, ("filter", "before_watermark"))
     for condition in after:
@@ -234,6 +237,17 @@ def running_maximum(placed: DataFrame) -> DataFrame:
     log = Window.partitionBy(PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     known = F.col(ARRIVAL).isNotNull() & F.col(PARTITION).isNotNull() & F.col(OFFSET).isNotNull()
     return placed.withColumn(ARRIVAL, F.when(known, F.max(F.when(known, F.col(ARRIVAL))).over(log)))
+
+
+def looked_up_in(decoded: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot | None) -> DataFrame:
+    """The records with the columns of the lookup, if there is one. Its event time uses no column of the lookup."""
+    if pipeline.lookup is None or pinned is None:
+        return decoded
+    at, time = F.lit(None).cast("bigint"), pipeline.event_time
+    if pipeline.lookup.as_of == "event_time":
+        kind = _of_unit(decoded, time.expression, time.unit, pipeline, ("event_time", "expression"))
+        at = instants(_tried(decoded, time.expression), kind, time.unit).milliseconds
+    return with_lookup(decoded, pipeline, pinned, at)
 
 
 def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline) -> DataFrame:

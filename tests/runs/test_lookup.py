@@ -1,0 +1,80 @@
+"""Runs that look each record up in a table, whose snapshot is pinned in the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.errors import HistoryError, RewindowError
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan, plan_from_json
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.sources import check_expressions
+from tests.runs.small_runs import T0, definition_text, record, run, write
+
+REGIONS = "rewindow.lookups.regions"
+
+
+def regions(spark: SparkSession, rows: str, columns: str = "k, region") -> None:
+    """The table with these rows: `(...), (...)`."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.lookups")
+    spark.sql(f"CREATE OR REPLACE TABLE {REGIONS} USING iceberg AS SELECT * FROM VALUES {rows} AS t({columns})")
+
+
+def defined(tmp_path: Path, name: str, lookup: str, *, keys: str = "{region: region}") -> Pipeline:
+    text = definition_text(name, tmp_path / "data", end="freeze", namespace="lookups")
+    text = text.replace("keys: {k: k}", f"lookup: {{table: {REGIONS}, {lookup}}}\nkeys: {keys}")
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(text)
+    return load_pipeline(path)
+
+
+def totals(spark: SparkSession, pipeline: Pipeline) -> dict[str | None, int]:
+    current = spark.table(Tables.of(pipeline).windows).where("valid_to IS NULL")
+    return {row[0]: row[1] for row in current.groupBy("region").agg({"n__complete": "sum"}).collect()}
+
+
+def test_records_have_the_columns_of_the_row_that_the_plan_has_pinned(spark: SparkSession, tmp_path: Path) -> None:
+    records = [record(i) for i in range(300)]
+    write(tmp_path / "data", records)
+    of = {key: sum(one["k"] == key for one in records) for key in "ab"}
+    regions(spark, "('a', 'north'), ('c', 'west')")
+    by_run = defined(tmp_path, "by_run", "on: k, as_of: run")
+    assert check_expressions(spark, by_run) == []
+    run(spark, by_run)
+    assert totals(spark, by_run) == {"north": of["a"], None: of["b"]}
+
+    plan = make_plan(spark, by_run)
+    spark.sql(f"INSERT INTO {REGIONS} VALUES ('b', 'south')")
+    result = execute(spark, by_run, plan_from_json(plan.to_json()), NoProgress())
+    assert result.changes.get("inserted", 0) == 0, "a plan is carried out with the rows that it has pinned"
+    night = reconcile(spark, by_run, NoProgress())
+    assert "looked up anew" in night.note
+    assert totals(spark, by_run) == {"north": of["a"], "south": of["b"]}
+
+    spark.sql(f"INSERT INTO {REGIONS} VALUES ('b', 'east')")
+    with pytest.raises(HistoryError, match="has two rows for k = b: which one a record gets is not said"):
+        make_plan(spark, by_run)
+
+    # Versions of a row, each valid for a time.
+    middle = T0 + 100_000
+    until = f"timestamp_millis({middle})"
+    versions = f"('a', 'old', timestamp_millis(0), {until}), ('a', 'new', {until}, NULL)"
+    regions(spark, versions, "code, region, since, until")
+    timed = defined(tmp_path, "timed", "on: {code: lower(k)}, as_of: event_time, valid_from: since, valid_to: until")
+    run(spark, timed)
+    old = sum(one["k"] == "a" and one["t"] < middle for one in records)
+    assert totals(spark, timed) == {"old": old, "new": of["a"] - old, None: of["b"]}
+    regions(spark, f"{versions}, ('a', 'too', timestamp_millis(5), timestamp_millis(6))", "code, region, since, until")
+    with pytest.raises(HistoryError, match="has two rows for code = a at one time"):
+        make_plan(spark, timed)
+    wrong = defined(tmp_path, "wrong", "on: {nothing: k}, as_of: run")
+    with pytest.raises(RewindowError, match="has no column `nothing`"):
+        make_plan(spark, wrong)
+    typed = defined(tmp_path, "typed", "on: {code: v}, as_of: run")
+    assert "write CAST(... AS STRING)" in str(check_expressions(spark, typed)[0])
