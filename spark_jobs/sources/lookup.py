@@ -40,8 +40,7 @@ def with_lookup(records: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot |
     if lookup is None or pinned is None:
         return records
     rows = _rows(records.sparkSession, pipeline, lookup, pinned)
-    hidden = {lookup.valid_from, lookup.valid_to, *lookup.on}
-    columns = [name for name in rows.columns if name not in hidden]
+    columns = lookup_columns(records.sparkSession, pipeline, pinned)
     keys = {}
     for number, (name, text) in enumerate(lookup.on.items()):
         path = ("lookup", "on", name)
@@ -63,6 +62,15 @@ def with_lookup(records: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot |
     mine = {name.lower() for name in columns}
     kept = [F.col(f"`{name}`") for name in records.columns if name.lower() not in mine]
     return joined.select(*kept, *(F.col(f"`{_ROW}{name}`").alias(name) for name in columns))
+
+
+def lookup_columns(spark: SparkSession, pipeline: Pipeline, pinned: PinnedSnapshot | None) -> list[str]:
+    """The columns that a lookup adds."""
+    if pipeline.lookup is None or pinned is None:
+        return []
+    rows = _rows(spark, pipeline, pipeline.lookup, pinned)
+    hidden = {pipeline.lookup.valid_from, pipeline.lookup.valid_to, *pipeline.lookup.on}
+    return [name for name in rows.columns if name not in hidden]
 
 
 def _rows(spark: SparkSession, pipeline: Pipeline, lookup: Lookup, pinned: PinnedSnapshot) -> DataFrame:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.errors import AnalysisException
@@ -62,7 +62,7 @@ from spark_jobs.sources.expressions import (
     refuse_unpublishable,
 )
 from spark_jobs.sources.iceberg import PinnedSnapshot
-from spark_jobs.sources.lookup import with_lookup
+from spark_jobs.sources.lookup import lookup_columns, with_lookup
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import payload_schema, with_payload
 from spark_jobs.sources.schemas import PinnedSchemas
@@ -106,7 +106,8 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
         placed = with_arrivals_bounded(rows, pipeline.history.position)
     else:
         placed = _with_log_positions(rows, pipeline)
-    before, after = _split_filter(placed, pipeline, schemas)
+    more = lookup_columns(placed.sparkSession, pipeline, opened.lookup)
+    before, after = _split_filter(placed, pipeline, schemas, more)
     for condition in before:
         placed = _accepted(placed, condition)
     decoded = placed if is_prepared else with_payload(placed, pipeline, schemas)
@@ -413,7 +414,9 @@ def _accepted(frame: DataFrame, condition: str) -> DataFrame:
     return frame.where(keeps).drop(_CONDITION)
 
 
-def _split_filter(placed: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | None) -> tuple[list[str], list[str]]:
+def _split_filter(
+    placed: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | None, looked_up: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """Split the filter into the parts that use only the history's own columns, and the others.
 
     The first are applied before the values are decoded: Spark prunes partitions by them and decodes fewer records.
@@ -423,6 +426,7 @@ def _split_filter(placed: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas 
         return [], []
     hidden = {name.lower() for name, key in pipeline.keys.items() if key.strip("`").lower() != name.lower()}
     hidden |= {field.name.lower() for field in payload_schema(placed, pipeline, schemas)}
+    hidden |= {name.lower() for name in looked_up}
     visible = placed.drop(*(name for name in placed.columns if name.lower() in hidden))
     before, after = [], []
     for part in conjuncts(placed, text):
