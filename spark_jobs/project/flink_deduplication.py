@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spark_jobs.project.flink_doubts import doubts
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Remark, SourceTable
-from spark_jobs.project.flink_source import EventTime, Lines
 from spark_jobs.project.writing import scalar
+
+if TYPE_CHECKING:
+    from spark_jobs.project.flink_source import EventTime, Lines
 
 TTL = "table.exec.state.ttl"
 _NOT_FIRST = "only the first row of each id has a counterpart: `= 1`, over one table, with no other condition behind it"
