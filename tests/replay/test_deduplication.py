@@ -22,7 +22,7 @@ from tests.sampling import sample
 
 SIZE = 20
 SCHEMA = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_id STRING, rw_event_time BIGINT"
-FEW = [path for path in CASES if path.stem in ("row_time_for_ever_0", "row_time_150_6", "keyed_state_read_60_0")]
+FEW = [path for path in CASES if path.stem in ("row_time_150_6", "keyed_state_read_60_0")]
 
 
 def deduplication_of(case: DeduplicationCase) -> Deduplication:
