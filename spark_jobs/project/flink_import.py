@@ -185,7 +185,7 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     lines.remarks += query.remarks
     if parts["hints"] is not None:
         lines.remarks += [hint_left_out(hint) for hint in parts["hints"].operands if hint is not None]
-    lines.remarks += columns_left_out(relation.table, time)
+    lines.remarks += columns_left_out(relation.table, time, relation.first.order if relation.first else "")
     for what, line in relation.table.left_out:
         lines.remark(line, what, "does not change results" if what == "PRIMARY KEY" else "has no counterpart")
     add_history(lines, relation.table)

@@ -135,12 +135,15 @@ def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser) -> dict
     return columns
 
 
-def columns_left_out(table: SourceTable, time: EventTime) -> Iterator[Remark]:
-    """The metadata and computed columns of a source that are not, or not surely, what they are in Flink."""
+def columns_left_out(table: SourceTable, time: EventTime, but: str = "") -> Iterator[Remark]:
+    """The metadata and computed columns of a source that are not, or not surely, what they are in Flink.
+
+    `but`: the column by which a deduplication orders.
+    """
     for column in table.columns:
         if column.metadata is not None and column.metadata not in METADATA:
             yield Remark(column.line, f"column {column.name} METADATA FROM '{column.metadata}'", "has no counterpart")
-        if column.computed is None or column.name == time.column:
+        if column.computed is None or column.name in (time.column, but):
             continue
         if _is_processing_time(column.computed):
             why = "processing time has no counterpart"

@@ -76,5 +76,6 @@ def test_records_have_the_columns_of_the_row_that_the_plan_has_pinned(spark: Spa
     wrong = defined(tmp_path, "wrong", "on: {nothing: k}, as_of: run")
     with pytest.raises(RewindowError, match="has no column `nothing`"):
         make_plan(spark, wrong)
-    typed = defined(tmp_path, "typed", "on: {code: v}, as_of: run")
+    regions(spark, "('a', 'north')")
+    typed = defined(tmp_path, "typed", "on: {k: v}, as_of: run")
     assert "write CAST(... AS STRING)" in str(check_expressions(spark, typed)[0])
