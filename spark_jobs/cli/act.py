@@ -348,9 +348,13 @@ def archive_topic(
     pipeline: PipelineArgument,
     as_of: AsOfOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be appended, write nothing.")] = False,
+    migrate: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="Copy this Hive archive into the definition's Iceberg table, and stop."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Append what is new in the topic to the Hive table of a stitched history, exactly once.
+    """Append what is new in the topic to the Hive or Iceberg table of a stitched history, exactly once.
 
     Partition, offset and append time are kept. A run can be repeated or killed at any moment. Of a Structured Streaming
     query it keeps the batches of the checkpoint, which itself has the last 100 only.
@@ -358,13 +362,17 @@ def archive_topic(
     from dataclasses import asdict
 
     from spark_jobs.definition.engine import Engine
-    from spark_jobs.operations.archive import archive
+    from spark_jobs.operations import archive
 
     loaded = load(pipeline)
     if loaded.engine is Engine.SPARK and not loaded.history.is_stitched:
         _archive_batches(loaded)
         return
-    result = archive(session(loaded, "archive"), loaded, as_of=as_of_vector(as_of), dry_run=dry_run)
+    spark = session(loaded, "archive")
+    if migrate is not None:
+        result = archive.migrate(spark, loaded, migrate, dry_run=dry_run)
+    else:
+        result = archive.archive(spark, loaded, as_of=as_of_vector(as_of), dry_run=dry_run)
     if as_json:
         print(json.dumps(asdict(result)))
         return
@@ -375,7 +383,7 @@ def archive_topic(
     if dry_run:
         console.print(f"would be appended to {result.table}; nothing was written")
     elif result.batch is None:
-        console.print(f"nothing new: {result.table} holds all of the topic")
+        console.print(f"nothing new: {result.table} holds all of {migrate or 'the topic'}")
     else:
         console.print(f"{result.records:,} records appended to {result.table} as batch {result.batch}")
 

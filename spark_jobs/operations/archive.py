@@ -1,19 +1,20 @@
-"""`rewindow archive`: append a topic's new records to the Hive table of a stitched history, each exactly once.
+"""`rewindow archive`: append a topic's new records to the table of a stitched history, each exactly once.
 
-A run writes its files into a folder of its own. Then it adds the folder to the table in one step of the metastore,
-together with its offsets; the next run begins at their end. A run that is killed has added everything or nothing.
+A run adds its records to the Hive or Iceberg table in one step, together with their offsets; the next run begins at
+their end. A run that is killed has added everything or nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.errors import CatalogError, DefinitionError
-from spark_jobs.sources.archive_table import ArchiveTable, Batch
+from spark_jobs.errors import CatalogError, DefinitionError, SourceError
+from spark_jobs.operations.iceberg_archive import IcebergArchive
+from spark_jobs.sources.archive_table import ArchiveTable
 from spark_jobs.sources.history import stitched_history
 from spark_jobs.sources.kafka import pin_topic, read_log
 from spark_jobs.sources.kafka_offsets import OffsetRange
@@ -50,38 +51,86 @@ def archive(
         dry_run: Only find the new offsets; write no record.
 
     Raises:
-        DefinitionError: The history is not `stitched`, or its table is an Iceberg table.
+        DefinitionError: The history is not `stitched`.
         HistoryError: Records between the table and the topic are gone.
         SourceError: The table or the topic cannot be read.
         CatalogError: The table cannot be written.
     """
     history = stitched_history(pipeline)
-    if history.past.is_iceberg:
-        raise DefinitionError(
-            "an archive is a Hive table",
-            pipeline.source_of(("history", "past", "table")) or history.past.table,
-            "Name it with its database alone. An Iceberg table is read as its writer fills it.",
-        )
-    table = ArchiveTable.create(spark, history.past.table)
+    create = IcebergArchive.create if history.past.is_iceberg else ArchiveTable.create
+    table = create(spark, history.past.table)
     pinned = pin_topic(spark, history.recent, as_of=as_of, past=table.ends, past_topic_id=table.topic_id)
     new = tuple(chosen for chosen in pinned.ranges if chosen.end > chosen.start)
     if not new or dry_run:
         return ArchiveResult(table.name, None, new, 0, pinned.notes)
-    number, location = table.new_location()
     log = read_log(spark, history.recent, new).withColumnRenamed("timestampType", "timestamp_type")
-    rows = log.select("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
     try:
-        rows.write.mode("error").parquet(location)
-        records = spark.read.parquet(location).count()
+        number, records = _append(table, log, new, pinned.topic_id)
     except JAVA_ERRORS as error:
-        if "No space left on device" in str(error):
-            hint = "Free space and run again: the table is as it was."
-            raise CatalogError("cannot write: the disk is full", table.name, hint) from error
-        hint = "Run again: the table is as it was."
-        not_written = CatalogError(f"cannot write: {short(java_reason(error))}", table.name, hint)
-        raise read_error(error, f"topic {history.recent.topic} at {history.recent.servers}") or not_written from error
+        known = read_error(error, f"topic {history.recent.topic} at {history.recent.servers}")
+        raise known or _not_written(table, error) from error
+    return ArchiveResult(table.name, number, new, records, pinned.notes)
+
+
+def migrate(spark: SparkSession, pipeline: Pipeline, archived: str, *, dry_run: bool = False) -> ArchiveResult:
+    """Copy all records of a Hive archive into the Iceberg archive of the definition, which goes on from there.
+
+    It is one snapshot, so that a killed run leaves nothing. The Hive table stays as it is.
+
+    Args:
+        archived: The Hive table, with its database.
+
+    Raises:
+        DefinitionError: The history is not `stitched`, or its table is a Hive table.
+        SourceError: There is no such archive, or the Iceberg table is none, or has records of other offsets.
+        CatalogError: The table cannot be written.
+    """
+    past = stitched_history(pipeline).past
+    if not past.is_iceberg:
+        raise DefinitionError(
+            "a Hive archive moves into an Iceberg table, and this is a Hive table",
+            pipeline.source_of(("history", "past", "table")) or past.table,
+            "Write the Iceberg table, with its catalog, as `table: lake.raw.flights`.",
+        )
+    source = ArchiveTable.find(spark, archived)
+    if source is None:
+        hint = "Name the Hive table with its database, as `--migrate raw.flights`."
+        raise SourceError("there is no such archive of `rewindow archive`", archived, hint)
+    starts: dict[int, int] = {}
+    for batch in source.batches:
+        for partition, start in batch.starts.items():
+            starts[partition] = min(start, starts.get(partition, start))
+    ranges = tuple(OffsetRange(partition, starts[partition], end) for partition, end in sorted(source.ends.items()))
+    table = IcebergArchive.create(spark, past.table)
+    missing = [one for one in ranges if table.ends.get(one.partition, 0) < one.end]
+    if missing and table.ends:
+        raise SourceError(
+            f"the table has records already, and not those of partition {missing[0].partition} up to offset "
+            f"{missing[0].end}",
+            table.name,
+            "Name a table that does not exist yet under history.past.table.",
+        )
+    if not missing or dry_run:
+        return ArchiveResult(table.name, None, tuple(missing), 0, ())
+    try:
+        number, records = _append(table, source.rows(), ranges, source.topic_id or "")
+    except JAVA_ERRORS as error:
+        raise _not_written(table, error) from error
+    return ArchiveResult(table.name, number, ranges, records, ())
+
+
+def _append(
+    table: ArchiveTable | IcebergArchive, log: DataFrame, new: Sequence[OffsetRange], topic_id: str
+) -> tuple[int, int]:
+    rows = log.select("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
     starts = {chosen.partition: chosen.start for chosen in new}
     ends = {chosen.partition: chosen.end for chosen in new}
-    table.add(Batch(number, starts, ends, pinned.topic_id, location))
-    table.remove_abandoned()
-    return ArchiveResult(table.name, number, new, records, pinned.notes)
+    return table.append(rows, starts, ends, topic_id)
+
+
+def _not_written(table: ArchiveTable | IcebergArchive, error: Exception) -> CatalogError:
+    if "No space left on device" in str(error):
+        return CatalogError(
+            "cannot write: the disk is full", table.name, "Free space and run again: the table is as it was."
+        )
+    return CatalogError(f"cannot write: {short(java_reason(error))}", table.name, "Run again: the table is as it was.")

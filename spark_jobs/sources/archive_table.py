@@ -6,25 +6,28 @@ Readers see a batch once the metastore has its partition, so they see all of it 
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.errors import CatalogError, SourceError
+from spark_jobs.sources.archived import (
+    ARCHIVE_MARK,
+    COLUMNS,
+    END_OFFSETS,
+    START_OFFSETS,
+    TOPIC_ID,
+    offsets_from_json,
+    offsets_to_json,
+)
 from spark_jobs.spark.failures import reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, hadoop_conf, hadoop_path, jvm, session_state
 from spark_jobs.spark.java import java_reason
 
-COLUMNS = (
-    "`partition` INT, `offset` BIGINT, `timestamp` TIMESTAMP, timestamp_type INT, `key` BINARY, `value` BINARY, "
-    "headers ARRAY<STRUCT<`key`: STRING, `value`: BINARY>>"
-)
-_MARK = "rewindow.archive"
-_STARTS, _ENDS, _TOPIC_ID = "rewindow.start_offsets", "rewindow.end_offsets", "rewindow.topic_id"
 _FOLDER = re.compile(r"batch=(\d+)-[0-9a-f]+")
 
 
@@ -65,7 +68,7 @@ class ArchiveTable:
                 state = session_state(spark)
                 identifier = state.sqlParser().parseTableIdentifier(name)
                 metadata = state.catalog().getTableMetadata(identifier)
-                if not metadata.properties().contains(_MARK):
+                if not metadata.properties().contains(ARCHIVE_MARK):
                     return None
                 return cls(spark, name)
         except JAVA_ERRORS:
@@ -84,7 +87,7 @@ class ArchiveTable:
                     spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
                 spark.sql(
                     f"CREATE TABLE IF NOT EXISTS {name} ({COLUMNS}) PARTITIONED BY (batch STRING) STORED AS PARQUET "
-                    f"TBLPROPERTIES ('{_MARK}' = '1')"
+                    f"TBLPROPERTIES ('{ARCHIVE_MARK}' = '1')"
                 )
         except JAVA_ERRORS as error:
             what = f"cannot create the archive table: {short(java_reason(error))}"
@@ -113,6 +116,21 @@ class ArchiveTable:
         """Kafka's id of the topic from which the last batch came; None where there is no batch yet."""
         return self.batches[-1].topic_id if self.batches else None
 
+    def append(
+        self, rows: DataFrame, starts: Mapping[int, int], ends: Mapping[int, int], topic_id: str
+    ) -> tuple[int, int]:
+        """Append records as one batch; its number, and how many records it has.
+
+        Raises CatalogError where another run has added a batch with this number; one of `JAVA_ERRORS` where writing
+        fails.
+        """
+        number, location = self.new_location()
+        rows.write.mode("error").parquet(location)
+        records = self._spark.read.parquet(location).count()
+        self.add(Batch(number, starts, ends, topic_id, location))
+        self.remove_abandoned()
+        return number, records
+
     def new_location(self) -> tuple[int, str]:
         """The next batch's number, and a new folder for it that no other run uses."""
         number = self.batches[-1].number + 1 if self.batches else 0
@@ -136,9 +154,9 @@ class ArchiveTable:
             storage.properties(),
         )
         parameters = {
-            _STARTS: _offsets_to_json(batch.starts),
-            _ENDS: _offsets_to_json(batch.ends),
-            _TOPIC_ID: batch.topic_id,
+            START_OFFSETS: offsets_to_json(batch.starts),
+            END_OFFSETS: offsets_to_json(batch.ends),
+            TOPIC_ID: batch.topic_id,
         }
         package = packages.org.apache.spark.sql.catalyst.catalog
         now = packages.java.lang.System.currentTimeMillis()
@@ -175,8 +193,9 @@ class ArchiveTable:
                 system.delete(status.getPath(), True)
 
     def rows(self) -> DataFrame:
-        """All archived records."""
-        return self._spark.table(self.name)
+        """The records of `batches`."""
+        last = self.batches[-1].number if self.batches else -1
+        return self._spark.table(self.name).where(F.col("batch") <= f"{last:06}").drop("batch")
 
     def _root(self) -> str:
         location = self._catalog.getTableMetadata(self._identifier).storage().locationUri().get()
@@ -198,16 +217,8 @@ def _batch(partition: JavaObject) -> Batch:
     parameters = partition.parameters()
     return Batch(
         number=int(partition.spec().apply("batch")),
-        starts=_offsets_from_json(parameters.apply(_STARTS)),
-        ends=_offsets_from_json(parameters.apply(_ENDS)),
-        topic_id=parameters.apply(_TOPIC_ID),
+        starts=offsets_from_json(parameters.apply(START_OFFSETS)),
+        ends=offsets_from_json(parameters.apply(END_OFFSETS)),
+        topic_id=parameters.apply(TOPIC_ID),
         location=partition.storage().locationUri().get().toString(),
     )
-
-
-def _offsets_to_json(offsets: Mapping[int, int]) -> str:
-    return json.dumps({str(partition): offset for partition, offset in sorted(offsets.items())})
-
-
-def _offsets_from_json(text: str) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in json.loads(text).items()}

@@ -11,9 +11,11 @@ import pytest
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import RewindowError
-from spark_jobs.operations.archive import archive
+from spark_jobs.operations import iceberg_archive
+from spark_jobs.operations.archive import archive, migrate
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.sources.archive_table import ArchiveTable
+from spark_jobs.sources.archived import archived_in
 from tests.kafka import Sent, produce
 from tests.processes import start_python
 from tests.sources.conftest import BASE
@@ -156,3 +158,98 @@ def test_a_table_of_another_layout_is_refused(spark, pipeline: Pipeline) -> None
     spark.sql(f"CREATE TABLE {pipeline.history.past.table} (x INT) STORED AS PARQUET")
     with pytest.raises(RewindowError, match="was not created by `rewindow archive`"):
         archive(spark, pipeline)
+
+
+def into_iceberg(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with an Iceberg table in the place of the Hive table."""
+    table = "rewindow." + pipeline.history.past.table
+    content = pipeline.model_dump(mode="json", by_alias=True, exclude_none=True)
+    content["history"]["past"]["table"] = table
+    return Pipeline.model_validate(content)
+
+
+def columns_of(frame):
+    return frame.select("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+
+
+def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
+    spark, kafka: KafkaBroker, pipeline: Pipeline, monkeypatch
+) -> None:
+    hive, pipeline, topic = pipeline, into_iceberg(pipeline), pipeline.history.recent.topic
+    table = pipeline.history.past.table
+    produce(spark, kafka.servers, topic, events(3) + events(2, partition=1))
+
+    def killed(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(iceberg_archive, "fast_forward", killed)
+        archive(spark, pipeline)
+    assert places(spark, pipeline) == []
+    first = archive(spark, pipeline)
+    assert (first.batch, first.records) == (0, 5)
+    # Each file has the offsets of one partition that arrived on one day.
+    bounds = "readable_metrics.`{0}`.lower_bound, readable_metrics.`{0}`.upper_bound"
+    files = spark.sql(f"SELECT {bounds.format('partition')}, {bounds.format('offset')} FROM {table}.files").collect()
+    assert sorted(map(tuple, files)) == [(0, 0, 0, 2), (1, 1, 0, 1)]
+    assert spark.sql(f"SHOW CREATE TABLE {table}").first()[0].count("days(timestamp)") == 1
+    assert archive(spark, pipeline).batch is None
+    produce(spark, kafka.servers, topic, events(2, partition=1))
+    # Two runs at once: the slower one is refused.
+    move = iceberg_archive.fast_forward
+
+    def after_another(*arguments) -> bool:
+        patched.setattr(iceberg_archive, "fast_forward", move)
+        assert archive(spark, pipeline).records == 2
+        return move(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(RewindowError, match="Another archive run may have been"):
+        patched.setattr(iceberg_archive, "fast_forward", after_another)
+        archive(spark, pipeline)
+    assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
+    assert archived_in(spark, table).ends == {0: 3, 1: 4}
+    # Somebody compacts the table, and expires the snapshots that have the offsets.
+    spark.sql(f"CALL rewindow.system.rewrite_data_files(table => '{table}', options => map('rewrite-all', 'true'))")
+    now = "TIMESTAMP '2999-01-01'"
+    spark.sql(f"CALL rewindow.system.expire_snapshots(table => '{table}', older_than => {now}, retain_last => 1)")
+    assert archived_in(spark, table).ends == {0: 3, 1: 4}
+    produce(spark, kafka.servers, topic, events(1))
+    third = archive(spark, pipeline)
+    assert (third.batch, third.records) == (2, 1)
+    assert set(spark.sql(f"SELECT name FROM {table}.refs").toPandas()["name"]) == {"main"}
+    # The same records as in Hive, and as a history: stitched, and alone.
+    archive(spark, hive)
+    assert columns_of(spark.table(table)).exceptAll(columns_of(spark.table(hive.history.past.table))).isEmpty()
+    plan = make_plan(spark, pipeline)
+    assert (plan.records, [part.start for part in plan.topic.ranges]) == (8, [4, 4])
+    content = pipeline.model_dump(mode="json", by_alias=True, exclude_none=True)
+    content["history"] = {"kind": "table", "table": table, "preset": "rewindow_archive"}
+    content["value"]["column"] = "value"
+    content["keys"] = {"p": "partition"}
+    alone = make_plan(spark, Pipeline.model_validate(content))
+    assert (alone.records, alone.event_times) == (plan.records, plan.event_times)
+
+
+def test_a_hive_archive_moves_into_an_iceberg_table_once(spark, kafka: KafkaBroker, pipeline: Pipeline) -> None:
+    hive, pipeline, topic = pipeline, into_iceberg(pipeline), pipeline.history.recent.topic
+    source = hive.history.past.table
+    with pytest.raises(RewindowError, match="there is no such archive"):
+        migrate(spark, pipeline, source)
+    with pytest.raises(RewindowError, match=r"this is a Hive table.*table: lake.raw.flights"):
+        migrate(spark, hive, source)
+    produce(spark, kafka.servers, topic, events(3))
+    archive(spark, hive)
+    produce(spark, kafka.servers, topic, events(2, partition=1))
+    archive(spark, hive)
+    assert migrate(spark, pipeline, source, dry_run=True).batch is None
+    moved = migrate(spark, pipeline, source)
+    assert (moved.batch, moved.records) == (0, 5)
+    assert migrate(spark, pipeline, source).batch is None
+    produce(spark, kafka.servers, topic, events(1))
+    assert archive(spark, pipeline).records == 1
+    assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    archive(spark, hive)
+    produce(spark, kafka.servers, topic, events(1))
+    archive(spark, hive)
+    with pytest.raises(RewindowError, match="has records already, and not those of partition 0 up to offset 5"):
+        migrate(spark, pipeline, source)
