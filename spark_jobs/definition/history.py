@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from spark_jobs.definition.fields import Text
+from spark_jobs.definition.fields import Text, shown
 from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory, Tombstones
 from spark_jobs.definition.position import Position
+from spark_jobs.definition.problems import Refusal
 
 
 def _one_or_many(value: Any) -> Any:
@@ -92,22 +93,29 @@ PRESETS: dict[str, dict[str, str]] = {
         "arrival": "_kafka_metadata_timestamp",
         "arrival_unit": "ms",
     },
+    "rewindow_archive": {"partition": "partition", "offset": "offset", "arrival": "timestamp"},
 }
-"""The position columns of tables that others write: a topic of Redpanda's, and Iceberg's own sink for Kafka Connect."""
+"""The position columns of tables of known writers: a topic of Redpanda's, Iceberg's own sink for Kafka Connect, and
+`rewindow archive`."""
 
 
 class TableHistory(HistoryOfRows):
-    """An Iceberg table in a catalog that the Spark session is configured for."""
+    """An Iceberg table in a catalog that the Spark session is configured for, or a Delta table."""
 
     kind: Literal["table"] = Field(description="The kind of history: table.")
     table: Text = Field(
-        description="The table, with its catalog. `rewindow` is the catalog of Rewindow's own tables.",
-        examples=["lake.raw.flights"],
+        description="An Iceberg table with its catalog (`rewindow` is the catalog of Rewindow's own tables); a Delta "
+        "table of the metastore with its database, or its folder as an absolute path or address.",
+        examples=["lake.raw.flights", "s3a://lake/flights"],
     )
-    preset: Literal["redpanda", "kafka_connect"] | None = Field(
+    format: Literal["iceberg", "delta"] | None = Field(
+        default=None, description="The table's format. Left out: iceberg.", examples=["delta"]
+    )
+    preset: Literal["redpanda", "kafka_connect", "rewindow_archive"] | None = Field(
         default=None,
         description="Where the position columns are in tables of a known writer: redpanda (a topic with "
-        "redpanda.iceberg.mode) or kafka_connect (Iceberg's sink with its transform KafkaMetadataTransform).",
+        "redpanda.iceberg.mode), kafka_connect (Iceberg's sink with its transform KafkaMetadataTransform) or "
+        "rewindow_archive (an Iceberg table of `rewindow archive`).",
         examples=["redpanda"],
     )
     position: Position = Field(
@@ -115,6 +123,16 @@ class TableHistory(HistoryOfRows):
         description="The columns with a record's position in the log. With `preset`: what differs from it.",
         examples=["{partition: partition, offset: offset, arrival: arrival}"],
     )
+
+    @model_validator(mode="after")
+    def _is_where_its_format_is(self) -> Self:
+        is_folder = "/" in self.table
+        if is_folder and self.format != "delta":
+            raise Refusal(f"{shown(self.table)} is a folder", "write `format: delta`, or name a table", ("table",))
+        if is_folder and not self.table.startswith("/") and "://" not in self.table:
+            hint = "write an absolute path or an address, as s3a://lake/flights"
+            raise Refusal(f"{shown(self.table)} is a relative path", hint, ("table",))
+        return self
 
     @model_validator(mode="before")
     @classmethod

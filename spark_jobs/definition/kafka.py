@@ -253,7 +253,7 @@ class KafkaHistory(Topic, HistorySection):
 
 
 class PastTable(Section):
-    """The table with the older part of the log. `rewindow archive` writes a Hive table, or columns are mapped."""
+    """The table with the older part of the log: that of `rewindow archive`, or one whose columns are mapped."""
 
     table: Text = Field(
         description="A Hive table with its database, or an Iceberg table with its catalog and namespace.",
@@ -276,10 +276,22 @@ class PastTable(Section):
         examples=[{"sched_dep": "departure_time", "distance": "CAST(miles AS BIGINT)"}],
     )
 
+    format: Literal["delta"] | None = Field(
+        default=None, description="delta for a Delta table; left out, a Hive or an Iceberg table.", examples=["delta"]
+    )
+
     @property
     def is_iceberg(self) -> bool:
         """Whether it is an Iceberg table in a catalog of the session."""
-        return self.table.count(".") > 1 and not self.table.startswith("spark_catalog.")
+        return self.lake_format == "iceberg"
+
+    @property
+    def lake_format(self) -> Literal["iceberg", "delta"] | None:
+        """The format of a table whose snapshots can be pinned; None: it is a Hive table."""
+        if self.format is not None:
+            return self.format
+        in_catalog = self.table.count(".") > 1 and not self.table.startswith("spark_catalog.")
+        return "iceberg" if in_catalog else None
 
     @field_validator("position")
     @classmethod

@@ -40,7 +40,7 @@ _NO_RESULT = {
 
 _ADDED = {
     "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
-    "envelope": None, "registry": None
+    "envelope": None, "registry": None, "format": None
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 

@@ -104,16 +104,18 @@ def _datasets(pipeline: Pipeline, folder: RunFolder, stage: Stage) -> tuple[list
 
 
 def history_of(pipeline: Pipeline) -> list[Dataset]:
-    """The history: its files' folders, its Hive or Iceberg table, its topic, or table and topic."""
+    """The history: its files' folders, its Hive or lake table, its topic, or table and topic."""
     history = pipeline.history
     if isinstance(history, FilesHistory):
         return _files(history.path)
     if isinstance(history, HiveHistory):
         return [_hive(history.table, history.metastore)]
     if isinstance(history, TableHistory):
-        return [_in_catalog(history.table)]
+        return [_delta(history.table) if history.format == "delta" else _in_catalog(history.table)]
     if isinstance(history, StitchedHistory):
         past = history.past
+        if past.format == "delta":
+            return [_delta(past.table), _topic(history.recent)]
         table = _in_catalog(past.table) if past.is_iceberg else _hive(past.table, past.metastore)
         return [table, _topic(history.recent)]
     assert isinstance(history, KafkaHistory)
@@ -124,6 +126,11 @@ def _in_catalog(table: str) -> Dataset:
     """An Iceberg table by its full name."""
     catalog, _, name = table.partition(".")
     return iceberg(name) if catalog == CATALOG else Dataset(catalog, name)
+
+
+def _delta(table: str) -> Dataset:
+    """A Delta table, by its folder or by its name in the metastore."""
+    return _of_path(table) if "/" in table else _hive(table, None)
 
 
 def iceberg(table: str) -> Dataset:

@@ -25,6 +25,7 @@ from spark_jobs.sources import (
     PinnedFile,
     PinnedSchemas,
     PinnedSnapshot,
+    TableFormat,
     change_between,
     changed_files,
     empty_in_both,
@@ -43,7 +44,7 @@ KEY = "past"
 class Past:
     """What a run has read.
 
-    `files`: of files and Hive tables, None where nobody knows them. `snapshot`: of an Iceberg table. `starts`: of a
+    `files`: of files and Hive tables, None where nobody knows them. `snapshot`: of a lake table. `starts`: of a
     topic, the first offset of each partition. `counts`: the records below the end offset by partition. `empty`: the
     offsets below it that no run has read a record of. `has_lost`: runs before have read records that are not there any
     more, and windows that were made of them are published. `schemas`: digests of those of a registry, see
@@ -80,13 +81,13 @@ class Past:
             _by_partition(data["starts"]),
             _by_partition(data["counts"]),
             data["has_lost"],
-            None if data.get("snapshot") is None else PinnedSnapshot(*data["snapshot"]),
+            None if data.get("snapshot") is None else _snapshot(*data["snapshot"]),
             data.get("schemas"),
             _by_partition(data.get("empty")),
         )
 
     def to_state(self) -> dict[str, Any]:
-        """As JSON values; a file is `[path, size, modified]`, a snapshot `[table, uuid, snapshot]`."""
+        """As JSON values; a file is `[path, size, modified]`, a snapshot `[table, uuid, snapshot, format]`."""
         files = None if self.files is None else [[f.path, f.size, f.modified] for f in self.files]
         snapshot = None if self.snapshot is None else list(astuple(self.snapshot))
         return {
@@ -111,6 +112,11 @@ class Past:
             if name not in found:
                 return f"schema id {name} is gone from the subject {now.subject}"
         return ""
+
+
+def _snapshot(table: str, uuid: str, snapshot: int | None, kind: str = TableFormat.ICEBERG) -> PinnedSnapshot:
+    """Earlier versions kept no format: all tables were Iceberg's."""
+    return PinnedSnapshot(table, uuid, snapshot, TableFormat(kind))
 
 
 def _by_partition(data: Mapping[str, T] | None) -> dict[int, T] | None:

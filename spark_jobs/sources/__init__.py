@@ -18,13 +18,14 @@ from spark_jobs.sources.history import (
     source_of,
 )
 from spark_jobs.sources.holes import with_holes
-from spark_jobs.sources.iceberg import Change, PinnedSnapshot, change_between, snapshot_size
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
+from spark_jobs.sources.lake_tables import change_between, snapshot_size
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.schemas import PinnedSchemas
+from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
 from spark_jobs.sources.spool import is_small, narrowed, spooled
 from spark_jobs.sources.zone_data import java_release, python_release, zone_note
 from spark_jobs.spark.failures import reading
@@ -45,6 +46,7 @@ __all__ = [
     "PinnedSnapshot",
     "PinnedTopic",
     "Source",
+    "TableFormat",
     "arrived_since",
     "canonical",
     "change_between",

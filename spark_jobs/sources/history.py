@@ -21,7 +21,6 @@ from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistor
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Topic
 from spark_jobs.definition.position import Position
 from spark_jobs.errors import DefinitionError, SourceError
-from spark_jobs.sources import iceberg
 from spark_jobs.sources.behind import confirm_behind, files_behind, records_in, records_outside
 from spark_jobs.sources.decode import RAW, REASON
 from spark_jobs.sources.expressions import expression_type, refuse_schema
@@ -35,21 +34,21 @@ from spark_jobs.sources.files import (
     read_files,
 )
 from spark_jobs.sources.hive import read_table, table_partitions
-from spark_jobs.sources.iceberg import (
-    Change,
-    PinnedSnapshot,
+from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
+from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.lake_tables import (
     change_between,
     pin_snapshot,
     read_appended,
     read_snapshot,
 )
-from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
-from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.lake_tables import table_partitions as lake_partitions
 from spark_jobs.sources.lookup import pin_lookup
 from spark_jobs.sources.opened import OpenHistory, Pins
 from spark_jobs.sources.payload import column_fields, encoded_fields
 from spark_jobs.sources.records import NOT_BEFORE
 from spark_jobs.sources.schemas import PinnedSchemas, pin_schemas
+from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.sources.zone_data import use_java_zone
 from spark_jobs.spark.expression_tree import names_in
@@ -61,7 +60,7 @@ _MAX_UNKNOWN_PARTITIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """What a run before has read: its end offsets, and the snapshot of an Iceberg table; None: it has read none."""
+    """What a run before has read: its end offsets, and the snapshot of a lake table; None: it has read none."""
 
     as_of: Mapping[int, int]
     snapshot: PinnedSnapshot | None = None
@@ -71,7 +70,7 @@ class AlreadyRead:
 class Later:
     """Records without many of those that a run before has read.
 
-    `change`: what became of an Iceberg table since; None: the history is none, or that run did not keep its snapshot.
+    `change`: what became of a lake table since; None: the history is none, or that run did not keep its snapshot.
     """
 
     frame: DataFrame
@@ -114,7 +113,7 @@ def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
         case HiveHistory() as history:
             return HiveSource(spark, pipeline, history)
         case TableHistory() as history:
-            return IcebergSource(spark, pipeline, history)
+            return LakeSource(spark, pipeline, history)
         case KafkaHistory() as history:
             return KafkaSource(spark, pipeline, history)
         case StitchedHistory() as history:
@@ -290,8 +289,8 @@ class HiveSource:
 
 
 @dataclass(frozen=True)
-class IcebergSource:
-    """An Iceberg table in a catalog of the Spark session."""
+class LakeSource:
+    """An Iceberg table in a catalog of the Spark session, or a Delta table."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -299,8 +298,8 @@ class IcebergSource:
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         with named_by(self.pipeline, "history", "table"):
-            chosen = pin_snapshot(self.spark, self.history.table, pins.snapshot)
-        opened = OpenHistory(read_snapshot(self.spark, chosen), (), _describe_snapshot(chosen), snapshot=chosen)
+            chosen = pin_snapshot(self.spark, self.history.table, self._format, pins.snapshot)
+        opened = OpenHistory(read_snapshot(self.spark, chosen), (), chosen.description, snapshot=chosen)
         _check_columns(opened, self.pipeline)
         return opened
 
@@ -308,7 +307,11 @@ class IcebergSource:
         return _empty(self.spark.createDataFrame([], self.open(Pins()).frame.schema), schemas)
 
     def partition_columns(self) -> tuple[str, ...]:
-        return iceberg.table_partitions(self.spark, self.history.table)
+        return lake_partitions(self.spark, self.history.table, self._format)
+
+    @property
+    def _format(self) -> TableFormat:
+        return TableFormat(self.history.format or TableFormat.ICEBERG)
 
     def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
         """What was appended since; where that is not all that is new, the offsets' statistics skip files."""
@@ -364,7 +367,7 @@ class KafkaSource:
 
 @dataclass(frozen=True)
 class StitchedSource:
-    """A Hive or Iceberg table for the older part of a log, and a Kafka topic for the rest."""
+    """A Hive, Iceberg or Delta table for the older part of a log, and a Kafka topic for the rest."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -374,8 +377,8 @@ class StitchedSource:
         past, headers = self.history.past, _uses_headers(self.pipeline)
         now = chosen = None
         with named_by(self.pipeline, "history"):
-            if past.is_iceberg:
-                chosen = pin_snapshot(self.spark, past.table, pins.snapshot)
+            if past.lake_format:
+                chosen = pin_snapshot(self.spark, past.table, TableFormat(past.lake_format), pins.snapshot)
             frame, offsets = open_stitched(
                 self.spark,
                 self.history,
@@ -390,7 +393,7 @@ class StitchedSource:
                 now = files_behind(self.spark, read_table(self.spark, past.table, past.metastore), past.table)
                 if pins.behind and now is not None:
                     confirm_behind(past.table, pins.behind, now)
-        table = f"Hive table {past.table}" if chosen is None else _describe_snapshot(chosen)
+        table = f"Hive table {past.table}" if chosen is None else chosen.description
         parts = f"{table}, then {_describe_topic(self.history.recent)}"
         return OpenHistory(frame, (), parts, offsets, behind=now, snapshot=chosen)
 
@@ -400,7 +403,9 @@ class StitchedSource:
 
     def partition_columns(self) -> tuple[str, ...]:
         past = self.history.past
-        return (iceberg.table_partitions if past.is_iceberg else table_partitions)(self.spark, past.table)
+        if past.lake_format:
+            return lake_partitions(self.spark, past.table, TableFormat(past.lake_format))
+        return table_partitions(self.spark, past.table)
 
     def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
         """All records: the topic's part cannot be read anew without moving the cut between the parts."""
@@ -502,11 +507,6 @@ def _check_types(opened: OpenHistory, pipeline: Pipeline) -> None:
                 pipeline.source_of(("value", "schema")) or opened.description,
                 "Correct value.schema, or convert the column where an expression uses it.",
             )
-
-
-def _describe_snapshot(pinned: PinnedSnapshot) -> str:
-    at = "no snapshot yet" if pinned.snapshot is None else f"snapshot {pinned.snapshot}"
-    return f"Iceberg table {pinned.table}, {at}"
 
 
 def _describe_topic(topic: Topic) -> str:

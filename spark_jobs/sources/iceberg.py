@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import SourceError
+from spark_jobs.sources.snapshot import Change, PinnedSnapshot
 from spark_jobs.spark.failures import reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 from spark_jobs.spark.snapshots import way_back
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedSnapshot:
-    """The state of an Iceberg table that a run reads.
-
-    `uuid`: the table's own identity; a table that is dropped and made again has another one. `snapshot`: its snapshot;
-    None where nothing has been written yet.
-    """
-
-    table: str
-    uuid: str
-    snapshot: int | None
-
-
-class Change(Enum):
-    """What became of a table's rows from one snapshot to a later one."""
-
-    NONE = "has the same rows"
-    APPENDED = "has more rows"
-    REMOVED = "has rows that were removed"
-    REWRITTEN = "has rows that were changed"
-    UNKNOWN = "lacks the snapshots between, which have expired"
-    ROLLED_BACK = "was rolled back"
-    ANOTHER = "was made anew"
-
 
 _APPEND, _DELETE, _REWRITE = "append", "delete", "replace"
 
@@ -87,11 +59,7 @@ def read_appended(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapsh
 
 
 def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapshot) -> Change:
-    """What became of the rows of `before`. Compaction is no change. Reads the table's metadata alone."""
-    if before.uuid != now.uuid:
-        return Change.ANOTHER
-    if before.snapshot == now.snapshot:
-        return Change.NONE
+    """What became of the rows of another snapshot of the table."""
     if now.snapshot is None:
         return Change.ROLLED_BACK
     way = way_back(_loaded(spark, now.table), before.snapshot, now.snapshot)
@@ -118,5 +86,8 @@ def _loaded(spark: SparkSession, table: str) -> JavaObject:
         return loaded_iceberg_table(spark, table)
     except JAVA_ERRORS as error:
         what = short(str(error))
-        hint = "Name it with its catalog, as `catalog.namespace.table`; Spark has to be configured for the catalog."
+        hint = (
+            "Name it with its catalog, as `catalog.namespace.table`; Spark has to be configured for the catalog. "
+            "Of a Delta table, write `format: delta`."
+        )
         raise SourceError(f"there is no such Iceberg table: {what}", table, hint) from error

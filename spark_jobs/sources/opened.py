@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from spark_jobs.sources.files import PinnedFile
-from spark_jobs.sources.iceberg import PinnedSnapshot
 from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.schemas import PinnedSchemas
+from spark_jobs.sources.snapshot import PinnedSnapshot
 
 
 @dataclass(frozen=True)

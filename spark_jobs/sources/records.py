@@ -61,7 +61,7 @@ from spark_jobs.sources.expressions import (
     refuse_unequal,
     refuse_unpublishable,
 )
-from spark_jobs.sources.iceberg import PinnedSnapshot
+from spark_jobs.sources.snapshot import PinnedSnapshot
 from spark_jobs.sources.lookup import lookup_columns, with_lookup
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import payload_schema, with_payload

@@ -17,15 +17,17 @@ from spark_jobs.definition.kafka import PastTable, StitchedHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
 from spark_jobs.sources.archive_table import ArchiveTable
+from spark_jobs.sources.archived import Archived, archived_in
 from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.hive import read_table
-from spark_jobs.sources.iceberg import PinnedSnapshot, pin_snapshot, read_snapshot
 from spark_jobs.sources.kafka import append_time, empty_topic, header_map, pin_topic, read_topic
 from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.lake_tables import pin_snapshot, read_snapshot
 from spark_jobs.sources.payload import payload_schema, with_payload
 from spark_jobs.sources.records import cut_at, running_maximum, with_positions
 from spark_jobs.sources.schemas import PinnedSchemas
+from spark_jobs.sources.snapshot import PinnedSnapshot, TableFormat
 from spark_jobs.spark.failures import reading
 
 _POSITION_COLUMNS = (PARTITION, OFFSET, ARRIVAL)
@@ -49,7 +51,7 @@ def open_stitched(
     Args:
         headers: Whether the topic's headers are read.
         pinned: The offsets of a plan; None: they are resolved now.
-        snapshot: The snapshot to read of an Iceberg table; None for a Hive table.
+        snapshot: The snapshot to read of a lake table; None for a Hive table.
         schemas: Those by which values are decoded, where the definition names a registry.
         as_of: End offsets by partition, in place of the topic's own.
 
@@ -61,7 +63,7 @@ def open_stitched(
         HistoryError: Offsets between the two parts are missing.
     """
     table = _past(spark, history.past, snapshot)
-    archive = None if snapshot else ArchiveTable.find(spark, history.past.table)
+    archive = _archive(spark, history.past, snapshot)
     if pinned is not None:
         chosen = pin_topic(spark, history.recent, pinned=pinned)
     else:
@@ -85,9 +87,18 @@ def empty_stitched(
 ) -> DataFrame:
     """The columns of `open_stitched` without any record. The catalog is read, the brokers are not."""
     past = history.past
-    snapshot = pin_snapshot(spark, past.table) if past.is_iceberg else None
+    snapshot = pin_snapshot(spark, past.table, TableFormat(past.lake_format)) if past.lake_format else None
     table = spark.createDataFrame([], _past(spark, past, snapshot).schema)
     return _stitch(table, empty_topic(spark, history.recent), {}, history, pipeline, schemas)
+
+
+def _archive(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | None) -> ArchiveTable | Archived | None:
+    """What `rewindow archive` has written; None where another program writes the table."""
+    if snapshot is None:
+        return ArchiveTable.find(spark, past.table)
+    if snapshot.format is TableFormat.DELTA:
+        return None
+    return archived_in(spark, past.table, snapshot.snapshot)
 
 
 def _past(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | None) -> DataFrame:

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 JavaObject: TypeAlias = Any
 """An object, class or package in the JVM. py4j looks its members up when they are called, so no type describes them."""
@@ -116,6 +117,11 @@ def csv_cells(spark: SparkSession, line: str, options: Mapping[str, Any]) -> lis
     settings = packages.org.apache.spark.sql.catalyst.csv.CSVOptions(texts, False, "UTC").asParserSettings()
     cells = packages.com.univocity.parsers.csv.CsvParser(settings).parseLine(line)
     return ["" if cell is None else str(cell) for cell in cells or []]
+
+
+def frame_of(spark: SparkSession, java_frame: JavaObject) -> DataFrame:
+    """A DataFrame of Java as one of Python."""
+    return ClassicDataFrame(java_frame, spark)
 
 
 def iceberg_catalog(spark: SparkSession, name: str) -> JavaObject:

@@ -33,6 +33,10 @@ def _packages_of_spark() -> tuple[str, ...]:
 PACKAGES = (*_packages_of_spark(), "org.xerial:sqlite-jdbc:3.50.3.0")
 """Jars as Maven coordinates. Spark downloads them once, to `ivy_folder()`."""
 
+DELTA = "io.delta:delta-spark_2.13:4.0.0"
+"""The jar of Delta for Spark 4.0. It is fetched only where the environment names it."""
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+
 LOG_SETTINGS = (Path(__file__).parent / "log4j2.properties").as_uri()
 """The address of Log4j's settings."""
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
@@ -42,6 +46,12 @@ DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 def packages() -> tuple[str, ...]:
     """`PACKAGES`, and those that the environment adds. Raises EnvironmentSetupError as `settings` does."""
     return (*PACKAGES, *(part.strip() for part in (settings().packages or "").split(",") if part.strip()))
+
+
+def has_delta() -> bool:
+    """Whether the environment adds Delta's jar, of any version."""
+    artifact = DELTA.rpartition(":")[0]
+    return any(package.startswith(f"{artifact}:") for package in packages())
 
 
 SHORT_APPLICATIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"

@@ -35,7 +35,7 @@ from spark_jobs.spark.gateway import (
 )
 from spark_jobs.spark.jars import keep_files, with_jar_files
 from spark_jobs.spark.java import java_reason
-from spark_jobs.spark.jvm import jvm_settings
+from spark_jobs.spark.jvm import DELTA_EXTENSION, has_delta, jvm_settings
 from spark_jobs.spark.launch import launch_jvm, log_file
 from spark_jobs.spark.warm import warm_gateway
 
@@ -166,6 +166,13 @@ def _start(
         # Cached frames are narrow and read a few times; compressing them takes longer than it saves.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
     }
+    if has_delta():
+        conf |= {
+            "spark.sql.extensions": f"{_EXTENSION},{DELTA_EXTENSION}",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # The state of a table's log: by default, 50 tasks compute it.
+            "spark.databricks.delta.snapshotPartitions": "2",
+        }
     if metastore:
         conf |= {
             "spark.sql.catalogImplementation": "hive",
