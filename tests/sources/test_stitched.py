@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.errors import DefinitionError, RewindowError
+from spark_jobs.errors import RewindowError
 from spark_jobs.operations.archive import archive
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
@@ -178,7 +178,7 @@ def test_the_snapshot_of_the_past_is_pinned_and_nothing_is_archived_into_it(spar
     assert plan.snapshot is not None and f"Iceberg table {name}, snapshot" in plan.source
     below(rows, {2: 3}).coalesce(1).writeTo(name).append()
     assert read_planned(spark, pipeline, plan).count() == RECORDS
-    with pytest.raises(DefinitionError, match="an archive is a Hive table"):
+    with pytest.raises(RewindowError, match="was not created by `rewindow archive`"):
         archive(spark, pipeline)
 
 
