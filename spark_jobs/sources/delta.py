@@ -72,7 +72,12 @@ def snapshot_size(spark: SparkSession, pinned: PinnedSnapshot) -> tuple[int | No
 def read_snapshot(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
     """The rows of a version, with the columns that the table had then."""
     with reading(pinned.table):
-        path = _log(spark, pinned.table).dataPath().toString()
+        log = _log(spark, pinned.table)
+        version = _version(spark, log, pinned.snapshot or 0)
+        if version.protocol().readerFeatureNames().contains("deletionVectors"):
+            # Delta does not pin what is written into a table of another format, and refuses to apply the vectors then.
+            return _rows_of(spark, log, version, version.allFiles().collectAsList())
+        path = log.dataPath().toString()
         return spark.read.format("delta").option("versionAsOf", str(pinned.snapshot)).load(path)
 
 
@@ -81,10 +86,7 @@ def read_appended(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapsh
     with reading(now.table):
         log = _log(spark, now.table)
         files = [file for step in _steps(spark, log, before, now) or () for file in step.added]
-        none = jvm(spark).scala.Option.empty()
-        added = jvm(spark).PythonUtils.toSeq(files)
-        version = _version(spark, log, now.snapshot or 0)
-        return frame_of(spark, log.createDataFrame(version, added, False, none))
+        return _rows_of(spark, log, _version(spark, log, now.snapshot or 0), files)
 
 
 def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapshot) -> Change:
@@ -122,6 +124,12 @@ def _require(spark: SparkSession, log: JavaObject, version: int, now: int, table
     if gone := _first_gone(spark, log, left):
         what = f"version {version} of the plan was vacuumed: {gone} is gone"
         raise SourceError(what, table, "Plan again; keep files longer than runs wait (VACUUM ... RETAIN).")
+
+
+def _rows_of(spark: SparkSession, log: JavaObject, version: JavaObject, files: Sequence[JavaObject]) -> DataFrame:
+    """The rows of some files, with the columns of a version. Deletion vectors are applied."""
+    chosen = jvm(spark).PythonUtils.toSeq(files)
+    return frame_of(spark, log.createDataFrame(version, chosen, False, jvm(spark).scala.Option.empty()))
 
 
 def _steps(spark: SparkSession, log: JavaObject, before: PinnedSnapshot, now: PinnedSnapshot) -> list[_Step] | None:
