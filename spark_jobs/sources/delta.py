@@ -5,8 +5,10 @@ Delta's jar is fetched only where the environment names it (`jvm.DELTA`). All th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,6 +19,7 @@ from spark_jobs.spark.failures import plain_path, reading, short
 from spark_jobs.spark.gateway import (
     JAVA_ERRORS,
     JavaObject,
+    active_session,
     frame_of,
     hadoop_conf,
     hadoop_path,
@@ -26,6 +29,20 @@ from spark_jobs.spark.gateway import (
 )
 from spark_jobs.spark.java import java_reason
 from spark_jobs.spark.jvm import DELTA, DELTA_EXTENSION
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_session(function: Callable[Concatenate[SparkSession, P], T]) -> Callable[Concatenate[SparkSession, P], T]:
+    """The function, carried out in its session: Delta takes the active one of the JVM's thread, which may have none."""
+
+    @wraps(function)
+    def call(spark: SparkSession, *args: P.args, **kwargs: P.kwargs) -> T:
+        with active_session(spark):
+            return function(spark, *args, **kwargs)
+
+    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +63,7 @@ class _Step:
         return Change.REMOVED if self.operation in ("DELETE", "TRUNCATE") or not self.added else Change.REWRITTEN
 
 
+@_in_session
 def pin_snapshot(spark: SparkSession, table: str, pinned: PinnedSnapshot | None = None) -> PinnedSnapshot:
     """The table's current version, or that of a plan where it is still there."""
     log = _log(spark, table)
@@ -64,11 +82,13 @@ def pin_snapshot(spark: SparkSession, table: str, pinned: PinnedSnapshot | None 
     return pinned
 
 
+@_in_session
 def snapshot_size(spark: SparkSession, pinned: PinnedSnapshot) -> tuple[int | None, int | None]:
     """The bytes of a version; the log need not have the number of records."""
     return None, int(_version(spark, _log(spark, pinned.table), pinned.snapshot or 0).sizeInBytes())
 
 
+@_in_session
 def read_snapshot(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
     """The rows of a version, with the columns that the table had then."""
     with reading(pinned.table):
@@ -81,6 +101,7 @@ def read_snapshot(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
         return spark.read.format("delta").option("versionAsOf", str(pinned.snapshot)).load(path)
 
 
+@_in_session
 def read_appended(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapshot) -> DataFrame:
     """The rows of the files that later versions have added."""
     with reading(now.table):
@@ -89,6 +110,7 @@ def read_appended(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapsh
         return _rows_of(spark, log, _version(spark, log, now.snapshot or 0), files)
 
 
+@_in_session
 def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapshot) -> Change:
     """What became of the rows of an earlier version."""
     if before.snapshot is None or now.snapshot is None or now.snapshot < before.snapshot:
@@ -108,6 +130,7 @@ def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnaps
     return Change.UNKNOWN if _first_gone(spark, log, compacted) else Change.APPENDED
 
 
+@_in_session
 def table_partitions(spark: SparkSession, table: str) -> tuple[str, ...]:
     """The columns by which the table is partitioned."""
     return tuple(_items(_latest(spark, _log(spark, table)).metadata().partitionColumns()))

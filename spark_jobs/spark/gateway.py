@@ -126,21 +126,21 @@ def frame_of(spark: SparkSession, java_frame: JavaObject) -> DataFrame:
 
 def iceberg_catalog(spark: SparkSession, name: str) -> JavaObject:
     """Iceberg's own catalog (`org.apache.iceberg.catalog.Catalog`) behind Spark's catalog `name`."""
-    with _active(spark):
+    with active_session(spark):
         return session_state(spark).catalogManager().catalog(name).icebergCatalog()
 
 
 def loaded_iceberg_table(spark: SparkSession, name: str) -> JavaObject:
     """Iceberg's own table (`org.apache.iceberg.Table`), as it is now, by its full name with the catalog."""
-    with _active(spark):
+    with active_session(spark):
         table = jvm(spark).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(java_session(spark), name)
     table.refresh()
     return table
 
 
 @contextmanager
-def _active(spark: SparkSession) -> Iterator[None]:
-    """Make the session the active one of the JVM's thread.
+def active_session(spark: SparkSession) -> Iterator[None]:
+    """Make the session the active one of the JVM's thread while the block runs.
 
     Spark makes a session's catalog at its first use, with the settings of the active session, whichever that is.
     """
