@@ -120,12 +120,20 @@ def changes(spark: SparkSession, folder: Path) -> None:
     lake.sql("UPDATE {} SET v = 1000 WHERE v = 17")
     note = night(spark, defined).note
     assert "has rows that were changed" in note and "full run" in note, note
-    version = open_history(spark, defined).snapshot.snapshot
     lake.sql("DELETE FROM {} WHERE v = 18")
     assert open_history(spark, defined).frame.count() == 199
     lake.append(range(200, 240))
     assert night(spark, defined).continued_from is not None
-    lake.sql(f"RESTORE TABLE {{}} TO VERSION AS OF {version}")
+
+
+def restored(spark: SparkSession, folder: Path) -> None:
+    lake = Lake(spark, folder, "restored")
+    lake.append(range(100))
+    lake.append(range(100, 200))
+    defined = lake.pipeline()
+    night(spark, defined)
+    lake.sql("RESTORE TABLE {} TO VERSION AS OF 0")
+    lake.append(range(100, 200), v=7)
     note = night(spark, defined).note
     assert "was rolled back" in note and "full run" in note, note
 
@@ -216,7 +224,7 @@ def stitched(spark: SparkSession, folder: Path) -> None:
 if __name__ == "__main__":
     home = Path(sys.argv[1])
     started = spark_session("delta", home=home / "home", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
-    checks = (formats, nights, changes, pins, stitched)
+    checks = (formats, nights, changes, restored, pins, stitched)
     for check in [one for one in checks if one.__name__ in sys.argv[2:] or len(sys.argv) == 2]:
         (home / check.__name__).mkdir()
         check(started, home / check.__name__)
