@@ -61,11 +61,11 @@ from spark_jobs.sources.expressions import (
     refuse_unequal,
     refuse_unpublishable,
 )
-from spark_jobs.sources.snapshot import PinnedSnapshot
 from spark_jobs.sources.lookup import lookup_columns, with_lookup
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import payload_schema, with_payload
 from spark_jobs.sources.schemas import PinnedSchemas
+from spark_jobs.sources.snapshot import PinnedSnapshot
 from spark_jobs.sources.times import Unit, instant_refused, instants
 from spark_jobs.spark.gateway import tried
 
