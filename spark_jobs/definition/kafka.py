@@ -276,20 +276,14 @@ class PastTable(Section):
         examples=[{"sched_dep": "departure_time", "distance": "CAST(miles AS BIGINT)"}],
     )
 
-    format: Literal["delta"] | None = Field(
-        default=None, description="delta for a Delta table; left out, a Hive or an Iceberg table.", examples=["delta"]
-    )
-
     @property
     def is_iceberg(self) -> bool:
         """Whether it is an Iceberg table in a catalog of the session."""
         return self.lake_format == "iceberg"
 
     @property
-    def lake_format(self) -> Literal["iceberg", "delta"] | None:
+    def lake_format(self) -> Literal["iceberg"] | None:
         """The format of a table whose snapshots can be pinned; None: it is a Hive table."""
-        if self.format is not None:
-            return self.format
         in_catalog = self.table.count(".") > 1 and not self.table.startswith("spark_catalog.")
         return "iceberg" if in_catalog else None
 

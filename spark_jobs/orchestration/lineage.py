@@ -114,8 +114,6 @@ def history_of(pipeline: Pipeline) -> list[Dataset]:
         return [_delta(history.table) if history.format == "delta" else _in_catalog(history.table)]
     if isinstance(history, StitchedHistory):
         past = history.past
-        if past.format == "delta":
-            return [_delta(past.table), _topic(history.recent)]
         table = _in_catalog(past.table) if past.is_iceberg else _hive(past.table, past.metastore)
         return [table, _topic(history.recent)]
     assert isinstance(history, KafkaHistory)

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import json
-import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.sources import AlreadyRead, open_history, source_of
 from spark_jobs.spark.session import spark_session
-from tests.kafka import Sent, produce
 from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import contents, definition_text, record, run, write
 
@@ -70,15 +64,6 @@ class Lake:
 
 def night(spark: SparkSession, defined: Pipeline) -> RunResult:
     return reconcile(spark, defined, LogProgress())
-
-
-def refused(kind: type[Exception], words: str, action: Callable[[], object]) -> None:
-    try:
-        action()
-    except kind as error:
-        assert words in str(error), str(error)
-    else:
-        raise AssertionError(f"not refused: {words}")
 
 
 def nights(spark: SparkSession, folder: Path) -> None:
@@ -137,29 +122,6 @@ def restored(spark: SparkSession, folder: Path) -> None:
     assert "was rolled back" in note and "full run" in note, note
 
 
-def pins(spark: SparkSession, folder: Path) -> None:
-    lake = Lake(spark, folder, "pins")
-    lake.append(range(100))
-    defined = lake.pipeline()
-    plan = plan_from_json(make_plan(spark, defined).to_json())
-    assert "version 0" in plan.source
-    lake.append(range(100, 150))
-    assert open_planned(spark, defined, plan).frame.count() == 100
-    assert open_history(spark, defined).frame.count() == 150
-    run(spark, defined)
-    lake.sql("OPTIMIZE {}")
-    lake.sql("VACUUM {} RETAIN 0 HOURS")
-    refused(SourceError, "version 0 of the plan was vacuumed", lambda: open_planned(spark, defined, plan))
-    nothing = definition(folder, "nothing", f"  kind: table\n  format: delta\n  table: {folder}/nothing\n")
-    refused(SourceError, "there is no such Delta table", lambda: open_history(spark, nothing))
-    other = Lake(spark, folder, "anew")
-    other.append(range(50))
-    shutil.rmtree(lake.path)
-    Path(other.path).rename(lake.path)
-    refused(HistoryError, "was made anew", lambda: night(spark, defined))
-    refused(SourceError, "was made anew since the plan", lambda: open_planned(spark, defined, plan))
-
-
 def formats(spark: SparkSession, folder: Path) -> None:
     """The same records give the same tables from files, from Hive, Iceberg and Delta, by name and by folder."""
     records = [record(i) for i in range(400)]
@@ -190,41 +152,11 @@ def formats(spark: SparkSession, folder: Path) -> None:
         assert contents(spark, defined)[:2] == expected, name
 
 
-def stitched(spark: SparkSession, folder: Path) -> None:
-    """A Delta table for the past, the topic for the rest: its version is pinned, and it is cut by offset."""
-    with KafkaBroker(folder / "kafka") as broker:
-        broker.create_topic("log", 2, APPEND_TIME)
-        sent = [Sent(json.dumps({"t": 1_600_000_000_000 + n * 1000, "k": "a"}), n % 2) for n in range(40)]
-        produce(spark, broker.servers, "log", sent)
-        options = {"kafka.bootstrap.servers": broker.servers, "subscribe": "log"}
-        log = spark.read.format("kafka").options(**options).load()
-        past = log.where("offset < 10").select("partition", "offset", "timestamp", "key", "value")
-        past.write.format("delta").save(str(folder / "past"))
-        content = {
-            "name": "stitched",
-            "history": {
-                "kind": "stitched",
-                "past": {"table": str(folder / "past"), "format": "delta"},
-                "recent": {"servers": broker.servers, "topic": "log"},
-            },
-            "value": {"format": "json", "schema": "t BIGINT, k STRING"},
-            "keys": {"k": "k"},
-            "event_time": {"expression": "t", "unit": "ms"},
-            "watermark": {"generator": "ascending"},
-            "window": {"type": "tumbling", "size": "1 h"},
-            "aggregates": {"n": "count(*)"},
-        }
-        plan = make_plan(spark, Pipeline.model_validate(content))
-        assert plan.topic is not None and plan.snapshot is not None
-        found = (plan.records, [part.start for part in plan.topic.ranges], plan.snapshot.snapshot)
-        assert found == (40, [10, 10], 0), found
-
-
 if __name__ == "__main__":
     home = Path(sys.argv[1])
     started = spark_session("delta", home=home / "home", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
     started.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")  # for VACUUM at once
-    checks = (formats, nights, changes, restored, pins, stitched)
+    checks = (formats, nights, changes, restored)
     for check in [one for one in checks if one.__name__ in sys.argv[2:] or len(sys.argv) == 2]:
         (home / check.__name__).mkdir()
         check(started, home / check.__name__)
