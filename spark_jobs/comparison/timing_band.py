@@ -26,7 +26,8 @@ from spark_jobs.replay.timeline import MAX_GRID_POINTS, Timeline
 
 def source_subtasks(pipeline: Pipeline) -> int:
     """The number of source subtasks of the live job."""
-    return live_of(pipeline).source_subtasks or len(pipeline.watermark.subtasks or (0,))
+    inputs = pipeline.inputs or (pipeline,)
+    return live_of(pipeline).source_subtasks or sum(len(one.watermark.subtasks or (0,)) for one in inputs)
 
 
 def declared_band(pipeline: Pipeline) -> Band:
@@ -41,18 +42,21 @@ def declared_band(pipeline: Pipeline) -> Band:
     if pipeline.engine is Engine.KAFKA_STREAMS:
         return Band(0, 0)
     live = live_of(pipeline)
-    interval = live.interval if live.interval is not None else pipeline.watermark.interval
+    watermarks = [one.watermark for one in pipeline.inputs or (pipeline,)]
+    interval = live.interval if live.interval is not None else max(watermark.interval for watermark in watermarks)
     buffered = live.buffer_timeout if source_subtasks(pipeline) > 1 else 0
-    watermark = pipeline.watermark
-    waits = interval if watermark.emission == "periodic" or watermark.idleness else 0
-    if watermark.idleness:
+    is_periodic = any(watermark.emission == "periodic" for watermark in watermarks)
+    has_idleness = any(watermark.idleness for watermark in watermarks)
+    waits = interval if is_periodic or has_idleness else 0
+    if has_idleness:
         # Real timer ticks are a little longer than the interval. With a timeout of whole intervals, idleness is
         # therefore detected one tick earlier than with exact ticks.
         waits += interval
     lags = tuple(TimeRange(lag.start, lag.end) for lag in live.lags)
     slack = interval + live.lag_after + buffered
     # The job read what was in the log before its timer started as a backlog: one partition far ahead of another.
-    backlog = (watermark.timer_start or 0) + interval if watermark.emission == "periodic" else 0
+    start = max(watermark.timer_start or 0 for watermark in watermarks)
+    backlog = start + interval if is_periodic else 0
     return Band(waits + live.margin + buffered, slack, merged(lags), backlog_until=backlog)
 
 

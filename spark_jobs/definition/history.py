@@ -1,4 +1,4 @@
-"""The history that a pipeline replays: files, a Hive or Iceberg table, a topic, or a table and a topic stitched."""
+"""The histories whose records are rows: files, a Hive table, an Iceberg table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from spark_jobs.definition.fields import Text, shown
-from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory, Tombstones
+from spark_jobs.definition.kafka import HistorySection, Tombstones
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.problems import Refusal
 
@@ -147,9 +147,3 @@ class TableHistory(HistoryOfRows):
     def metastore(self) -> None:
         """The session's catalogs need no other metastore."""
         return None
-
-
-History = Annotated[
-    FilesHistory | HiveHistory | TableHistory | KafkaHistory | StitchedHistory,
-    Field(discriminator="kind"),
-]

@@ -212,9 +212,12 @@ def _read_schema_files(tree: YamlTree, root: Path, environment: Mapping[str, str
 
 
 def _written_at(tree: YamlTree, places: Sequence[tuple[str, ...]]) -> Iterator[FieldPath]:
-    """The places, those in `live` once for each deployment where it is a list of them."""
-    live = tree.data.get("live")
+    """The places: those in `live` for each deployment where it is a list, those of a history for each of a union."""
+    live, history = tree.data.get("live"), tree.data.get("history")
+    inputs = history.get("of") if isinstance(history, dict) else None
     for place in places:
+        if place[0] in ("history", "value") and isinstance(inputs, list):
+            yield from (("history", "of", number, *place) for number in range(len(inputs)))
         if place[0] == "live" and isinstance(live, list):
             yield from (("live", number, *place[1:]) for number in range(len(live)))
         else:

@@ -12,10 +12,9 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 from spark_jobs.definition.about import Address, Label
 from spark_jobs.definition.corrections import Corrections
 from spark_jobs.definition.deduplicate import Deduplicate
-from spark_jobs.definition.deployments import LiveField, refuse_overlaps, restarts_of
+from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
-from spark_jobs.definition.history import History
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
 from spark_jobs.definition.limits import Limits
@@ -25,7 +24,8 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.output import AHEAD, Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
 from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
-from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.definition.structured_streaming import QueryInput, StreamingWatermark
+from spark_jobs.definition.union import OF_INPUTS, History, UnionHistory, UnionInput, has_union, with_sections_of_inputs
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
@@ -178,11 +178,37 @@ class Pipeline(Section):
 
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
     _text: str = PrivateAttr("")
+    _columns: Mapping[str, str] = PrivateAttr(default_factory=dict[str, str])
 
     @model_validator(mode="before")
     @classmethod
     def _in_words_of_the_engine(cls, raw: Any) -> Any:
-        return in_words_of_the_engine(raw)
+        is_union = isinstance(raw, Mapping) and has_union(raw)
+        return in_words_of_the_engine(with_sections_of_inputs(raw) if is_union else raw)
+
+    @field_validator("keys", "event_time", "watermark", mode="before")
+    @classmethod
+    def _of_the_first_input(cls, section: Any, info: ValidationInfo) -> Any:
+        """Of a union those of its first input: the keys have the same names in all, the watermarks the same timer."""
+        if section is not OF_INPUTS:
+            return section
+        name, history = str(info.field_name), info.data.get("history")
+        first = getattr(history.of[0], name) if isinstance(history, UnionHistory) else None
+        if first is not None and not isinstance(first, QueryInput):
+            return first
+        # The inputs are refused themselves.
+        return {"keys": {}, "event_time": {"expression": "NULL"}, "watermark": {"generator": "none"}}[name]
+
+    @field_validator("engine")
+    @classmethod
+    def _inputs_are_of_the_engine(cls, engine: Engine, info: ValidationInfo) -> Engine:
+        history = info.data.get("history")
+        if isinstance(history, UnionHistory):
+            wrong = Watermark if engine is Engine.SPARK else QueryInput
+            if any(isinstance(one.watermark, wrong) for one in history.of):
+                hint = "`{delay: 10 minutes}`" if engine is Engine.SPARK else "`{generator: ...}`"
+                raise Refusal(f"the inputs' watermarks are not those of engine `{engine}`", f"write {hint} in each")
+        return engine
 
     @field_validator("value", mode="before")
     @classmethod
@@ -223,6 +249,8 @@ class Pipeline(Section):
                 ("tolerance", one.tolerance, info.data.get("aggregates")),
                 at=at,
             )
+        if isinstance(info.data.get("history"), UnionHistory):
+            _refuse_unless_of_union(live)
         for number, one in enumerate(several):
             _refuse_other_columns(one.definition.watermark, info.data.get("watermark"), (number, "definition"))
         return live
@@ -265,6 +293,24 @@ class Pipeline(Section):
             raise refusal
         return self
 
+    @property
+    def inputs(self) -> tuple[Self, ...]:
+        """The inputs of a union, each as a definition of its own; none where the history is no union."""
+        if not isinstance(self.history, UnionHistory):
+            return ()
+        return tuple(self._of_input(one, number) for number, one in enumerate(self.history.of))
+
+    def _of_input(self, one: UnionInput, number: int) -> Self:
+        sections = {name: getattr(one, name) for name in ("history", "value", "keys", "event_time", "watermark")}
+        rejects = self.filter.model_copy(update={"before_watermark": one.filter.before_watermark})
+        copy = self.model_copy(update={**sections, "filter": rejects})
+        return copy.loaded_from(self._sources.with_input(("history", "of", number)), self._text, one.columns)
+
+    @property
+    def input_columns(self) -> Mapping[str, str]:
+        """Of one input of a union: its columns under the names that the other inputs have them, see `inputs`."""
+        return self._columns
+
     def with_live(self, live: Live, number: int, changed: Mapping[str, Any]) -> Self:
         """This definition with one of its deployments as the live job, and the sections that it had changed.
 
@@ -283,9 +329,12 @@ class Pipeline(Section):
         """The definition as written, variables unresolved; empty for one written in Python."""
         return self._text
 
-    def loaded_from(self, sources: SourceMap, text: str) -> Self:
-        """This definition, changed so that it knows the file and the text that it was loaded from."""
-        self._sources, self._text = sources, text
+    def loaded_from(self, sources: SourceMap, text: str, columns: Mapping[str, str] | None = None) -> Self:
+        """This definition, changed so that it knows the file and the text that it was loaded from.
+
+        `columns`: those of one input of a union, see `input_columns`.
+        """
+        self._sources, self._text, self._columns = sources, text, columns or {}
         return self
 
     def source_of(self, field: FieldPath) -> str:
@@ -315,17 +364,35 @@ class Pipeline(Section):
                 del content[name]
         if self.lookup is not None:
             content["lookup"] = self._sources.as_written(("lookup",), content["lookup"])
-        history = content["history"]
-        written = self._sources.as_written(("history",), history)
-        content["history"] = {**written, **({"position": history["position"]} if "position" in history else {})}
-        if self.value.registry is not None:
-            written = self._sources.as_written(("value", "registry"), content["value"]["registry"])
-            content["value"]["registry"] = {**written, "auth": None}
+        self._write_as_written(content, ())
+        if self.inputs:
+            for number, one in enumerate(content["history"]["of"]):
+                self._write_as_written(one, ("history", "of", number))
+            for name in ("value", "keys", "event_time"):
+                del content[name]
+            if self.engine is Engine.SPARK:
+                del content["watermark"]["delay"], content["watermark"]["source"]
+            else:
+                del content["watermark"]
         for section in ("history", "quarantine", "value"):
-            content[section] = _as_it_was(content[section])
+            if section in content:
+                content[section] = _as_it_was(content[section])
         if restarts := restarts_of(self):
             content["restarts"] = list(restarts)
         return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+    def _write_as_written(self, content: dict[str, Any], at: FieldPath) -> None:
+        """Put back what is written of a history and a registry in `content`, the definition or an input of it.
+
+        The position is resolved, and the inputs of a union are.
+        """
+        history = content["history"]
+        written = self._sources.as_written((*at, "history"), history)
+        content["history"] = {**written, **{name: history[name] for name in ("position", "of") if name in history}}
+        registry = content["value"]["registry"]
+        if registry is not None:
+            written = self._sources.as_written((*at, "value", "registry"), registry)
+            content["value"]["registry"] = {**written, "auth": None}
 
     @property
     def definition_hash(self) -> str:
@@ -335,11 +402,25 @@ class Pipeline(Section):
 
 def _as_it_was(content: dict[str, Any]) -> dict[str, Any]:
     """A section without the fields that came later, where they have no effect."""
-    return {
-        name: _as_it_was(value) if isinstance(value, dict) else value
-        for name, value in content.items()
-        if name not in _ADDED or value != _ADDED[name]
-    }
+
+    def before(value: Any) -> Any:
+        if isinstance(value, list):
+            return [before(item) for item in value]
+        return _as_it_was(value) if isinstance(value, dict) else value
+
+    return {name: before(value) for name, value in content.items() if name not in _ADDED or value != _ADDED[name]}
+
+
+def _refuse_unless_of_union(live: Live | tuple[Live, ...] | None) -> None:
+    """Raise Refusal for what is compared by one topic's partitions, where the job reads several histories."""
+    for number, one in enumerate((live,) if isinstance(live, Live) else live or ()):
+        at: FieldPath = () if isinstance(live, Live) else (number,)
+        if isinstance(one, Deployment) and one.definition.changed:
+            raise Refusal("has no meaning beside a union", "leave it out", (*at, "definition"))
+        for name in ("last_offsets", "late_output"):
+            if getattr(one, name) is not None:
+                what = "says partitions without their input, and the history is a union"
+                raise Refusal(what, "leave it out", (*at, name))
 
 
 def _refuse_other_columns(

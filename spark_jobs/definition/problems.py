@@ -93,6 +93,7 @@ def _explain_unknown(name: str, parents: list[Model], root: Model) -> tuple[str,
     if near and near.startswith(name):
         return "unknown field", f"did you mean `{near}`?"
     homes = [path for path, section in _sections(root) if name in _fields(section) and section is not model]
+    homes.sort(key=lambda path: path.startswith("history.of"))  # a union's inputs have the sections of a definition
     if homes:
         return "unknown field", f"it belongs under `{homes[0]}`" if homes[0] else "it belongs at the top, not indented"
     known = ", ".join(_fields(model))

@@ -23,6 +23,11 @@ def json_schema() -> dict[str, Any]:
         for kind, parameters in PARAMETERS.items()
         if parameters.needed
     ]
+    of_inputs = [name for name in schema["required"] if name in ("event_time", "watermark")]
+    schema["required"] = [name for name in schema["required"] if name not in of_inputs]
+    kind = {"const": "union", "description": "The kind of history: union."}
+    schema["if"] = {"properties": {"history": {"description": "Several histories.", "properties": {"kind": kind}}}}
+    schema["else"] = {"required": of_inputs}
     _drop_null_defaults(schema)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Rewindow pipeline"}
 

@@ -16,6 +16,8 @@ _MOST_FILES = 1_000
 
 def is_small(pipeline: Pipeline) -> bool:
     """Whether the history is files on this machine of at most `SMALL` bytes. Of anything else the size is not known."""
+    if pipeline.inputs:
+        return all(is_small(one) for one in pipeline.inputs)
     history = pipeline.history
     if not isinstance(history, FilesHistory):
         return False

@@ -79,6 +79,26 @@ class StreamingWatermark(OneRuleWatermark):
     partitions: ClassVar[tuple[int, ...] | None] = None
 
 
+class QueryInput(OneRuleWatermark):
+    """One input of a query with several: the delay of its `withWatermark`, and where the checkpoint has it."""
+
+    delay: Delay = Field(description="The delay of this input's `withWatermark`.", examples=["10 minutes"])
+    source: Text | None = Field(
+        None,
+        description="The number of this input's source in the checkpoint's offsets, from 0; left out, the one that "
+        "reads the topic.",
+        examples=["0"],
+    )
+
+    @property
+    def supplier(self) -> GeneratorSupplier:
+        """The largest event time less the delay."""
+        return supplier_of(GeneratorKind.LAG, lag=self.delay)
+
+    generator: ClassVar[GeneratorKind] = GeneratorKind.LAG
+    partitions: ClassVar[tuple[int, ...] | None] = None
+
+
 _DELAY = "Spark calls it `delay`: write `watermark: {delay: 10 minutes}`"
 _NONE = "Structured Streaming has no counterpart; leave it out"
 _FOREIGN_WATERMARK = {

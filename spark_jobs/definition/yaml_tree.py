@@ -79,6 +79,15 @@ class SourceMap:
 
         return SourceMap(self.file, moved(self.lines), moved(self.unresolved))
 
+    def with_input(self, item: FieldPath) -> SourceMap:
+        """The lines with those of one input of a union at the top, in place of all that is beside it."""
+
+        def moved(known: Mapping[FieldPath, Any]) -> dict[FieldPath, Any]:
+            kept = {path: value for path, value in known.items() if path[:1] != item[:1]}
+            return kept | {path[len(item) :]: value for path, value in known.items() if path[: len(item)] == item}
+
+        return SourceMap(self.file, moved(self.lines), moved(self.unresolved))
+
     def problem(self, path: FieldPath, what: str, hint: str = "") -> Problem:
         """A problem of this file."""
         return Problem(self.file, self.line(path), dotted(path), what, hint)

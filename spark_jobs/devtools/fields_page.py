@@ -51,8 +51,12 @@ def schema_text() -> str:
 
 
 def _reached(schema: Schema, definitions: Mapping[str, Schema]) -> Iterator[tuple[str, str]]:
-    """The models with fields below the top, each once, with the path of the field that leads to it first."""
+    """The models with fields below the top, each once, with the path of the field that leads to it first.
+
+    An input of a union has the sections of a definition, so those are reached from the top.
+    """
     seen: set[str] = set()
+    inputs: list[tuple[Schema, str]] = []
 
     def walk(node: Schema, path: str) -> Iterator[tuple[str, str]]:
         for field, value in node.get("properties", {}).items():
@@ -61,9 +65,14 @@ def _reached(schema: Schema, definitions: Mapping[str, Schema]) -> Iterator[tupl
                 if name not in seen and "properties" in definitions[name] and name != "Threshold":
                     seen.add(name)
                     yield name, place
-                    yield from walk(definitions[name], place)
+                    if name == "UnionInput":
+                        inputs.append((definitions[name], place))
+                    else:
+                        yield from walk(definitions[name], place)
 
     yield from walk(schema, "")
+    for node, path in inputs:
+        yield from walk(node, path)
 
 
 def _references(node: Any) -> list[str]:
@@ -88,7 +97,7 @@ def _anchor(title: str) -> str:
 
 
 def _section(title: str, node: Schema, definitions: Mapping[str, Schema]) -> str:
-    required = set(node.get("required", ()))
+    required = {*node.get("required", ()), *node.get("else", {}).get("required", ())}
     text = " ".join(str(node.get("description", "")).split("\n\n")[0].split())
     lines = [f"## {title}", "", *([text, ""] if text else [])]
     lines += ["| field | value | default | meaning | example |", "| --- | --- | --- | --- | --- |"]

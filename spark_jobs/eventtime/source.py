@@ -81,8 +81,15 @@ class _PartialWatermark:
     minimum is taken after every generator has run (`DeferredOutput`).
     """
 
-    def __init__(self, label: int, generator: WatermarkGenerator, timer: _IdlenessTimer | IdleTimes | None) -> None:
+    def __init__(
+        self,
+        label: int,
+        generator: WatermarkGenerator,
+        timer: _IdlenessTimer | IdleTimes | None,
+        has_status: bool = True,
+    ) -> None:
         self.label = label
+        self.has_status = has_status
         self.generator = generator
         self.timer = timer
         self.watermark = MIN_TIMESTAMP
@@ -199,6 +206,13 @@ def _timer(timeout: int | None) -> _IdlenessTimer | None:
     return None if timeout is None else _IdlenessTimer(timeout)
 
 
+def _first_idle_after(strategy: WatermarkStrategy) -> int | None:
+    """The main output counts down from the first tick. A generator per subtask is in the main output itself."""
+    if strategy.idleness is None or not strategy.interval or strategy.scope is WatermarkScope.SUBTASK:
+        return None
+    return strategy.timer_start + strategy.interval + strategy.idleness
+
+
 class Tick(NamedTuple):
     """A tick of the timer at `time` (epoch ms), and the signals that it caused."""
 
@@ -223,30 +237,25 @@ class Source:
         self._subtasks: list[_Subtask] = []
         self._by_partition: dict[int, tuple[int, _PartialWatermark]] = {}
         known = iter(idle_times or ())
-        for index, partitions in enumerate(strategy.subtasks):
-            groups = [partitions] if strategy.scope is WatermarkScope.SUBTASK else [(p,) for p in partitions]
+        for index, (partitions, own) in enumerate(zip(strategy.subtasks, strategy.of_subtasks, strict=True)):
+            groups = [partitions] if own.scope is WatermarkScope.SUBTASK else [(p,) for p in partitions]
             partials = [
                 _PartialWatermark(
                     group[0] if group else -1,
-                    strategy.create_generator(),
-                    _timer(strategy.idleness) if idle_times is None else IdleTimes(next(known)),
+                    own.create_generator(),
+                    _timer(own.idleness) if idle_times is None else IdleTimes(next(known)),
+                    # Only a partition with a generator of its own has a status of its own (rule 31).
+                    own.scope is WatermarkScope.PARTITION,
                 )
                 for group in groups
             ]
             for group, partial in zip(groups, partials, strict=True):
                 for partition in group:
                     self._by_partition[partition] = (index, partial)
-            self._subtasks.append(_Subtask(partials, strategy.all_idle_emits_maximum, self._first_idle_after()))
+            self._subtasks.append(_Subtask(partials, strategy.all_idle_emits_maximum, _first_idle_after(own)))
         self._valve = StatusWatermarkValve(len(self._subtasks))
         self._next_tick = strategy.timer_start + strategy.interval if strategy.interval else MAX_TIMESTAMP
         self._records_since_tick = False
-
-    def _first_idle_after(self) -> int | None:
-        """The main output counts down from the first tick. A generator per subtask is in the main output itself."""
-        strategy = self.strategy
-        if strategy.idleness is None or not strategy.interval or strategy.scope is WatermarkScope.SUBTASK:
-            return None
-        return strategy.timer_start + strategy.interval + strategy.idleness
 
     @property
     def watermark(self) -> int:
@@ -327,9 +336,9 @@ class Source:
         """The next tick to come (epoch ms)."""
         return self._next_tick
 
-    def first_watermark_deadline(self) -> int | None:
-        """A tick after this time (epoch ms) finds some stream idle unless it has raised a watermark (rule 31)."""
-        return max((d for s in self._subtasks if (d := s.idle_after) is not None), default=None)
+    def first_watermark_deadlines(self) -> list[int]:
+        """A tick after such a time (epoch ms) finds some stream idle unless it has raised a watermark (rule 31)."""
+        return sorted({d for s in self._subtasks if (d := s.idle_after) is not None})
 
     def ticks(self, until: int) -> Iterator[Tick]:
         """Run the timer up to and including `until` (epoch ms); yields the ticks that caused a signal."""
@@ -385,10 +394,7 @@ class Source:
         return signals
 
     def _partition_status(self, partial: _PartialWatermark) -> list[Signal]:
-        """A partition has a status of its own only where it has a generator of its own (rule 31)."""
-        if self.strategy.scope is WatermarkScope.SUBTASK:
-            return []
-        return [PartitionStatusChanged(partial.label, partial.idle)]
+        return [PartitionStatusChanged(partial.label, partial.idle)] if partial.has_status else []
 
     def end_of_input(self) -> list[StreamSignal]:
         """The bounded input ends: every subtask sends MAX_WATERMARK. The valve drops that of an idle one (rule 15)."""

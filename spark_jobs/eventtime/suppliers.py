@@ -280,6 +280,17 @@ class NoWatermarks(GeneratorSupplier):
         return g.NoWatermarks()
 
 
+@dataclass(frozen=True, slots=True)
+class SeveralGenerators(GeneratorSupplier):
+    """Stands for the generators of a union's inputs where they differ: each input has its own."""
+
+    kind = GeneratorKind.CUSTOM
+    moves_without_records = True
+
+    def create_generator(self, *, per_event: bool, interval: int) -> g.WatermarkGenerator:
+        raise TypeError("each input of a union has its own generator")
+
+
 def supplier_of(
     kind: GeneratorKind,
     *,

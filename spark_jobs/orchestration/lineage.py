@@ -104,7 +104,9 @@ def _datasets(pipeline: Pipeline, folder: RunFolder, stage: Stage) -> tuple[list
 
 
 def history_of(pipeline: Pipeline) -> list[Dataset]:
-    """The history: its files' folders, its Hive or lake table, its topic, or table and topic."""
+    """The history: its files' folders, its Hive or lake table, its topic, or table and topic; all of a union's."""
+    if pipeline.inputs:
+        return _each_once(dataset for one in pipeline.inputs for dataset in history_of(one))
     history = pipeline.history
     if isinstance(history, FilesHistory):
         return _files(history.path)

@@ -78,6 +78,9 @@ def resolve(
             if relation.window is not None:
                 raise NoCounterpartError(node.operator, "a window over the result of a window", node.line)
             return replace(relation, window=node)
+        case "UNION":
+            why = "import each table by itself, and put the inputs together by hand under `history: {kind: union}`"
+            raise NoCounterpartError("UNION ALL", why, node.line)
     raise NoCounterpartError(node.kind.replace("_", " "), "a definition reads one history, without joins", node.line)
 
 

@@ -120,8 +120,8 @@ class Combiner:
         self.timers = [partial for subtask in self._state["subtasks"] for partial in subtask["partials"]]
         self.next_tick = self._state["next_tick"]
         self._silences = found or [
-            silences(activity, strategy, cells.last_tick, timer, self.next_tick)
-            for activity, timer in zip(activities, self.timers, strict=True)
+            silences(activity, own, cells.last_tick, timer, self.next_tick)
+            for activity, own, timer in zip(activities, strategy.of_generators, self.timers, strict=True)
         ]
         maximum = strategy.running_maximum
         self.follows_clock = strategy.follows_the_clock
@@ -140,8 +140,7 @@ class Combiner:
             found.update(self.cells.of(silence.awake[silence.awake < NEVER]).tolist())
         if any(timer["idle"] for timer in self.timers):
             found.add(self.first_cell)
-        deadline = self.new_source().first_watermark_deadline()
-        if deadline is not None:
+        for deadline in self.new_source().first_watermark_deadlines():
             start, interval = self.strategy.timer_start, self.strategy.interval
             tick = max(start + ((deadline - start) // interval + 1) * interval, self.next_tick)
             if tick <= self.cells.last_tick and not self._raises_before(tick):
@@ -317,7 +316,11 @@ class _Run:
         snapshot = self.source.snapshot()
         snapshot["records_since_tick"] = True
         saved = (partial for subtask in snapshot["subtasks"] for partial in subtask["partials"])
-        for partial, activity, timer in zip(saved, over.activities, over.timers, strict=True):
-            active, countdown = timer_after(activity, over.strategy, over.cells.last_tick, timer, over.next_tick)
+        owns = over.strategy.of_generators
+        for partial, activity, own, timer in zip(saved, over.activities, owns, over.timers, strict=True):
+            if own.idleness is None:
+                partial["active_since_probe"], partial["countdown_from"] = False, None
+                continue
+            active, countdown = timer_after(activity, own, over.cells.last_tick, timer, over.next_tick)
             partial["active_since_probe"], partial["countdown_from"] = active, countdown
         return snapshot

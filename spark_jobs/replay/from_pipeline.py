@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.custom import check_class
@@ -11,6 +12,7 @@ from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
 from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.definition.union import BLOCK, of_input
 from spark_jobs.eventtime.deduplication import UpdateType
 from spark_jobs.eventtime.kafka_streams.task import StoreState, Topology
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
@@ -35,6 +37,13 @@ def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> Watermar
 
     Raises DefinitionError for a generator of the user's own that cannot run here.
     """
+    if pipeline.inputs:
+        return WatermarkStrategy.of_union(
+            [
+                _numbered(strategy_of(one, sorted(of_input(dict.fromkeys(partitions_found), number))), number)
+                for number, one in enumerate(pipeline.inputs)
+            ]
+        )
     watermark = pipeline.watermark
     check_class(pipeline)
     partitions = tuple(watermark.partitions or sorted(partitions_found))
@@ -48,6 +57,16 @@ def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> Watermar
         timer_start=watermark.timer_start or 0,
         idleness=watermark.idleness,
         all_idle_emits_maximum=watermark.all_idle_emits_maximum,
+    )
+
+
+def _numbered(strategy: WatermarkStrategy, number: int) -> WatermarkStrategy:
+    """The strategy of a union's input, under the union's partition numbers."""
+    first = number * BLOCK
+    return replace(
+        strategy,
+        partitions=tuple(first + partition for partition in strategy.partitions),
+        subtasks=tuple(tuple(first + partition for partition in subtask) for subtask in strategy.subtasks),
     )
 
 

@@ -10,12 +10,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.replay.columns import EVENT_TIME, PARTITION
 from spark_jobs.replay.inversion import invert
 from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.thinned import ThinnedHistory, TooManyChangesError, is_thinnable
@@ -26,6 +30,7 @@ from spark_jobs.spark.cached import CachedFrames
 
 def way_of(strategy: WatermarkStrategy) -> str:
     """How the timeline is made, in a plan's words."""
+    strategy, _ = strategy.over_one_maximum()
     if strategy.is_invertible:
         return "timeline by inversion, set by set"
     if is_thinnable(strategy):
@@ -40,7 +45,7 @@ class TimelineMaker:
     """
 
     def __init__(self, strategy: WatermarkStrategy, event_times: TimeRange, cache: CachedFrames) -> None:
-        self.strategy = strategy
+        self.strategy, self._delays = strategy.over_one_maximum()
         self._event_times = event_times
         self._cache = cache
         self._histories: dict[int, ThinnedHistory] = {}
@@ -50,7 +55,7 @@ class TimelineMaker:
         self, records: DataFrame, thresholds: Thresholds, until: int, state: dict[str, Any] | None = None
     ) -> Timeline:
         """The timeline of `records` up to the processing time `until` (epoch ms), continued from `state` if given."""
-        strategy, cache = self.strategy, self._cache
+        strategy, cache, records = self.strategy, self._cache, _less_delays(records, self._delays)
         fits = thresholds.fits_in_memory(self._event_times, len(strategy.partitions))
         if strategy.is_invertible:
             return invert(
@@ -71,3 +76,17 @@ class TimelineMaker:
                     records, strategy, thresholds, processing_time_end=until, cache=cache, state=state
                 )
         return self._simulated[until]
+
+
+def _less_delays(records: DataFrame, delays: Mapping[int, int]) -> DataFrame:
+    """The records with the event times that one generator for all inputs follows."""
+    partitions: dict[int, list[int]] = defaultdict(list)
+    for partition, delay in delays.items():
+        partitions[delay].append(partition)
+    if not partitions:
+        return records
+    first, *others = partitions.items()
+    delay = F.when(F.col(PARTITION).isin(first[1]), first[0])
+    for value, own in others:
+        delay = delay.when(F.col(PARTITION).isin(own), value)
+    return records.withColumn(EVENT_TIME, F.col(EVENT_TIME) - delay.otherwise(0).cast("bigint"))

@@ -108,6 +108,9 @@ def silences(
     The tick after a record sees activity, the next one starts the countdown, and the first tick strictly more than the
     timeout later finds the partition idle. `timer` is the generator's part of a source's snapshot.
     """
+    if strategy.idleness is None:
+        never = np.empty(0, dtype=np.int64)
+        return Silences(never, never, never)
     interval = strategy.interval
     if timer["active_since_probe"]:
         countdown = next_tick + interval
@@ -116,7 +119,7 @@ def silences(
     before = np.maximum.accumulate(activity.last)
     countdowns = np.concatenate(([countdown], _tick_after(before, strategy) + interval)).astype(np.int64)
     back_at = np.concatenate((activity.first, [NEVER])).astype(np.int64)
-    idle_from = _tick_after(countdowns + (strategy.idleness or 0), strategy)
+    idle_from = _tick_after(countdowns + strategy.idleness, strategy)
     happens = idle_from <= np.minimum(back_at, last_tick)
     idle_from, back_at = idle_from[happens], back_at[happens]
     markers = np.sort(activity.marker)

@@ -71,6 +71,8 @@ class ReplayedTrace(Custom):
 
 def traced_strategy(strategy: WatermarkStrategy) -> WatermarkStrategy:
     """The job over traces: each generator with one partition, whose number is `generator_number`."""
+    if strategy.inputs:
+        return WatermarkStrategy.of_union([traced_strategy(one) for one in strategy.inputs])
     generator = ReplayedTrace("")
     if strategy.scope is WatermarkScope.PARTITION:
         return replace(strategy, generator=generator)
@@ -155,13 +157,14 @@ class _Generator:
         self.index = index
         self._rows = rows
         self._last: tuple[int, int, int] | None = None
-        self._source = Source(replace(strategy, partitions=(0,), subtasks=((0,),), scope=WatermarkScope.PARTITION))
+        own = strategy.of_generators[index]
+        self._source = Source(replace(own, partitions=(0,), subtasks=((0,),), scope=WatermarkScope.PARTITION))
         if state is not None:
-            own = [partial for subtask in state["subtasks"] for partial in subtask["partials"]][index]
-            watermark, idle = own["watermark"], own["idle"]
+            saved = [partial for subtask in state["subtasks"] for partial in subtask["partials"]][index]
+            watermark, idle = saved["watermark"], saved["idle"]
             self._source.restore(
                 {
-                    "subtasks": [{"combined": watermark, "idle": idle, "partials": [own]}],
+                    "subtasks": [{"combined": watermark, "idle": idle, "partials": [saved]}],
                     "valve": {
                         "channels": [{"watermark": watermark, "active": not idle, "aligned": not idle}],
                         "last_watermark": watermark,

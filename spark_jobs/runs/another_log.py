@@ -14,7 +14,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.past import FilesSince, ReadBefore, counted_below
-from spark_jobs.sources import OpenHistory, PinnedFile, canonical, source_of
+from spark_jobs.sources import OpenHistory, PinnedFile, canonical, records_of_input, source_of
 from spark_jobs.spark.failures import plain_path
 
 _WAY_OUT = (
@@ -37,6 +37,13 @@ def refuse_another_log(
     `everything` are its canonical records, `in_files` gives those of some files. `is_cut`: end offsets were asked for,
     so those that were opened do not say where a topic ends.
     """
+    owns = zip(pipeline.inputs, opened.inputs, before.of_inputs(len(opened.inputs)), strict=True)
+    for number, (one, part, own) in enumerate(owns):
+        refuse_another_log(
+            one, part, own, records_of_input(everything, number), _finder(everything, one, part), is_cut=is_cut
+        )
+    if opened.inputs:
+        return
     topic, past = opened.topic, before.past
     if topic is not None and before.topic_id not in (None, topic.topic_id):
         raise HistoryError(
@@ -59,6 +66,13 @@ def refuse_another_log(
             _refuse_less(before, below, what, ", ".join(plain_path(file.path) for file in files.added[:3]))
 
 
+def _finder(
+    everything: DataFrame, pipeline: Pipeline, opened: OpenHistory
+) -> Callable[[Sequence[PinnedFile]], DataFrame]:
+    source = source_of(everything.sparkSession, pipeline)
+    return lambda files: canonical(opened, pipeline, source.in_files(opened, files))
+
+
 def is_another_log(
     spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, *, accepted: bool, is_cut: bool
 ) -> str:
@@ -72,12 +86,10 @@ def is_another_log(
     before = ReadBefore.latest(spark, tables, pipeline)
     if before is None:
         return ""
-
-    def in_files(files: Sequence[PinnedFile]) -> DataFrame:
-        return canonical(opened, pipeline, source_of(spark, pipeline).in_files(opened, files))
-
+    everything = canonical(opened, pipeline)
     try:
-        refuse_another_log(pipeline, opened, before, canonical(opened, pipeline), in_files, is_cut=is_cut)
+        in_files = _finder(everything, pipeline, opened)
+        refuse_another_log(pipeline, opened, before, everything, in_files, is_cut=is_cut)
     except HistoryError as problem:
         if not accepted:
             raise

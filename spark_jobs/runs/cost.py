@@ -67,10 +67,17 @@ class Taken:
 
 def size_of(spark: SparkSession, opened: OpenHistory) -> Size:
     """The size of an open history, from offsets, file sizes or the snapshot's summary. No record is read."""
+    if opened.inputs:
+        sizes = [size_of(spark, one) for one in opened.inputs]
+        return Size(_sum([size.records for size in sizes]), _sum([size.bytes for size in sizes]))
     if opened.snapshot is not None:
         return Size(*snapshot_size(spark, opened.snapshot))
     records = None if opened.topic is None else sum(max(0, r.end - r.start) for r in opened.topic.ranges)
     return Size(records, None if opened.files is None else sum(file.size for file in opened.files))
+
+
+def _sum(known: Sequence[int | None]) -> int | None:
+    return sum(one or 0 for one in known) if None not in known else None
 
 
 def estimated(records: int, size: int | None, runs: Sequence[Taken]) -> Cost:

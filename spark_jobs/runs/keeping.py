@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add, or_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
@@ -29,7 +29,7 @@ from spark_jobs.runs.difference import COVERS, MADE_OF, publication_of
 from spark_jobs.runs.documents import Changes, Request, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.past import FilesSince, ReadBefore, counted_below
-from spark_jobs.runs.plan import open_planned
+from spark_jobs.runs.plan import Plan, open_planned
 from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import Change, Empty, canonical, change_between, cut_at, good, is_empty
@@ -74,7 +74,7 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame) -> None:
     if staged.base is None or job.plan.another_log:
         return
     before = ReadBefore.latest(job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
-    if not _may_lack(job, before):
+    if not _may_lack(job.spark, job.plan, job.pipeline, before):
         return
     empty = None if before is None or before.past is None else before.past.empty
     published = _published(job, staged)
@@ -208,9 +208,13 @@ def _keep_late(job: Job, staged: StagedRange, records: DataFrame) -> None:
     job.staging.write(0, gone.select(*columns), StagedPart.LATE)
 
 
-def _may_lack(job: Job, before: ReadBefore | None) -> bool:
+def _may_lack(spark: SparkSession, plan: Plan, pipeline: Pipeline, before: ReadBefore | None) -> bool:
     """Whether records may be gone that an earlier run has read, by what that one kept."""
-    plan, history, past = job.plan, job.pipeline.history, None if before is None else before.past
+    if plan.inputs:
+        befores = [None] * len(plan.inputs) if before is None else before.of_inputs(len(plan.inputs))
+        owns = zip(plan.of_inputs(), pipeline.inputs, befores, strict=True)
+        return any(_may_lack(spark, own, one, its) for own, one, its in owns)
+    history, past = pipeline.history, None if before is None else before.past
     if history.topic_alone is not None and plan.topic is not None:
         known = {} if past is None or past.starts is None else past.starts
         is_later = any(r.start > known.get(r.partition, 0) for r in plan.topic.ranges)
@@ -223,11 +227,11 @@ def _may_lack(job: Job, before: ReadBefore | None) -> bool:
         files = FilesSince.between(past.files, plan.files)
         return bool(files.gone or files.changed)
     if not history.is_stitched and past.snapshot is not None and plan.snapshot is not None:
-        return change_between(job.spark, past.snapshot, plan.snapshot) not in (Change.NONE, Change.APPENDED)
+        return change_between(spark, past.snapshot, plan.snapshot) not in (Change.NONE, Change.APPENDED)
     counts = plan.history_counts or {}
     if plan.as_of != before.as_of:  # new records would hide how many are gone
-        records = canonical(open_planned(job.spark, job.pipeline, plan), job.pipeline)
-        below, late = counted_below(records, job.pipeline, before.as_of, past.empty)
+        records = canonical(open_planned(spark, pipeline, plan), pipeline)
+        below, late = counted_below(records, pipeline, before.as_of, past.empty)
         counts = {partition: count - late.get(partition, 0) for partition, count in below.items()}
     return any(counts.get(partition, 0) < count for partition, count in (past.counts or {}).items())
 

@@ -12,19 +12,21 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.definition.structured_streaming import QueryInput, StreamingWatermark
+from spark_jobs.definition.union import of_union
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.microbatch.batches import Batch, Batches, BatchKind, OffsetRanges, Partition, batches_of
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
 from spark_jobs.lakehouse.checkpoint_archive import archive_files, archived_files, archived_queries
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.microbatches import MicroBatches
+from spark_jobs.sources import names_of
 from spark_jobs.sources.checkpoint import checkpoint_files, parsed_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBatches:
-    """The committed batches of one source of a query, ascending, and what they have read, by partition."""
+    """The committed batches of a query, ascending, and what they have read of the history, by partition."""
 
     batches: tuple[Batch, ...]
     ranges: Mapping[int, OffsetRanges]
@@ -92,10 +94,9 @@ def live_batches(
         return None
     found = batches_of(_known_checkpoint(spark, pipeline, watermark.checkpoint))
     _refuse_gaps(found, pipeline, watermark.checkpoint)
-    places = _places(found, pipeline, watermark)
     known = LiveBatches(
         tuple(batch for batch in found.batches if batch.kind is BatchKind.COMMITTED),
-        {place.number: found.ranges[place] for place in places},
+        _ranges(found, pipeline, watermark),
         watermark.allow_multiple,
     )
     chosen = known if as_of is None else known.up_to(as_of, until)
@@ -152,7 +153,28 @@ def _known_checkpoint(spark: SparkSession, pipeline: Pipeline, path: str) -> Che
     return parsed_checkpoint({**kept, **files}, path) if kept else now
 
 
-def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -> list[Partition]:
+def _ranges(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -> dict[int, OffsetRanges]:
+    """What the batches have read of the history, or of each input of a union under the union's numbers."""
+    if not pipeline.inputs:
+        return {place.number: found.ranges[place] for place in _places(found, pipeline, watermark)}
+    ranges: dict[int, OffsetRanges] = {}
+    seen: dict[str, str] = {}
+    for number, (one, name) in enumerate(zip(pipeline.inputs, names_of(pipeline), strict=True)):
+        assert isinstance(one.watermark, QueryInput)
+        own = _places(found, one, one.watermark)
+        source = own[0].source
+        if source in seen:
+            raise DefinitionError(
+                f"{seen[source]} and {name} are both source {source} of the query",
+                one.source_of(("watermark",)) or pipeline.name,
+                "Name the source of each under its `watermark.source`: `0`, `1`, ... in the order of the offsets.",
+            )
+        seen[source] = name
+        ranges |= of_union({place.number: found.ranges[place] for place in own}, number)
+    return ranges
+
+
+def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark | QueryInput) -> list[Partition]:
     """The partitions of the source that reads the history."""
     last = pipeline.history.last_topic
     topic = None if last is None else last.topic
@@ -165,7 +187,7 @@ def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -
     read = ", ".join(f"{source}: {name}" for source, name in sorted({(p.source, p.topic) for p in found.ranges}))
     raise DefinitionError(
         "no source of the query reads this topic" if not sources else "several sources of the query read this topic",
-        pipeline.source_of(("watermark", "checkpoint")) or watermark.checkpoint,
+        pipeline.source_of(("watermark",)) or pipeline.name,
         f"The checkpoint has these sources: {read or 'none of Kafka'}. Name one under `watermark.source`.",
     )
 

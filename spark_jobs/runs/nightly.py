@@ -61,6 +61,7 @@ from spark_jobs.sources import (
     is_small,
     narrowed,
     open_history,
+    records_of_input,
     source_of,
 )
 from spark_jobs.spark.cached import CachedFrames
@@ -365,8 +366,17 @@ def _end_offsets(spark: SparkSession, pipeline: Pipeline, until: int, now: Calla
 
 def _later(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> Later:
     """Canonical records, without most of those that the run before has seen."""
-    read = AlreadyRead(before.as_of, None if before.past is None else before.past.snapshot)
+    past = before.past
+    inputs = () if past is None else tuple(one.snapshot for one in past.inputs)
+    read = AlreadyRead(before.as_of, None if past is None else past.snapshot, inputs)
     found = source_of(spark, pipeline).since(opened, read)
+    return replace(found, frame=canonical(opened, pipeline, found.frame))
+
+
+def _later_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, read: ReadBefore) -> Later:
+    """The same of one input of a union."""
+    snapshot = None if read.past is None else read.past.snapshot
+    found = source_of(spark, pipeline).since(opened, AlreadyRead(read.as_of, snapshot))
     return replace(found, frame=canonical(opened, pipeline, found.frame))
 
 
@@ -381,11 +391,16 @@ def _compared_with(
 ) -> Comparison:
     """The history of now beside what the run `before` has read."""
     source = source_of(spark, pipeline)
+    owns = zip(pipeline.inputs, opened.inputs, before.of_inputs(len(opened.inputs)), strict=True)
+    inputs = tuple(
+        _compared_with(spark, one, part, own, records_of_input(everything, number), _later_of(spark, one, part, own))
+        for number, (one, part, own) in enumerate(owns)
+    )
 
     def in_files(files: Sequence[PinnedFile]) -> DataFrame:
         return canonical(opened, pipeline, source.in_files(opened, files))
 
-    return Comparison(pipeline, opened, everything, later, in_files, before, records)
+    return Comparison(pipeline, opened, everything, later, in_files, before, records, inputs)
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.union import of_input
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, SEQUENCE, end_offset
@@ -30,6 +31,7 @@ from spark_jobs.sources import (
     changed_files,
     empty_in_both,
     is_empty,
+    records_of_input,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ class Past:
     topic, the first offset of each partition. `counts`: the records below the end offset by partition. `empty`: the
     offsets below it that no run has read a record of. `has_lost`: runs before have read records that are not there any
     more, and windows that were made of them are published. `schemas`: digests of those of a registry, see
-    `PinnedSchemas.digests`.
+    `PinnedSchemas.digests`. `inputs`: the same of each input of a union, under its own partition numbers, with the
+    `topic_id` of its topic.
     """
 
     files: tuple[PinnedFile, ...] | None
@@ -58,6 +61,8 @@ class Past:
     snapshot: PinnedSnapshot | None = None
     schemas: Mapping[str, str] | None = None
     empty: Empty | None = None
+    topic_id: str | None = None
+    inputs: tuple[Past, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan, lost: ReadBefore | None) -> Past:
@@ -67,14 +72,22 @@ class Past:
         if lost is not None:  # what is gone is not what was never there
             empty = empty_in_both(None if lost.past is None else lost.past.empty, lost.as_of, empty)
         schemas = None if plan.schemas is None else plan.schemas.digests
-        return cls(plan.files, starts, plan.history_counts, lost is not None, plan.snapshot, schemas, empty)
+        topic_id = None if plan.topic is None else plan.topic.topic_id
+        owns = plan.of_inputs()
+        losts = [None] * len(owns) if lost is None else lost.of_inputs(len(owns))
+        inputs = tuple(cls.of(own, one) for own, one in zip(owns, losts, strict=True))
+        return cls(
+            plan.files, starts, plan.history_counts, lost is not None, plan.snapshot, schemas, empty, topic_id, inputs
+        )
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Past | None:
         """That of a saved state; None: an earlier version saved it."""
         data = state.get(KEY)
-        if data is None:
-            return None
+        return None if data is None else cls._read(data)
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Past:
         files = data["files"]
         return cls(
             None if files is None else tuple(PinnedFile(*file) for file in files),
@@ -84,6 +97,8 @@ class Past:
             None if data.get("snapshot") is None else _snapshot(*data["snapshot"]),
             data.get("schemas"),
             _by_partition(data.get("empty")),
+            data.get("topic_id"),
+            tuple(cls._read(one) for one in data.get("inputs", ())),
         )
 
     def to_state(self) -> dict[str, Any]:
@@ -98,6 +113,8 @@ class Past:
             "snapshot": snapshot,
             "schemas": self.schemas,
             "empty": self.empty,
+            "topic_id": self.topic_id,
+            "inputs": [one.to_state() for one in self.inputs],
         }
 
     def other_schemas(self, now: PinnedSchemas | None) -> str:
@@ -131,6 +148,14 @@ class ReadBefore:
     past: Past | None
     as_of: Mapping[int, int]
     topic_id: str | None = None
+
+    def of_inputs(self, count: int) -> list[ReadBefore]:
+        """The same of each input of a union, under its own partition numbers."""
+        pasts = (None,) * count if self.past is None or len(self.past.inputs) != count else self.past.inputs
+        return [
+            ReadBefore(self.run_id, past, of_input(self.as_of, number), None if past is None else past.topic_id)
+            for number, past in enumerate(pasts)
+        ]
 
     @classmethod
     def latest(
@@ -188,6 +213,17 @@ def is_past_of(plan: Plan, pipeline: Pipeline, records: DataFrame, past: Past | 
 
     They are counted where there are other files than then.
     """
+    if plan.inputs:
+        owns = zip(plan.of_inputs(), pipeline.inputs, () if past is None else past.inputs, strict=False)
+        return (
+            past is not None
+            and len(past.inputs) == len(plan.inputs)
+            and all(
+                is_past_of(own, one, records_of_input(records, number), before, of_input(as_of, number))
+                and before.topic_id == (None if own.topic is None else own.topic.topic_id)
+                for number, (own, one, before) in enumerate(owns)
+            )
+        )
     if past is not None and past.other_schemas(plan.schemas):
         return False
     if past is not None and past.snapshot is not None and plan.snapshot is not None:

@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import Topic
+from spark_jobs.definition.union import of_union
 from spark_jobs.runs.another_log import refuse_another_log
 from spark_jobs.runs.past import FilesSince, Past, ReadBefore, counted_below, sums
-from spark_jobs.sources import Change, Later, OpenHistory, PinnedFile, PinnedSnapshot, cut_at, is_small
+from spark_jobs.sources import Change, Later, OpenHistory, PinnedFile, PinnedSnapshot, cut_at, is_small, names_of
 from spark_jobs.sources.files import how_it_changed
 from spark_jobs.spark.failures import plain_path
 
@@ -36,7 +37,7 @@ class Comparison:
 
     `everything` are the canonical records; `in_files` gives those of some files; `later` leaves out many of those that
     the run has read. `records`: how many that run and those before it have read; None: an earlier version did not keep
-    that.
+    that. `inputs`: the same of each input of a union.
     """
 
     pipeline: Pipeline
@@ -46,6 +47,7 @@ class Comparison:
     in_files: Callable[[Sequence[PinnedFile]], DataFrame]
     before: ReadBefore
     records: int | None = None
+    inputs: tuple[Comparison, ...] = ()
 
     def refuse_another_log(self) -> None:
         """Raises HistoryError where the history is another one now, whatever a run does with it."""
@@ -54,6 +56,8 @@ class Comparison:
     def changes(self) -> PastChanges:
         """What has changed. Raises HistoryError where the history is another one now."""
         history, past = self.pipeline.history, self.before.past
+        if self.inputs:
+            return self._of_union()
         self.refuse_another_log()
         if past is not None and (why := past.other_schemas(self.opened.schemas)):
             found = PastChanges(f"{why} since run {self.before.run_id}")
@@ -70,6 +74,17 @@ class Comparison:
         else:
             found = self._of_files(past, FilesSince.between(past.files, self.opened.files))
         return replace(found, has_lost=found.has_lost or (past is not None and past.has_lost))
+
+    def _of_union(self) -> PastChanges:
+        """What has changed of any input."""
+        found = [one.changes() for one in self.inputs]
+        full = next(
+            (f"{name}: {one.full}" for name, one in zip(names_of(self.pipeline), found, strict=True) if one.full), ""
+        )
+        below: dict[int, int] | None = {}
+        for number, one in enumerate(found):
+            below = None if below is None or one.below is None else below | of_union(one.below, number)
+        return PastChanges(full, any(one.has_lost for one in found), below)
 
     def _of_files(self, past: Past, files: FilesSince) -> PastChanges:
         """Files that are there as they were hold what they held. So only new ones are looked into."""

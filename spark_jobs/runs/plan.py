@@ -21,6 +21,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import Topic
 from spark_jobs.definition.kafka_streams import StreamsWatermark
 from spark_jobs.definition.mode import Mode
+from spark_jobs.definition.union import of_input
 from spark_jobs.definition.window import BetweenEventsWindow
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
@@ -46,19 +47,21 @@ from spark_jobs.sources import (
     PinnedSchemas,
     PinnedSnapshot,
     PinnedTopic,
+    Pins,
     canonical,
     check_pinned,
     check_schema_ids,
     cut_at,
     empty_offsets,
-    fidelity,
+    fidelity_of,
+    in_words,
     inspect_history,
     is_small,
+    names_of,
     open_history,
     partition_columns,
     quarantined,
     spooled,
-    with_holes,
 )
 
 
@@ -71,10 +74,10 @@ class Plan:
     `empty` the offsets without a record (`empty_offsets`); None where nobody knows. `arrivals_before`: from this
     instant on arrivals were ahead of the clock. `gaps`: what of the range no chunk holds, because no record is there.
     `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, `schemas`: by which values are
-    decoded, `lookup`: the snapshot that records are looked up in, see `OpenHistory`. `cost`: what the run costs; None
-    where it reads new records alone. `another_log`: how the history differs from the log that was read for what is
-    published, all of which goes; empty: it is the same log. The end is `partitions` (their `end_offset`) and
-    `processing_time_end`, up to which the live job's timer has run.
+    decoded, `lookup`: the snapshot that records are looked up in, see `OpenHistory`; `inputs`: the same of each input
+    of a union. `cost`: what the run costs; None where it reads new records alone. `another_log`: how the history
+    differs from the log that was read for what is published, all of which goes; empty: it is the same log. The end is
+    `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
     """
 
     pipeline: str
@@ -111,6 +114,26 @@ class Plan:
     lookup: PinnedSnapshot | None = None
     cost: Cost | None = field(default=None, compare=False)
     another_log: str = ""
+    inputs: tuple[Pins, ...] = ()
+
+    def of_inputs(self) -> tuple[Plan, ...]:
+        """What the plan says of each input of a union, under the input's own partition numbers."""
+        return tuple(self._of_input(pins, number) for number, pins in enumerate(self.inputs))
+
+    def _of_input(self, pins: Pins, number: int) -> Plan:
+        own = of_input({p.partition: p for p in self.partitions}, number)
+        return replace(
+            self,
+            pinned=pins.pinned or (),
+            behind=pins.behind,
+            topic=pins.topic,
+            snapshot=pins.snapshot,
+            schemas=pins.schemas,
+            inputs=(),
+            partitions=tuple(replace(p, partition=partition) for partition, p in own.items()),
+            history_counts=None if self.history_counts is None else of_input(self.history_counts, number),
+            empty=None if self.empty is None else of_input(self.empty, number),
+        )
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:
@@ -221,7 +244,7 @@ def make_plan(
         as_of = as_of_batches(spark, pipeline, as_of)
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of, arrivals_before=arrival_limit(pipeline, now()))
-    found_fidelity = fidelity(pipeline, opened.topic)
+    found_fidelity = fidelity_of(pipeline, opened)
     size, other = None, ""
     if seen is None:
         if another_log is not None:
@@ -231,7 +254,7 @@ def make_plan(
             check_size(pipeline, size)
         refuse_other_columns(spark, pipeline, canonical(opened, pipeline) if records is None else records)
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
-        found_fidelity = with_holes(pipeline, opened.topic, seen.partitions, found_fidelity)
+        found_fidelity = fidelity_of(pipeline, opened, seen.partitions)
         counts = {p.partition: p.records for p in seen.partitions}
         empty = None
         if opened.topic is None or pipeline.history.is_stitched:  # nothing comes late to a topic alone
@@ -265,7 +288,7 @@ def make_plan(
             "Another log takes the place of all that is published: leave out the range.",
         )
     work = TimeRange(max(span.start, covered.start), min(span.end, covered.end))
-    _check_registered(pipeline, seen)
+    _check_registered(pipeline, seen, mode)
     strategy = strategy_of(pipeline, [p.partition for p in partitions])
     cost = None if size is None else estimated(seen.records, size.bytes, runs_taken(spark, pipeline, mode.value))
     if cost is not None and not beyond_limits:
@@ -303,7 +326,7 @@ def make_plan(
         fidelity_reasons=found_fidelity.reasons,
         watermark=_watermark_in_words(pipeline, strategy),
         warnings=(
-            *_warnings(pipeline, windows, seen, mode=mode, is_topic=opened.topic is not None),
+            *_warnings(pipeline, windows, seen, mode=mode, opened=opened),
             *_emptiness(seen, ends),
             *([f"all that is published goes, and what is there now takes its place: {other}"] if other else []),
         ),
@@ -317,6 +340,7 @@ def make_plan(
         lookup=opened.lookup,
         cost=cost,
         another_log=other,
+        inputs=tuple(one.pins for one in opened.inputs),
     )
 
 
@@ -352,13 +376,15 @@ def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFra
 
 def _refuse_removed(pipeline: Pipeline, plan: Plan, records: DataFrame) -> None:
     """Raises HistoryError where compaction has removed records that the plan counts."""
-    if not isinstance(pipeline.history, Topic) or "compacted" not in pipeline.history.accept:
+    histories = [one.history for one in pipeline.inputs or (pipeline,)]
+    if not any(isinstance(history, Topic) and "compacted" in history.accept for history in histories):
         return
     found = {row[0]: row[1] for row in records.groupBy(PARTITION).count().collect()}
     for known in plan.partitions:
-        if found.get(known.partition, 0) != known.records:
+        count = found.get(known.partition, 0)
+        if count != known.records:
             raise HistoryError(
-                f"partition {known.partition} has {found.get(known.partition, 0)} records, and had {known.records} "
+                f"partition {in_words(known.partition, pipeline)} has {count} records, and had {known.records} "
                 "when the plan was made: compaction has removed some",
                 plan.source,
                 "Plan again.",
@@ -382,9 +408,10 @@ def planned_records(
         opened = open_history(spark, pipeline, as_of=options["as_of"], arrivals_before=limit)
     else:
         opened = _opened_again(spark, pipeline, plan)
-        reasons = fidelity(pipeline, opened.topic).reasons if opened.topic else plan.fidelity_reasons
-        plan = replace(plan, topic=opened.topic, fidelity_reasons=reasons)
-    if opened.topic is None and not is_small(opened):
+        reasons = fidelity_of(pipeline, opened).reasons if opened.has_topic else plan.fidelity_reasons
+        inputs = tuple(one.pins for one in opened.inputs)
+        plan = replace(plan, topic=opened.topic, inputs=inputs, fidelity_reasons=reasons)
+    if not opened.has_topic and not is_small(opened):
         plan = plan or make_plan(spark, pipeline, opened=opened, **options)
         yield plan, _records_of(plan, pipeline, opened)
         return
@@ -399,6 +426,8 @@ def planned_records(
 
 def confirm_files(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> None:
     """Raises SourceError where a file that the run has read is gone or was written again while it did."""
+    for one, own in zip(pipeline.inputs, plan.of_inputs(), strict=True):
+        confirm_files(spark, one, own)
     if plan.pinned:
         check_pinned(spark, plan.pinned)
     elif plan.behind is not None:
@@ -427,6 +456,7 @@ def open_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHis
         snapshot=plan.snapshot,
         schemas=plan.schemas,
         lookup=plan.lookup,
+        inputs=plan.inputs,
         arrivals_before=plan.arrivals_before,
     )
 
@@ -460,22 +490,50 @@ def _why_unusable(records: DataFrame) -> str:
     return f"Why they cannot be used: {', '.join(f'{row[0]} ({row[1]} records)' for row in reasons)}."
 
 
-def _check_registered(pipeline: Pipeline, seen: Inspection) -> None:
-    registered = pipeline.watermark.partitions
-    if registered is None:
-        return
-    unknown = sorted({p.partition for p in seen.partitions} - set(registered))
-    if unknown:
-        raise HistoryError(
-            f"the history holds partition {', '.join(map(str, unknown))}, which watermark.partitions does not register",
-            pipeline.source_of(("watermark", "partitions")) or pipeline.name,
-            "Register it, or leave `partitions` out to take those of the history.",
-        )
+def _check_registered(pipeline: Pipeline, seen: Inspection, mode: Mode) -> None:
+    for one, own in _by_input(pipeline, seen):
+        registered = one.watermark.partitions
+        if registered is None:
+            if not own and pipeline.inputs and mode is not Mode.COMPLETE:
+                raise HistoryError(
+                    "an input of the union has no record, and which partitions it reads is not known",
+                    one.source_of(("history",)) or pipeline.name,
+                    "Register them: watermark.partitions. A partition without records holds the watermark.",
+                )
+            continue
+        unknown = sorted(own.keys() - set(registered))
+        if unknown:
+            raise HistoryError(
+                f"the history holds partition {', '.join(map(str, unknown))}, which watermark.partitions does not "
+                "register",
+                one.source_of(("watermark", "partitions")) or pipeline.name,
+                "Register it, or leave `partitions` out to take those of the history.",
+            )
+
+
+def _by_input(pipeline: Pipeline, seen: Inspection) -> list[tuple[Pipeline, dict[int, PartitionRange]]]:
+    """The inputs of a union with what was seen of their partitions, under their own numbers; else the one history."""
+    found = {p.partition: p for p in seen.partitions}
+    if not pipeline.inputs:
+        return [(pipeline, found)]
+    return [(one, of_input(found, number)) for number, one in enumerate(pipeline.inputs)]
 
 
 def _warnings(
-    pipeline: Pipeline, windows: AnyWindows, seen: Inspection, *, mode: Mode, is_topic: bool
+    pipeline: Pipeline, windows: AnyWindows, seen: Inspection, *, mode: Mode, opened: OpenHistory
 ) -> tuple[str, ...]:
+    found = []
+    parts = zip(_by_input(pipeline, seen), opened.inputs or (opened,), names_of(pipeline) or ("",), strict=True)
+    for (one, own), part, name in parts:
+        found += [f"{name}: {said}" if name else said for said in _of_partitions(one, own, seen, mode, part)]
+    if seen.quarantined:
+        found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
+    return tuple(found)
+
+
+def _of_partitions(
+    pipeline: Pipeline, known: Mapping[int, PartitionRange], seen: Inspection, mode: Mode, opened: OpenHistory
+) -> list[str]:
     found = []
     registered = pipeline.watermark.partitions
     if isinstance(pipeline.watermark, StreamsWatermark):
@@ -484,24 +542,21 @@ def _warnings(
                 "watermark.restarts is not set: stream time begins anew at each start of the application, and the "
                 "replay takes it that there was none"
             )
-    elif mode is not Mode.COMPLETE and registered is None and not is_topic:
-        names = ", ".join(str(p.partition) for p in seen.partitions)
+    elif mode is not Mode.COMPLETE and registered is None and opened.topic is None:
+        names = ", ".join(map(str, known))
         found.append(
             f"watermark.partitions is not set: the partitions found ({names}) count as registered; "
             "a live job also waits for registered partitions without records"
         )
-    known = {p.partition for p in seen.partitions}
     # A night counts new records only; what it knows of a partition's offsets comes from records before.
     goes_on = seen.history_records != seen.records
-    empty = sorted((set(registered or known)) - {p.partition for p in seen.partitions if p.records or goes_on})
+    empty = sorted(set(registered or known) - {number for number, p in known.items() if p.records or goes_on})
     if empty and mode is not Mode.COMPLETE and pipeline.engine is Engine.FLINK:
         found.append(
             f"partition {', '.join(map(str, empty))} is registered and has no record: "
             + ("it holds the watermark" if pipeline.watermark.idleness is None else "it holds the watermark until idle")
         )
-    if seen.quarantined:
-        found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
-    return tuple(found)
+    return found
 
 
 _EMPTY_TIMES, _EMPTY_ENDS = 1000, 10_000

@@ -17,16 +17,17 @@ from spark_jobs.sources.history import (
     partition_columns,
     source_of,
 )
-from spark_jobs.sources.holes import with_holes
+from spark_jobs.sources.holes import fidelity_of
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.lake_tables import change_between, snapshot_size
-from spark_jobs.sources.opened import OpenHistory
+from spark_jobs.sources.opened import OpenHistory, Pins
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
 from spark_jobs.sources.spool import is_small, narrowed, spooled
+from spark_jobs.sources.union import in_words, joined, names_of, records_of_input
 from spark_jobs.sources.zone_data import java_release, python_release, zone_note
 from spark_jobs.spark.failures import reading
 
@@ -45,6 +46,7 @@ __all__ = [
     "PinnedSchemas",
     "PinnedSnapshot",
     "PinnedTopic",
+    "Pins",
     "Source",
     "TableFormat",
     "arrived_since",
@@ -60,21 +62,25 @@ __all__ = [
     "empty_in_both",
     "empty_offsets",
     "fidelity",
+    "fidelity_of",
     "files_there",
     "good",
+    "in_words",
     "inspect_history",
     "is_empty",
     "is_small",
     "java_release",
+    "joined",
+    "names_of",
     "narrowed",
     "open_history",
     "partition_columns",
     "python_release",
     "quarantined",
     "reading",
+    "records_of_input",
     "snapshot_size",
     "source_of",
     "spooled",
-    "with_holes",
     "zone_note",
 ]

@@ -45,6 +45,8 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
 
     Raises SourceError where there is no such table or file.
     """
+    if pipeline.inputs:
+        return _of_union(spark, pipeline)
     checked = _Check(pipeline)
     if pipeline.value.ddl is not None:
         try:
@@ -57,6 +59,17 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
         checked.refuse(error, ("window", "time_zone"))
     checked.run(empty_history(spark, pipeline))
     return sorted(checked.problems, key=lambda found: (found.file, found.line))
+
+
+def _of_union(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
+    """The problems of each input by itself; where there are none, of them together."""
+    problems = [found for one in pipeline.inputs for found in check_expressions(spark, one)]
+    if not problems:
+        try:
+            empty_history(spark, pipeline)
+        except DefinitionError as error:
+            problems = list(error.problems)
+    return sorted(dict.fromkeys(problems), key=lambda found: (found.file, found.line))
 
 
 class _Check:
@@ -75,6 +88,7 @@ class _Check:
             if not self._payload_can_be_read(history):
                 return
             payload = with_payload(with_positions(history, position, pipeline), pipeline, opened.schemas)
+        payload = self._with_columns(payload)
         try:
             payload = looked_up_in(payload, pipeline, opened.lookup)
         except (DefinitionError, SourceError) as error:
@@ -127,6 +141,14 @@ class _Check:
                     )
                     self._add(("value", "schema"), Refused(what, "write the history's own type"))
         return True
+
+    def _with_columns(self, payload: DataFrame) -> DataFrame:
+        """The columns of a union's input under the names of the others; without those that are refused."""
+        columns = self._pipeline.input_columns
+        accepted = {
+            name: text for name, text in columns.items() if self._type(payload, text, ("columns", name)) is not None
+        }
+        return with_keys(payload, accepted, self._pipeline, "columns") if accepted else payload
 
     def _with_keys(self, payload: DataFrame) -> DataFrame:
         """The key columns; one that is refused is null, so that expressions that use it are still checked."""

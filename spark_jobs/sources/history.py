@@ -20,6 +20,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Topic
 from spark_jobs.definition.position import Position
+from spark_jobs.definition.union import UnionHistory, of_input
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.sources.behind import confirm_behind, files_behind, records_in, records_outside
 from spark_jobs.sources.decode import RAW, REASON
@@ -46,10 +47,11 @@ from spark_jobs.sources.lake_tables import table_partitions as lake_partitions
 from spark_jobs.sources.lookup import pin_lookup
 from spark_jobs.sources.opened import OpenHistory, Pins
 from spark_jobs.sources.payload import column_fields, encoded_fields
-from spark_jobs.sources.records import NOT_BEFORE
+from spark_jobs.sources.records import NOT_BEFORE, canonical
 from spark_jobs.sources.schemas import PinnedSchemas, pin_schemas
 from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
+from spark_jobs.sources.union import joined, names_of
 from spark_jobs.sources.zone_data import use_java_zone
 from spark_jobs.spark.expression_tree import names_in
 from spark_jobs.spark.failures import plain_path
@@ -60,10 +62,14 @@ _MAX_UNKNOWN_PARTITIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """What a run before has read: its end offsets, and the snapshot of a lake table; None: it has read none."""
+    """What a run before has read: its end offsets, and the snapshot of a lake table; None: it has read none.
+
+    `inputs`: the snapshots of a union's inputs.
+    """
 
     as_of: Mapping[int, int]
     snapshot: PinnedSnapshot | None = None
+    inputs: tuple[PinnedSnapshot | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,8 @@ def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
             return KafkaSource(spark, pipeline, history)
         case StitchedHistory() as history:
             return StitchedSource(spark, pipeline, history)
+        case UnionHistory():
+            return UnionSource(spark, pipeline)
 
 
 def open_history(
@@ -130,6 +138,7 @@ def open_history(
     snapshot: PinnedSnapshot | None = None,
     schemas: PinnedSchemas | None = None,
     lookup: PinnedSnapshot | None = None,
+    inputs: Sequence[Pins] = (),
     as_of: Mapping[int, int] | None = None,
     arrivals_before: int | None = None,
 ) -> OpenHistory:
@@ -142,6 +151,7 @@ def open_history(
         snapshot: Exactly this snapshot of a plan, in place of the table's current one.
         schemas: Exactly these schemas of a plan, in place of those that the registry has now.
         lookup: Exactly this snapshot of the lookup's table, in place of its current one.
+        inputs: The same of each input of a union.
         as_of: End offsets by partition. They are used for a topic only: other histories are cut by `cut_at`.
         arrivals_before: Records that arrived at or after this instant (epoch ms) go to quarantine; None: none do.
 
@@ -151,7 +161,10 @@ def open_history(
         HistoryError: Records of a topic would be missing.
     """
     use_java_zone(spark, pipeline)
-    pins = Pins(pinned, behind, topic, snapshot, schemas or schemas_now(spark, pipeline))
+    if pipeline.inputs:
+        return UnionSource(spark, pipeline).open(Pins(inputs=tuple(inputs)), as_of, arrivals_before)
+    files, others = (None if found is None else tuple(found) for found in (pinned, behind))
+    pins = Pins(files, others, topic, snapshot, schemas or schemas_now(spark, pipeline))
     opened = replace(source_of(spark, pipeline).open(pins, as_of), schemas=pins.schemas)
     opened = replace(opened, lookup=pin_lookup(spark, pipeline, lookup))
     return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
@@ -198,7 +211,7 @@ class FilesSource:
     history: FilesHistory
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
-        files = self._files(pins.files)
+        files = self._files(pins.pinned)
         columns = parquet_columns(self.spark, self.history, files) if self.history.format == "parquet" else None
         if columns is not None:
             _refuse_unreadable(self.spark, self.pipeline, files[0], columns.unreadable)
@@ -415,6 +428,56 @@ class StitchedSource:
         return opened.frame
 
 
+@dataclass(frozen=True)
+class UnionSource:
+    """Several histories as one stream. Its frames have canonical records, see `spark_jobs.sources.union`."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+
+    def open(
+        self, pins: Pins, as_of: Mapping[int, int] | None = None, arrivals_before: int | None = None
+    ) -> OpenHistory:
+        opened = [
+            open_history(
+                self.spark,
+                one,
+                **(pins.inputs[number].as_options() if pins.inputs else {}),
+                as_of=None if as_of is None else of_input(as_of, number),
+                arrivals_before=arrivals_before,
+            )
+            for number, one in enumerate(self.pipeline.inputs)
+        ]
+        return self._together(opened, arrivals_before)
+
+    def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
+        return self._together([empty_history(self.spark, one) for one in self.pipeline.inputs], None)
+
+    def partition_columns(self) -> tuple[str, ...]:
+        """None: a filter on columns of the inputs says nothing of the others."""
+        return ()
+
+    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
+        frames = []
+        for number, (one, part) in enumerate(zip(self.pipeline.inputs, opened.inputs, strict=True)):
+            snapshot = read.inputs[number] if read.inputs else None
+            later = source_of(self.spark, one).since(part, AlreadyRead(of_input(read.as_of, number), snapshot))
+            frames.append(canonical(part, one, later.frame))
+        return Later(joined(self.pipeline, frames))
+
+    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
+        """All records: the files of each input are looked into by themselves."""
+        return opened.frame
+
+    def _together(self, opened: Sequence[OpenHistory], arrivals_before: int | None) -> OpenHistory:
+        records = [canonical(part, one) for one, part in zip(self.pipeline.inputs, opened, strict=True)]
+        names = names_of(self.pipeline)
+        said = "; ".join(f"{name}: {part.description}" for name, part in zip(names, opened, strict=True))
+        return OpenHistory(
+            joined(self.pipeline, records), (), said, arrivals_before=arrivals_before, inputs=tuple(opened)
+        )
+
+
 @contextmanager
 def named_by(pipeline: Pipeline, *field: str | int) -> Iterator[None]:
     """Add to a SourceError the file and line of the definition that names the source."""
@@ -455,7 +518,10 @@ def _without_old_records(frame: DataFrame, position: Position, as_of: Mapping[in
 
 def _uses_headers(pipeline: Pipeline) -> bool:
     """Whether any expression of the definition names `headers`: reading them costs time."""
-    return "headers" in pipeline.model_dump_json(exclude={"history", "description"})
+    text = pipeline.model_dump_json(
+        exclude={"history", "description"}, warnings=False
+    )  # of an input: its own watermark
+    return "headers" in text or any("headers" in column for column in pipeline.input_columns.values())
 
 
 def _refuse_unreadable(

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import get_args
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import Topic
+from spark_jobs.definition.union import of_input
 from spark_jobs.errors import HistoryError
-from spark_jobs.sources.fidelity import Fidelity
+from spark_jobs.sources.fidelity import Fidelity, Level, fidelity
 from spark_jobs.sources.inspection import PartitionRange
 from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.opened import OpenHistory
+from spark_jobs.sources.union import names_of
+
+
+def fidelity_of(
+    pipeline: Pipeline, opened: OpenHistory, partitions: Iterable[PartitionRange] | None = None
+) -> Fidelity:
+    """The fidelity of an opened history, see `fidelity`; of a union the least of its inputs.
+
+    `partitions`: what was read of it, where that is known: then `with_holes` is asked, too.
+    """
+    if not opened.inputs:
+        found = fidelity(pipeline, opened.topic)
+        return found if partitions is None else with_holes(pipeline, opened.topic, partitions, found)
+    known = None if partitions is None else {p.partition: p for p in partitions}
+    levels, reasons = list[Level](), list[str]()
+    for number, (one, part, name) in enumerate(zip(pipeline.inputs, opened.inputs, names_of(pipeline), strict=True)):
+        own = None if known is None else [replace(p, partition=n) for n, p in of_input(known, number).items()]
+        found = fidelity_of(one, part, own)
+        levels.append(found.level)
+        reasons += [f"{name}: {reason}" for reason in found.reasons]
+    return Fidelity(max(levels, key=get_args(Level).index), tuple(reasons))
 
 
 def with_holes(

@@ -7,8 +7,8 @@ partition. What comes to the driver grows with tasks and partitions, never with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.union import of_union
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import canonical, cut_at
 from spark_jobs.sources.scan import (
@@ -122,7 +123,20 @@ def inspect_history(
         suspects = _suspects(rows)
         for partition in sorted(suspects):
             _refuse_disorder(records, pipeline, opened, partition)
-    return _inspection(rows, has_arrival, opened.topic if until is None else None)
+    pinned = () if until is not None else _pinned_ranges(opened, as_of)
+    return _inspection(rows, has_arrival, pinned)
+
+
+def _pinned_ranges(opened: OpenHistory, as_of: Mapping[int, int] | None) -> tuple[OffsetRange, ...]:
+    """The offsets to read of the topic, or of those of a union up to `as_of`, under the union's partition numbers."""
+    if opened.topic is not None:
+        return opened.topic.ranges
+    known = [of_union({r.partition: r for r in _pinned_ranges(one, None)}, i) for i, one in enumerate(opened.inputs)]
+    ranges = [replace(r, partition=partition) for one in known for partition, r in one.items()]
+    if as_of is None:
+        return tuple(ranges)
+    ends = {r.partition: max(r.start, min(r.end, as_of.get(r.partition, r.start))) for r in ranges}
+    return tuple(replace(r, end=ends[r.partition]) for r in ranges)
 
 
 def _inspect_topic(
@@ -172,7 +186,7 @@ def _inspect_topic(
     }
     times = [(row["first_time"], row["last_time"]) for row in rows if row["first_time"] is not None]
     return Inspection(
-        partitions=_partition_ranges(seen, True, topic),
+        partitions=_partition_ranges(seen, True, topic.ranges if topic is not None else ()),
         records=sum(row["records"] for row in rows),
         quarantined=sum(row["quarantined"] for row in rows),
         missing_event_times=sum(row["missing"] for row in rows),
@@ -233,7 +247,7 @@ def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory
     )
 
 
-def _inspection(rows: list[Row], has_arrival: bool, topic: PinnedTopic | None) -> Inspection:
+def _inspection(rows: list[Row], has_arrival: bool, pinned: Sequence[OffsetRange]) -> Inspection:
     ranges: dict[int, Range] = {}
     for row in (row for row in rows if row.kind == Kind.RANGE):
         seen = Range(row.first, row.last, row.first_arrival, row.last_arrival, row.records)
@@ -241,7 +255,7 @@ def _inspection(rows: list[Row], has_arrival: bool, topic: PinnedTopic | None) -
     totals = [row for row in rows if row.kind == Kind.TOTALS]
     times = [(row.first, row.last) for row in totals if row.first != NO_NUMBER]
     return Inspection(
-        partitions=_partition_ranges(ranges, has_arrival, topic),
+        partitions=_partition_ranges(ranges, has_arrival, pinned),
         records=sum(row.records for row in totals),
         quarantined=sum(row.quarantined for row in totals),
         missing_event_times=sum(row.missing for row in totals),
@@ -250,10 +264,10 @@ def _inspection(rows: list[Row], has_arrival: bool, topic: PinnedTopic | None) -
 
 
 def _partition_ranges(
-    ranges: Mapping[int, Range], has_arrival: bool, topic: PinnedTopic | None
+    ranges: Mapping[int, Range], has_arrival: bool, topic: Iterable[OffsetRange]
 ) -> tuple[PartitionRange, ...]:
     """The ranges by partition. A topic's pinned ends count, and its partitions without a record are there too."""
-    ends = {} if topic is None else {pinned.partition: pinned for pinned in topic.ranges}
+    ends = {pinned.partition: pinned for pinned in topic}
     found = []
     for partition in sorted(ranges.keys() | ends.keys()):
         pinned, seen = ends.get(partition), ranges.get(partition)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -28,6 +28,7 @@ class OpenHistory:
         schemas: Those of a schema registry by which values are decoded; None where there is no registry.
         lookup: The snapshot of the table that records are looked up in; None where there is no lookup.
         arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody has looked.
+        inputs: Those of a union, each opened by itself; `frame` has the canonical records of all then.
         has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
     """
 
@@ -41,6 +42,18 @@ class OpenHistory:
     snapshot: PinnedSnapshot | None = None
     schemas: PinnedSchemas | None = None
     lookup: PinnedSnapshot | None = None
+    inputs: tuple[OpenHistory, ...] = ()
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether it, or an input of a union, reads a topic."""
+        return self.topic is not None or any(one.has_topic for one in self.inputs)
+
+    @property
+    def pins(self) -> Pins:
+        """What has to be opened again to read the same."""
+        inputs = tuple(one.pins for one in self.inputs)
+        return Pins(self.pinned or None, self.behind, self.topic, self.snapshot, self.schemas, inputs)
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:
@@ -52,8 +65,13 @@ class OpenHistory:
 class Pins:
     """What a plan has pinned of a history, see `open_history`; None: what is there now is read."""
 
-    files: Sequence[PinnedFile] | None = None
-    behind: Sequence[PinnedFile] | None = None
+    pinned: tuple[PinnedFile, ...] | None = None
+    behind: tuple[PinnedFile, ...] | None = None
     topic: PinnedTopic | None = None
     snapshot: PinnedSnapshot | None = None
     schemas: PinnedSchemas | None = None
+    inputs: tuple[Pins, ...] = ()
+
+    def as_options(self) -> dict[str, Any]:
+        """The same as `open_history` takes it."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -101,6 +101,8 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
     """
     # A stitched history comes with positions and payload: its two parts have them in different columns.
     rows, schemas = opened.frame if frame is None else frame, opened.schemas
+    if opened.inputs:  # those of a union are canonical records already
+        return rows
     is_prepared = has_positions(rows)
     if is_prepared:
         placed = with_arrivals_bounded(rows, pipeline.history.position)
@@ -111,6 +113,8 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
     for condition in before:
         placed = _accepted(placed, condition)
     decoded = placed if is_prepared else with_payload(placed, pipeline, schemas)
+    if pipeline.input_columns:
+        decoded = with_keys(decoded, pipeline.input_columns, pipeline, "columns")
     looked_up = looked_up_in(decoded, pipeline, opened.lookup)
     keyed = with_keys(looked_up, pipeline.keys, pipeline)
     if (text := pipeline.filter.before_watermark) is not None:
@@ -251,23 +255,26 @@ def looked_up_in(decoded: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot 
     return with_lookup(decoded, pipeline, pinned, at)
 
 
-def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline) -> DataFrame:
+def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline, section: str = "keys") -> DataFrame:
     """Add the key columns, by name and expression. `pipeline` gives the file and line of a key in errors.
+
+    `section`: where the definition has them, `keys` or the `columns` of an input.
 
     Text of a table or of Parquet files is checked here: Spark takes any bytes for text, and two keys could become one.
     """
     attempts, texts = {}, []
     for name, text in keys.items():
-        kind = expression_type(frame, text, pipeline, ("keys", name))
+        kind = expression_type(frame, text, pipeline, (section, name))
         if (refused := refuse_unpublishable(kind)) is not None:
-            raise refuse(pipeline, ("keys", name), refused)
-        attempts[name] = attempt(frame, f"key `{name}`", text)
+            raise refuse(pipeline, (section, name), refused)
+        attempts[name] = attempt(frame, f"{section.removesuffix('s')} `{name}`", text)
         if isinstance(kind, StringType):
             texts.append(name)
     keyed = evaluated(frame, attempts)
     if not texts or RAW_BYTES in frame.columns or pipeline.history.has_lines:
         return keyed
-    broken = [F.when(~F.is_valid_utf8(F.col(name)), f"key `{name}`: {NOT_UTF8}") for name in texts]
+    word = section.removesuffix("s")
+    broken = [F.when(~F.is_valid_utf8(F.col(name)), f"{word} `{name}`: {NOT_UTF8}") for name in texts]
     before = [F.col(FAILED)] if FAILED in keyed.columns else []
     return keyed.withColumn(FAILED, F.coalesce(*before, *broken))
 

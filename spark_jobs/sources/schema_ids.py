@@ -19,6 +19,8 @@ def check_schema_ids(pipeline: Pipeline, opened: OpenHistory, records: DataFrame
     `records` are the canonical ones that a run reads; they are compared with the first one of the history too. None:
     all records of the history. Raises HistoryError where there are several ids: the schema is that of one of them.
     """
+    for one, part in zip(pipeline.inputs, opened.inputs, strict=True):
+        check_schema_ids(one, part)
     value = pipeline.value
     if value.framing != "confluent" or value.schema_id is not None or opened.schemas is not None:
         return

@@ -27,7 +27,9 @@ SMALL_BYTES = 8 << 20
 
 def is_small(opened: OpenHistory) -> bool:
     """Whether a history is of files that are small together."""
-    return 0 < sum(file.size for file in opened.pinned) <= SMALL_BYTES
+    if opened.inputs and not all(one.pinned for one in opened.inputs):
+        return False
+    return 0 < sum(file.size for one in opened.inputs or (opened,) for file in one.pinned) <= SMALL_BYTES
 
 
 @contextmanager

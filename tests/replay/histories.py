@@ -6,7 +6,7 @@ Far longer than the cases of `tests.golden.strategies`, since only a long histor
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spark_jobs.eventtime import suppliers as s
@@ -110,3 +110,40 @@ def _generator(draw: random.Random) -> s.GeneratorSupplier:
             s.NoWatermarks(),
         ]
     )
+
+
+def random_union(draw: random.Random, *, density: int = 1) -> History:
+    """The history of two or three inputs with a watermark each, as one stream; their partitions in any order."""
+    inputs = [random_history(draw, most_partitions=3, density=density) for _ in range(draw.choice([2, 2, 3]))]
+    first = inputs[0].strategy
+    likeness = draw.choice(["same", "delays", "delays", "idleness", "anything", "anything"])
+    timed = draw.random() < 0.85
+    numbers = list(range(sum(len(one.strategy.partitions) for one in inputs)))
+    draw.shuffle(numbers)
+    strategies, records = [], []
+    for one in inputs:
+        own = dict(zip(one.strategy.partitions, numbers, strict=False))
+        numbers = numbers[len(own) :]
+        records += [record._replace(partition=own[record.partition]) for record in one.records]
+        strategy = replace(
+            one.strategy,
+            partitions=tuple(own.values()),
+            subtasks=tuple(tuple(own[p] for p in subtask) for subtask in one.strategy.subtasks if subtask),
+            interval=first.interval,
+            timer_start=first.timer_start,
+            all_idle_emits_maximum=first.all_idle_emits_maximum,
+        )
+        if likeness != "anything":
+            strategy = replace(strategy, per_event=first.per_event, generator=first.generator)
+        if likeness in ("same", "delays"):
+            strategy = replace(strategy, idleness=first.idleness)
+        elif draw.random() < 0.3:
+            strategy = replace(strategy, idleness=None)
+        if likeness == "same":
+            strategy = replace(strategy, scope=first.scope)
+        if likeness == "delays":
+            bounded = draw.choice([s.BoundedOutOfOrderness(draw.choice([0, 200, 2_000])), s.Lag(100), s.Ascending()])
+            strategy = replace(strategy, generator=bounded)
+        strategies.append(strategy if timed else replace(strategy, idleness=None, per_event=True))
+    whole = WatermarkStrategy.of_union(strategies)
+    return History(whole, sorted(records), max(one.until for one in inputs), inputs[0].grid)

@@ -191,3 +191,55 @@ def test_a_password_is_in_no_table_no_document_and_no_log(
     files = [file for file in rewindow_home.rglob("*") if file.is_file()]
     assert any(file.suffix == ".log" for file in files) and any(result.run_id in str(file) for file in files)
     assert [file for file in files if KAFKA_PASSWORD.encode() in file.read_bytes()] == []
+
+
+def of_two_topics(broker: KafkaBroker, name: str) -> Pipeline:
+    of = [
+        {
+            "name": topic,
+            "history": {"kind": "kafka", "servers": broker.servers, "topic": f"union_{topic}"},
+            "value": {"format": "text"},
+            "event_time": {"expression": "value", "unit": "ms"},
+            "watermark": watermark,
+        }
+        for topic, watermark in (
+            ("orders", {"generator": "bounded_out_of_orderness", "bound": "20 ms"}),
+            ("returns", {"generator": "ascending"}),
+        )
+    ]
+    return Pipeline.model_validate(
+        {
+            "name": name,
+            "history": {"kind": "union", "of": of},
+            "window": {"type": "tumbling", "size": "10 ms"},
+            "aggregates": {"n": "count(*)", "last": "max(value)"},
+            "end_of_input": "freeze",
+            "output": {"namespace": "two_topics"},
+        }
+    )
+
+
+def test_two_topics_are_one_stream_night_after_night(spark, kafka: KafkaBroker) -> None:
+    at = 1_357_034_400_000
+    for topic, partitions in (("union_orders", 2), ("union_returns", 1)):
+        kafka.create_topic(topic, partitions, APPEND_TIME)
+    nights, whole = of_two_topics(kafka, "by_night"), of_two_topics(kafka, "as_a_whole")
+    for first in (0, 40):
+        orders = [Sent(f"{at + n - (30 if n % 7 == 0 else 0)}", n % 2) for n in range(first, first + 40)]
+        produce(spark, kafka.servers, "union_orders", orders)
+        # What comes from the other topic lags, and holds all windows open.
+        produce(spark, kafka.servers, "union_returns", [Sent(f"{at + n}") for n in range(first, first + 10)])
+        result = reconcile(spark, nights, NoProgress())
+    assert result.continued_from is not None, result.note
+    with planned_records(spark, whole) as (plan, records):
+        execute(spark, whole, plan, NoProgress(), records=records)
+    assert plan.topic is None and [pins.topic.topic for pins in plan.inputs] == ["union_orders", "union_returns"]
+    assert plan.as_of == {0: 40, 1: 40, 10_000: 20} and plan.fidelity == "log_order"
+    tables = [spark.table(f"rewindow.two_topics.{name}").drop(*OF_THE_RUN) for name in ("by_night", "as_a_whole")]
+    assert sorted(map(repr, tables[0].collect())) == sorted(map(repr, tables[1].collect()))
+    closed = tables[0].where("n IS NOT NULL").selectExpr("unix_millis(window_end) e").collect()
+    assert max(row["e"] for row in closed) == at + 40, "the returns have come to 49 ms"
+    produce(spark, kafka.servers, "union_returns", [Sent(f"{at + 100}")])
+    plan_again = plan_from_json(plan.to_json())
+    with planned_records(spark, whole, plan_again) as (_, again):
+        assert again.count() == 100

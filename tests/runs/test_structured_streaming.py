@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,10 @@ def sent(step: list[tuple[int, str, int]]) -> list[Sent]:
 
 
 class LiveQuery:
-    """A query that runs while it is needed, and appends its rows to JSON files."""
+    """A query that runs while it is needed, and appends its rows to JSON files.
+
+    `delays`: the delays of several topics as one stream, each with a watermark; else the one topic has `delay`.
+    """
 
     def __init__(
         self,
@@ -58,21 +61,25 @@ class LiveQuery:
         *,
         ids: tuple[str, ...] = (),
         delay: str = "10 seconds",
+        delays: dict[str, str] | None = None,
     ) -> None:
         self.spark, self.topic, self.mode = spark, topic, mode
         self.checkpoint, self.rows = folder / "checkpoint", folder / "rows"
         self.rows.mkdir(parents=True, exist_ok=True)
-        raw = (
+        frames = [
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", servers)
-            .option("subscribe", topic)
+            .option("subscribe", name)
             .option("startingOffsets", "earliest")
             .load()
-        )
-        value = F.from_json(F.col("value").cast("string"), "k STRING, ts BIGINT, v BIGINT")
-        parsed = raw.select(value.alias("r")).select("r.*").withColumn("at", F.timestamp_millis("ts"))
+            .select(F.from_json(F.col("value").cast("string"), "k STRING, ts BIGINT, v BIGINT").alias("r"))
+            .select("r.*")
+            .withColumn("at", F.timestamp_millis("ts"))
+            .withWatermark("at", late)
+            for name, late in (delays or {topic: delay}).items()
+        ]
         by = F.session_window("at", "20 seconds") if window == "session" else F.window("at", "1 minute")
-        watched = parsed.withWatermark("at", delay)
+        watched = reduce(DataFrame.union, frames)
         self.frame = (
             (watched.dropDuplicatesWithinWatermark(list(ids)) if ids else watched)
             .groupBy("k", by.alias("w"))
@@ -249,6 +256,51 @@ def test_a_query_that_drops_duplicates_is_replayed_with_the_delays_that_it_had(
     assert counts.pairs_on_time + counts.pairs_dropped + counts.records_duplicate == read
     complete = {row["n__complete"] for row in windows if row["k"] == "b"}
     assert complete >= {2}, "the late event 10 counts in the complete values, once; its copies never"
+    verdicts = run_compare(spark, pipeline, NoProgress(), limit=100).counts
+    assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
+
+
+def test_two_topics_as_one_stream_are_what_the_query_made_of_both(
+    spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    delays = {"streaming_orders": "10 seconds", "streaming_returns": "25 seconds"}
+    for topic in delays:
+        kafka.create_topic(topic, 2, APPEND_TIME)
+    live = LiveQuery(spark, kafka.servers, "", tmp_path, "append", "tumbling", delays=delays)
+
+    def sending(number: int) -> Callable[[], None]:
+        topic = list(delays)[number % 2]
+        return lambda: produce(spark, kafka.servers, topic, sent(STEPS[number]))
+
+    live.run([sending(number) for number in range(4)])
+    late = [Sent(json.dumps({"k": "a", "ts": START + 5_000, "v": 5}))]
+    live.run([sending(4), sending(5), partial(produce, spark, kafka.servers, "streaming_orders", late)])
+    of = [
+        {
+            "name": topic.removeprefix("streaming_"),
+            "history": {"kind": "kafka", "servers": kafka.servers, "topic": topic},
+            "value": {"format": "json", "schema": "k STRING, ts BIGINT, v BIGINT"},
+            "keys": {"k": "k"},
+            "event_time": {"expression": "ts", "unit": "ms"},
+            "watermark": {"delay": delay},
+        }
+        for topic, delay in delays.items()
+    ]
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "of_union",
+            "history": {"kind": "union", "of": of},
+            "engine": "spark",
+            "watermark": {"checkpoint": str(live.checkpoint)},
+            "window": WINDOWS["tumbling"],
+            "aggregates": {"n": "count(*)", "total": "sum(v)"},
+            "live": live_section(live),
+            "output": {"namespace": "of_union"},
+        }
+    )
+    found, dropped, fidelity = backfilled(spark, pipeline)
+    assert found == as_rows(live.emitted()) and found
+    assert (dropped, fidelity) == (1, "recorded")
     verdicts = run_compare(spark, pipeline, NoProgress(), limit=100).counts
     assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
 
