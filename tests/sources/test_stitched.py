@@ -198,7 +198,7 @@ def test_a_hole_between_the_two_is_refused_with_its_offsets(spark, kafka: KafkaB
     watermark = {"generator": "bounded_out_of_orderness", "bound": "20 min"}
     said = refusal(spark, definition(stitched(kafka, name, past), watermark=watermark))
     assert "offsets 4 to 5 of partition 0 are missing: the table ends before offset 4, the topic begins at 6" in said
-    accepted = definition(stitched(kafka, name, past, accept=["holes"]), watermark=watermark)
+    accepted = definition(stitched(kafka, name, past, accept=["holes"]), name=name, watermark=watermark)
     plan = make_plan(spark, accepted)
     assert plan.records == 8 and "accept: holes" in plan.fidelity_reasons[0]
 
