@@ -96,10 +96,7 @@ def migrate(spark: SparkSession, pipeline: Pipeline, archived: str, *, dry_run: 
     if source is None:
         hint = "Name the Hive table with its database, as `--migrate raw.flights`."
         raise SourceError("there is no such archive of `rewindow archive`", archived, hint)
-    starts: dict[int, int] = {}
-    for batch in source.batches:
-        for partition, start in batch.starts.items():
-            starts[partition] = min(start, starts.get(partition, start))
+    starts = source.starts
     ranges = tuple(OffsetRange(partition, starts[partition], end) for partition, end in sorted(source.ends.items()))
     table = IcebergArchive.create(spark, past.table)
     missing = [one for one in ranges if table.ends.get(one.partition, 0) < one.end]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.errors import CatalogError, SourceError
+from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.commits import fast_forward, heads_of, retried
 from spark_jobs.sources.archived import (
     ARCHIVE_MARK,
@@ -19,6 +19,7 @@ from spark_jobs.sources.archived import (
     START_OFFSETS,
     Archived,
     archived_in,
+    not_an_archive,
     offsets_to_json,
 )
 from spark_jobs.spark.failures import short
@@ -63,11 +64,7 @@ class IcebergArchive:
             raise CatalogError(what, name, hint) from error
         holds = archived_in(spark, name)
         if holds is None:
-            raise SourceError(
-                "the table exists and was not created by `rewindow archive`",
-                name,
-                "Name a table that does not exist yet under history.past.table.",
-            )
+            raise not_an_archive(name)
         return cls(spark, name, holds)
 
     @property

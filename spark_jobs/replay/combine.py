@@ -318,9 +318,6 @@ class _Run:
         saved = (partial for subtask in snapshot["subtasks"] for partial in subtask["partials"])
         owns = over.strategy.of_generators
         for partial, activity, own, timer in zip(saved, over.activities, owns, over.timers, strict=True):
-            if own.idleness is None:
-                partial["active_since_probe"], partial["countdown_from"] = False, None
-                continue
             active, countdown = timer_after(activity, own, over.cells.last_tick, timer, over.next_tick)
             partial["active_since_probe"], partial["countdown_from"] = active, countdown
         return snapshot

@@ -19,12 +19,14 @@ from spark_jobs.replay.columns import OFFSET, PARTITION, admitted
 
 ID = "rw_id"
 """What duplicates share."""
+ENTRY = "rw_entry"
+"""What is known of a record for the decision, see `Deduplication.entries`."""
 KEPT = "rw_kept"
 """Whether a record gets past the deduplication: false where it was late there, and belongs to complete values alone."""
 _COUNTS = "rw_counts"
-_ENTRY = "rw_entry"
 _ENTRIES = "rw_entries"
-TAKEN = "array<struct<partition:int,offset:bigint>>"
+PLACE = "struct<partition:int,offset:bigint>"
+TAKEN = f"array<{PLACE}>"
 
 Closes = Callable[[DataFrame, str, str], DataFrame]
 """Adds to the rows of a frame C of a column (epoch ms), in columns of a prefix: `{prefix}_arrival/_major/_minor`."""
@@ -60,16 +62,16 @@ class Deduplication(ABC):
         Records that the filter `after_watermark` (SQL) rejects come to no deduplication.
         """
         entries = self.entries(admitted(records, after_watermark), closes)
-        thin = entries.select(F.struct(*self.ids()).alias(ID), _ENTRY)
-        by_id = thin.groupBy(ID).agg(F.array_sort(F.collect_list(_ENTRY)).alias(_ENTRIES))
+        thin = entries.select(F.struct(*self.ids()).alias(ID), ENTRY)
+        by_id = thin.groupBy(ID).agg(F.array_sort(F.collect_list(ENTRY)).alias(_ENTRIES))
         doubtful = by_id.where((F.size(_ENTRIES) > 1) | F.col(_ENTRIES)[0]["late"])
         folded = doubtful.withColumn("rw_taken", self.taken(F.col(_ENTRIES)))
         others = F.filter(_ENTRIES, lambda one: ~F.array_contains("rw_taken", place_of(one)))
         first = F.when(F.size("rw_taken") == 0, place_of(F.col(_ENTRIES)[0]))
-        aside = folded.select(F.explode(others).alias(_ENTRY), first.alias("rw_first"))
-        counts = F.coalesce(place_of(F.col(_ENTRY)) == F.col("rw_first"), F.lit(False))
+        aside = folded.select(F.explode(others).alias(ENTRY), first.alias("rw_first"))
+        counts = F.coalesce(place_of(F.col(ENTRY)) == F.col("rw_first"), F.lit(False))
         return aside.select(
-            F.col(_ENTRY)["partition"].alias(PARTITION), F.col(_ENTRY)["offset"].alias(OFFSET), counts.alias(_COUNTS)
+            F.col(ENTRY)["partition"].alias(PARTITION), F.col(ENTRY)["offset"].alias(OFFSET), counts.alias(_COUNTS)
         )
 
 

@@ -13,11 +13,18 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns, record_position
-from spark_jobs.replay.deduplication import TAKEN, Closes, Deduplication, first_in_each_hold, place_of
+from spark_jobs.replay.deduplication import (
+    ENTRY,
+    PLACE,
+    TAKEN,
+    Closes,
+    Deduplication,
+    first_in_each_hold,
+    place_of,
+)
 
 _AT, _AFTER = "rw_at", "rw_after"
 _NEXT = "rw_next"
-_PLACE = "struct<partition:int,offset:bigint>"
 _POSITION = "struct<arrival:bigint,major:bigint,minor:bigint>"
 
 
@@ -33,7 +40,7 @@ class FirstByProcessingTime(Deduplication):
         arrival = F.col(ARRIVAL)
         goes = F.lit(NEVER) if self.within is None else arrival + F.lit(self.within - 1)
         return records.withColumn(
-            "rw_entry",
+            ENTRY,
             F.struct(
                 *record_position(records).aliased("at"),
                 F.col(PARTITION).alias("partition"),
@@ -68,7 +75,7 @@ class FirstByRowTime(Deduplication):
         at, after, own = PositionColumns.named(_AT), PositionColumns.named(_AFTER), record_position(placed)
         fires = F.when(own.not_after(at), at.as_struct()).otherwise(after.as_struct())
         return placed.withColumn(
-            "rw_entry",
+            ENTRY,
             F.struct(
                 own.as_struct().alias("at"),
                 F.col(PARTITION).alias("partition"),
@@ -80,7 +87,7 @@ class FirstByRowTime(Deduplication):
         )
 
     def taken(self, entries: Column) -> Column:
-        nothing = F.lit(None).cast(f"struct<ts:bigint,place:{_PLACE},fires:{_POSITION}>")
+        nothing = F.lit(None).cast(f"struct<ts:bigint,place:{PLACE},fires:{_POSITION}>")
         start = F.struct(
             nothing.alias("waiting"), F.lit(MIN_TIMESTAMP).alias("given"), F.array().cast(TAKEN).alias("taken")
         )

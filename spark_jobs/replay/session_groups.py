@@ -97,7 +97,7 @@ def replay_groups(
     """
     # With the lateness "forever" Flink fails at merges (rule 28), so that it matters which records merge.
     for members in whole_sessions(batches, told_apart=allowed_lateness == MAX_TIMESTAMP):
-        splits = can_split(members) & (allowed_lateness == 0)
+        splits = can_split(members) if allowed_lateness == 0 else np.zeros(len(members), dtype=bool)
         if splits.any():
             some = members.where(splits)
             yield from some.rows(split(some, flush))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION
-from spark_jobs.replay.deduplication import Closes, Deduplication, first_in_each_hold
+from spark_jobs.replay.deduplication import ENTRY, Closes, Deduplication, first_in_each_hold
 from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
 from spark_jobs.replay.range_lookup import joined_to_ranges
 
@@ -48,7 +48,7 @@ class SparkDeduplication(Deduplication):
             late.alias("late"),
             goes.alias("goes"),
         )
-        return records.withColumn("rw_entry", entry)
+        return records.withColumn(ENTRY, entry)
 
     def taken(self, entries: Column) -> Column:
         return first_in_each_hold(entries)
@@ -66,5 +66,4 @@ def _with_close(records: DataFrame, expiry: Column, batches: MicroBatches) -> Da
     low, high = int(timeline.x_from[1]) if len(timeline.x_from) > 1 else 0, int(timeline.x_from[-1])
     edges = np.concatenate(([low - 1], timeline.x_from[1:], [high + 1]))
     clamped = F.greatest(F.lit(low - 1), F.least(F.lit(high), expiry - F.lit(1)))
-    closes = np.where(timeline.positions[:, 0] == NEVER, NEVER, timeline.positions[:, 0])
-    return joined_to_ranges(records, clamped, edges[:-1], edges[1:], {"rw_goes": closes})
+    return joined_to_ranges(records, clamped, edges[:-1], edges[1:], {"rw_goes": timeline.positions[:, 0]})

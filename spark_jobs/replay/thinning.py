@@ -140,6 +140,8 @@ def timer_after(
     activity: Activity, strategy: WatermarkStrategy, last_tick: int, timer: Mapping[str, Any], next_tick: int
 ) -> tuple[bool, int | None]:
     """`active_since_probe` and `countdown_from` of the generator's timer after all its records and ticks."""
+    if strategy.idleness is None:
+        return False, None
     arrival = activity.last_arrival
     if arrival is not None:
         seen_at = int(_tick_after(np.array([arrival]), strategy)[0])

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.errors import CatalogError, SourceError
+from spark_jobs.errors import CatalogError
 from spark_jobs.sources.archived import (
     ARCHIVE_MARK,
     COLUMNS,
     END_OFFSETS,
     START_OFFSETS,
     TOPIC_ID,
+    not_an_archive,
     offsets_from_json,
     offsets_to_json,
 )
@@ -95,12 +96,17 @@ class ArchiveTable:
             raise CatalogError(what, name, hint) from error
         found = cls.find(spark, name)
         if found is None:
-            raise SourceError(
-                "the table exists and was not created by `rewindow archive`",
-                name,
-                "Name a table that does not exist yet under history.past.table.",
-            )
+            raise not_an_archive(name)
         return found
+
+    @property
+    def starts(self) -> dict[int, int]:
+        """The first offset of each partition."""
+        starts: dict[int, int] = {}
+        for batch in self.batches:
+            for partition, start in batch.starts.items():
+                starts[partition] = min(start, starts.get(partition, start))
+        return starts
 
     @property
     def ends(self) -> dict[int, int]:

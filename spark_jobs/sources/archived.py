@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.errors import SourceError
 from spark_jobs.spark.gateway import JAVA_ERRORS, loaded_iceberg_table
 from spark_jobs.spark.snapshots import snapshots_back
 
@@ -63,6 +64,12 @@ def archived_in(spark: SparkSession, table: str, snapshot: int | None = None) ->
             return _archived(summary)
         has_expired = one.parentId() is not None and found.snapshot(one.parentId()) is None
     return _archived(properties) if has_expired and properties.get(END_OFFSETS) is not None else Archived()
+
+
+def not_an_archive(table: str) -> SourceError:
+    """The refusal of a table that another program has created."""
+    what = "the table exists and was not created by `rewindow archive`"
+    return SourceError(what, table, "Name a table that does not exist yet under history.past.table.")
 
 
 def _archived(properties: Mapping[str, str]) -> Archived:
