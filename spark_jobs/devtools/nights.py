@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
@@ -63,11 +64,13 @@ output: {{namespace: {namespace}}}
 class Night:
     """A night: its number from 1, its seconds, and what lies in the warehouse and in the run store afterwards.
 
-    `jobs`: Spark jobs; `read`: bytes that they read; `commits`: to the tables that stay. Load does not move these.
+    `processor`: seconds of all cores, by Python and Spark; `jobs`: Spark jobs; `read`: bytes that they read; `commits`:
+    to the tables that stay. Other work on the machine hardly moves these.
     """
 
     number: int
     seconds: float
+    processor: float
     continued: bool
     jobs: int
     read: int
@@ -104,10 +107,10 @@ def run_nights(
     done: list[Night] = []
     for number, records in enumerate(arrivals(count), 1):
         _write(folder / "data", number, records)
-        jobs, commits, began = _jobs(spark), _commits(warehouse), time.perf_counter()
+        jobs, commits, processor, began = _jobs(spark), _commits(warehouse), _processor(), time.perf_counter()
         with input_read(spark) as read:
             result = reconcile(spark, pipeline, NoProgress())
-            seconds = time.perf_counter() - began
+            seconds, processor = time.perf_counter() - began, _processor() - processor
         jobs, commits = _jobs(spark) - jobs, _commits(warehouse) - commits
         is_maintained = number % WEEK == 0
         if is_maintained:  # a night lasts seconds here, so that a snapshot is never a week old
@@ -118,6 +121,7 @@ def run_nights(
         night = Night(
             number,
             seconds,
+            processor,
             bool(result.continued_from),
             jobs,
             read.bytes,
@@ -128,8 +132,8 @@ def run_nights(
             is_maintained,
         )
         log(
-            f"night {number}: {seconds:.1f} s, {jobs} jobs, {read.bytes / 1e3:.0f} kB read, {commits} commits, "
-            f"{night.files} files, {night.bytes / 1e6:.1f} MB, {run_files} documents, {result.note or 'ok'}"
+            f"night {number}: {seconds:.1f} s ({processor:.1f} s of processors), {jobs} jobs, "
+            f"{read.bytes / 1e3:.0f} kB read, {commits} commits, {night.files} files, {night.bytes / 1e6:.1f} MB, {run_files} documents, {result.note or 'ok'}"
         )
         done.append(night)
     return done
@@ -149,17 +153,19 @@ def differs_from_full_run(spark: SparkSession, folder: Path, *, namespace: str =
 
 
 def by_month(nights: Sequence[Night]) -> list[dict[str, float]]:
-    """Seconds of a night (lower quartile and median), and files and bytes after a maintenance, by 30 nights."""
+    """Seconds (lower quartile, median, of processors), files and bytes after a maintenance, by 30 nights."""
     months = []
     for first in range(0, len(nights) - len(nights) % MONTH, MONTH):
         month = nights[first : first + MONTH]
-        seconds = sorted(night.seconds for night in month if night.number > WEEK)
+        settled = [night for night in month if night.number > WEEK]
+        seconds = [night.seconds for night in settled]
         kept = [night for night in month if night.is_maintained]
         months.append(
             {
                 "month": first // MONTH + 1,
                 "lower_quartile": statistics.quantiles(seconds, n=4)[0],
                 "median": statistics.median(seconds),
+                "processor": statistics.median(night.processor for night in settled),
                 "jobs": statistics.median(night.jobs for night in month),
                 "kilobytes_read": statistics.median(night.read for night in month) / 1e3,
                 "commits": statistics.median(night.commits for night in month),
@@ -179,6 +185,13 @@ def slower(months: Sequence[dict[str, float]]) -> float:
 def _jobs(spark: SparkSession) -> int:
     """The Spark jobs so far."""
     return java_context(spark).dagScheduler().numTotalJobs()
+
+
+def _processor() -> float:
+    """The seconds that this process and its children, Spark's JVM among them, have had a core."""
+    here = psutil.Process()
+    times = [process.cpu_times() for process in (here, *here.children(recursive=True))]
+    return sum(time.user + time.system for time in times)
 
 
 def _commits(warehouse: Path) -> int:
