@@ -133,7 +133,8 @@ def run_nights(
         )
         log(
             f"night {number}: {seconds:.1f} s ({processor:.1f} s of processors), {jobs} jobs, "
-            f"{read.bytes / 1e3:.0f} kB read, {commits} commits, {night.files} files, {night.bytes / 1e6:.1f} MB, {run_files} documents, {result.note or 'ok'}"
+            f"{read.bytes / 1e3:.0f} kB read, {commits} commits, {night.files} files, "
+            f"{night.bytes / 1e6:.1f} MB, {run_files} documents, {result.note or 'ok'}"
         )
         done.append(night)
     return done
