@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from spark_jobs.definition.fields import Text, shown
-from spark_jobs.definition.kafka import HistorySection, Tombstones
+from spark_jobs.definition.fields import Text
+from spark_jobs.definition.kafka import HistorySection, Tombstones, check_folder
 from spark_jobs.definition.position import Position
-from spark_jobs.definition.problems import Refusal
 
 
 def _one_or_many(value: Any) -> Any:
@@ -126,12 +125,7 @@ class TableHistory(HistoryOfRows):
 
     @model_validator(mode="after")
     def _is_where_its_format_is(self) -> Self:
-        is_folder = "/" in self.table
-        if is_folder and self.format != "delta":
-            raise Refusal(f"{shown(self.table)} is a folder", "write `format: delta`, or name a table", ("table",))
-        if is_folder and not self.table.startswith("/") and "://" not in self.table:
-            hint = "write an absolute path or an address, as s3a://lake/flights"
-            raise Refusal(f"{shown(self.table)} is a relative path", hint, ("table",))
+        check_folder(self.table, is_delta=self.format == "delta")
         return self
 
     @model_validator(mode="before")

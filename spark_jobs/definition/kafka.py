@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from spark_jobs.definition import instants
 from spark_jobs.definition.environment import refuse_variable
@@ -252,12 +252,27 @@ class KafkaHistory(Topic, HistorySection):
         return None
 
 
+def check_folder(table: str, *, is_delta: bool) -> None:
+    """Raise Refusal for a folder in the place of a table's name: a Delta table alone has one, and it is absolute."""
+    if "/" not in table:
+        return
+    if not is_delta:
+        raise Refusal(f"{shown(table)} is a folder", "write `format: delta`, or name a table", ("table",))
+    if not table.startswith("/") and "://" not in table:
+        hint = "write an absolute path or an address, as s3a://lake/flights"
+        raise Refusal(f"{shown(table)} is a relative path", hint, ("table",))
+
+
 class PastTable(Section):
     """The table with the older part of the log: that of `rewindow archive`, or one whose columns are mapped."""
 
     table: Text = Field(
-        description="A Hive table with its database, or an Iceberg table with its catalog and namespace.",
-        examples=["raw.flights", "lake.raw.flights"],
+        description="A Hive table with its database, or an Iceberg table with its catalog and namespace; with `format: "
+        "delta`, a Delta table of the metastore, or its folder as an absolute path or address.",
+        examples=["raw.flights", "lake.raw.flights", "s3a://lake/flights"],
+    )
+    format: Literal["delta"] | None = Field(
+        default=None, description="delta for a Delta table; left out, a Hive or an Iceberg table.", examples=["delta"]
     )
     metastore: Text | None = Field(
         default=None,
@@ -277,15 +292,17 @@ class PastTable(Section):
     )
 
     @property
-    def is_iceberg(self) -> bool:
-        """Whether it is an Iceberg table in a catalog of the session."""
-        return self.lake_format == "iceberg"
-
-    @property
-    def lake_format(self) -> Literal["iceberg"] | None:
+    def lake_format(self) -> Literal["iceberg", "delta"] | None:
         """The format of a table whose snapshots can be pinned; None: it is a Hive table."""
+        if self.format is not None:
+            return self.format
         in_catalog = self.table.count(".") > 1 and not self.table.startswith("spark_catalog.")
         return "iceberg" if in_catalog else None
+
+    @model_validator(mode="after")
+    def _is_where_its_format_is(self) -> Self:
+        check_folder(self.table, is_delta=self.format == "delta")
+        return self
 
     @field_validator("position")
     @classmethod
@@ -298,7 +315,7 @@ class PastTable(Section):
 
 
 class StitchedHistory(HistorySection):
-    """A Hive or Iceberg table up to its last offset of each partition, and the topic from the next one on."""
+    """A Hive, Iceberg or Delta table up to its last offset of each partition, and the topic from the next one on."""
 
     kind: Literal["stitched"] = Field(description="The kind of history: stitched.")
     past: PastTable = Field(description="The table.", examples=["{table: raw.flights}"])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.kafka import PastTable
 from spark_jobs.errors import CatalogError, DefinitionError, SourceError
 from spark_jobs.operations.iceberg_archive import IcebergArchive
 from spark_jobs.sources.archive_table import ArchiveTable
@@ -51,14 +52,13 @@ def archive(
         dry_run: Only find the new offsets; write no record.
 
     Raises:
-        DefinitionError: The history is not `stitched`.
+        DefinitionError: The history is not `stitched`, or its table is a Delta table.
         HistoryError: Records between the table and the topic are gone.
         SourceError: The table or the topic cannot be read.
         CatalogError: The table cannot be written.
     """
     history = stitched_history(pipeline)
-    create = IcebergArchive.create if history.past.is_iceberg else ArchiveTable.create
-    table = create(spark, history.past.table)
+    table = _created(spark, pipeline, history.past)
     pinned = pin_topic(spark, history.recent, as_of=as_of, past=table.ends, past_topic_id=table.topic_id)
     new = tuple(chosen for chosen in pinned.ranges if chosen.end > chosen.start)
     if not new or dry_run:
@@ -81,14 +81,14 @@ def migrate(spark: SparkSession, pipeline: Pipeline, archived: str, *, dry_run: 
         archived: The Hive table, with its database.
 
     Raises:
-        DefinitionError: The history is not `stitched`, or its table is a Hive table.
+        DefinitionError: The history is not `stitched`, or its table is no Iceberg table.
         SourceError: There is no such archive, or the Iceberg table is none, or has records of other offsets.
         CatalogError: The table cannot be written.
     """
     past = stitched_history(pipeline).past
-    if not past.is_iceberg:
+    if past.lake_format != "iceberg":
         raise DefinitionError(
-            "a Hive archive moves into an Iceberg table, and this is a Hive table",
+            f"a Hive archive moves into an Iceberg table, and this is a {(past.lake_format or 'hive').title()} table",
             pipeline.source_of(("history", "past", "table")) or past.table,
             "Write the Iceberg table, with its catalog, as `table: lake.raw.flights`.",
         )
@@ -114,6 +114,20 @@ def migrate(spark: SparkSession, pipeline: Pipeline, archived: str, *, dry_run: 
     except JAVA_ERRORS as error:
         raise _not_written(table, error) from error
     return ArchiveResult(table.name, number, ranges, records, ())
+
+
+def _created(spark: SparkSession, pipeline: Pipeline, past: PastTable) -> ArchiveTable | IcebergArchive:
+    match past.lake_format:
+        case "iceberg":
+            return IcebergArchive.create(spark, past.table)
+        case None:
+            return ArchiveTable.create(spark, past.table)
+        case "delta":
+            raise DefinitionError(
+                "an archive is an Iceberg or a Hive table, and this is a Delta table",
+                pipeline.source_of(("history", "past", "format")) or past.table,
+                "Let the program that writes the Delta table go on, or name another table under history.past.",
+            )
 
 
 def _append(

@@ -116,7 +116,13 @@ def history_of(pipeline: Pipeline) -> list[Dataset]:
         return [_delta(history.table) if history.format == "delta" else _in_catalog(history.table)]
     if isinstance(history, StitchedHistory):
         past = history.past
-        table = _in_catalog(past.table) if past.is_iceberg else _hive(past.table, past.metastore)
+        match past.lake_format:
+            case "delta":
+                table = _delta(past.table, past.metastore)
+            case "iceberg":
+                table = _in_catalog(past.table)
+            case None:
+                table = _hive(past.table, past.metastore)
         return [table, _topic(history.recent)]
     assert isinstance(history, KafkaHistory)
     return [_topic(history)]
@@ -128,9 +134,9 @@ def _in_catalog(table: str) -> Dataset:
     return iceberg(name) if catalog == CATALOG else Dataset(catalog, name)
 
 
-def _delta(table: str) -> Dataset:
+def _delta(table: str, metastore: str | None = None) -> Dataset:
     """A Delta table, by its folder or by its name in the metastore."""
-    return _of_path(table) if "/" in table else _hive(table, None)
+    return _of_path(table) if "/" in table else _hive(table, metastore)
 
 
 def iceberg(table: str) -> Dataset:

@@ -380,7 +380,7 @@ class KafkaSource:
 
 @dataclass(frozen=True)
 class StitchedSource:
-    """A Hive or Iceberg table for the older part of a log, and a Kafka topic for the rest."""
+    """A Hive, Iceberg or Delta table for the older part of a log, and a Kafka topic for the rest."""
 
     spark: SparkSession
     pipeline: Pipeline

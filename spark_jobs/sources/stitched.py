@@ -96,6 +96,8 @@ def _archive(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | No
     """What `rewindow archive` has written; None where another program writes the table."""
     if snapshot is None:
         return ArchiveTable.find(spark, past.table)
+    if snapshot.format is TableFormat.DELTA:
+        return None
     return archived_in(spark, past.table, snapshot.snapshot)
 
 

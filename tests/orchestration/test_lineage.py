@@ -26,6 +26,13 @@ HISTORIES = {
     "{kind: kafka, servers: 'b1:9094,b2:9094', topic: flights}": [("kafka://b1:9094", "flights")],
     "{kind: stitched, past: {table: raw.flights, metastore: 'thrift://meta', POSITION},"
     "recent: {servers: b1, topic: t}}": [("hive://meta:9083", "raw.flights"), ("kafka://b1:9092", "t")],
+    "{kind: stitched, past: {table: lake.raw.flights, POSITION}, recent: {servers: b1, topic: t}}": [
+        ("lake", "raw.flights"), ("kafka://b1:9092", "t")
+    ],
+    "{kind: stitched, past: {table: 's3a://lake/flights', format: delta, POSITION}, recent: {servers: b1, topic: t}}": [
+        ("s3://lake", "flights"), ("kafka://b1:9092", "t")
+    ],
+    "{kind: table, format: delta, table: raw.flights, POSITION}": [("hive://of-the-session:9083", "raw.flights")],
 }  # fmt: skip
 CATALOGS = {
     "type=hive,uri=thrift://meta:9083,warehouse=s3a://lake/w": ("hive://meta:9083", "demo.t", []),

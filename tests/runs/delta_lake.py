@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import json
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.errors import DefinitionError, HistoryError, SourceError
+from spark_jobs.operations.archive import archive
+from spark_jobs.orchestration.lineage import history_of
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.sources import AlreadyRead, open_history, source_of
 from spark_jobs.spark.session import spark_session
+from tests.kafka import Sent, produce
 from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import contents, definition_text, record, run, write
 
@@ -64,6 +72,15 @@ class Lake:
 
 def night(spark: SparkSession, defined: Pipeline) -> RunResult:
     return reconcile(spark, defined, LogProgress())
+
+
+def refused(kind: type[Exception], words: str, action: Callable[[], object]) -> None:
+    try:
+        action()
+    except kind as error:
+        assert words in str(error), str(error)
+    else:
+        raise AssertionError(f"not refused: {words}")
 
 
 def nights(spark: SparkSession, folder: Path) -> None:
@@ -122,6 +139,29 @@ def restored(spark: SparkSession, folder: Path) -> None:
     assert "was rolled back" in note and "full run" in note, note
 
 
+def pins(spark: SparkSession, folder: Path) -> None:
+    lake = Lake(spark, folder, "pins")
+    lake.append(range(100))
+    defined = lake.pipeline()
+    plan = plan_from_json(make_plan(spark, defined).to_json())
+    assert "version 0" in plan.source
+    lake.append(range(100, 150))
+    assert open_planned(spark, defined, plan).frame.count() == 100
+    assert open_history(spark, defined).frame.count() == 150
+    run(spark, defined)
+    lake.sql("OPTIMIZE {}")
+    lake.sql("VACUUM {} RETAIN 0 HOURS")
+    refused(SourceError, "version 0 of the plan was vacuumed", lambda: open_planned(spark, defined, plan))
+    nothing = definition(folder, "nothing", f"  kind: table\n  format: delta\n  table: {folder}/nothing\n")
+    refused(SourceError, "there is no such Delta table", lambda: open_history(spark, nothing))
+    other = Lake(spark, folder, "anew")
+    other.append(range(50))
+    shutil.rmtree(lake.path)
+    Path(other.path).rename(lake.path)
+    refused(HistoryError, "was made anew", lambda: night(spark, defined))
+    refused(SourceError, "was made anew since the plan", lambda: open_planned(spark, defined, plan))
+
+
 def formats(spark: SparkSession, folder: Path) -> None:
     """The same records give the same tables from files, from Hive, Iceberg and Delta, by name and by folder."""
     records = [record(i) for i in range(400)]
@@ -152,11 +192,64 @@ def formats(spark: SparkSession, folder: Path) -> None:
         assert contents(spark, defined)[:2] == expected, name
 
 
+def stitched(spark: SparkSession, folder: Path) -> None:
+    """A Delta table for the past, the topic for the rest: nights give what one full run of the topic alone gives."""
+    with KafkaBroker(folder / "kafka") as broker:
+        broker.create_topic("log", 2, APPEND_TIME)
+        path = str(folder / "past")
+
+        def send(numbers: Iterable[int]) -> None:
+            records = [record(i) for i in numbers]
+            produce(spark, broker.servers, "log", [Sent(json.dumps(one), one["p"]) for one in records])
+
+        def move(offsets: str) -> None:
+            options = {"kafka.bootstrap.servers": broker.servers, "subscribe": "log"}
+            log = spark.read.format("kafka").options(**options).load().where(offsets)
+            moved = log.select("partition", "offset", "timestamp", "key", "value").coalesce(1)
+            moved.write.format("delta").mode("append").save(path)
+
+        topic = {"servers": broker.servers, "topic": "log"}
+        past = {"table": path, "format": "delta"}
+        send(range(40))
+        move("offset < 10")
+        defined = of_topic("of_both", {"kind": "stitched", "past": past, "recent": topic})
+        plan = plan_from_json(make_plan(spark, defined).to_json())
+        assert plan.topic is not None and plan.snapshot is not None and "version 0" in plan.source
+        assert (plan.records, [part.start for part in plan.topic.ranges]) == (40, [10, 10])
+        assert [one.name for one in history_of(defined)] == [path, "log"]
+        assert night(spark, defined).continued_from is None
+        move("offset BETWEEN 10 AND 14")  # the split is another one now, the records are the same
+        assert open_planned(spark, defined, plan).frame.count() == 40
+        send(range(40, 120))
+        second = night(spark, defined)
+        assert second.continued_from is not None and "full run" not in second.note, second.note
+        whole = of_topic("of_topic", {"kind": "kafka", **topic})
+        run(spark, whole)
+        assert tables_of(spark, defined) == tables_of(spark, whole)
+        refused(DefinitionError, "this is a Delta table", lambda: archive(spark, defined))
+
+
+def of_topic(name: str, history: dict) -> Pipeline:
+    """A pipeline over values as those of `record`."""
+    return Pipeline.model_validate(
+        {
+            "name": name,
+            "history": history,
+            "value": {"format": "json", "schema": "k STRING, t BIGINT, v BIGINT"},
+            "keys": {"k": "k"},
+            "event_time": {"expression": "t", "unit": "ms"},
+            "watermark": {"generator": "bounded_out_of_orderness", "bound": "10 s"},
+            "window": {"type": "tumbling", "size": "1 min"},
+            "aggregates": {"n": "count(*)", "total": "sum(v)"},
+        }
+    )
+
+
 if __name__ == "__main__":
     home = Path(sys.argv[1])
     started = spark_session("delta", home=home / "home", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
     started.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")  # for VACUUM at once
-    checks = (formats, nights, changes, restored)
+    checks = (formats, nights, changes, restored, pins, stitched)
     for check in [one for one in checks if one.__name__ in sys.argv[2:] or len(sys.argv) == 2]:
         (home / check.__name__).mkdir()
         check(started, home / check.__name__)

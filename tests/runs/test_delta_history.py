@@ -31,7 +31,7 @@ def test_a_delta_table_is_a_history_as_an_iceberg_table_is_one(tmp_path: Path) -
         timeout=900,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count(": as expected") == 4
+    assert done.stdout.count(": as expected") == 6
 
 
 def test_what_earlier_versions_kept_of_a_table_is_a_snapshot_of_iceberg() -> None:
