@@ -64,7 +64,7 @@ def add_deduplication(
     """Add `deduplicate`. Raises NoCounterpartError where the order is that of no time attribute."""
     if column.order_sql == time.elsewhere or column.order == time.column:
         kind = "row_time"
-    elif column.order == "PROCTIME" or column.order in _processing_times(table):
+    elif column.order == "PROCTIME" or column.order in processing_times(table):
         kind = "processing_time"
     else:
         raise NoCounterpartError(f"ORDER BY {column.order}", "Top-N: it is no time attribute", column.line)
@@ -77,7 +77,8 @@ def add_deduplication(
         lines.add(f"  within: {ttl.text if not ttl.text.isdigit() else f'{ttl.text} ms'}", ttl)
 
 
-def _processing_times(table: SourceTable) -> Iterator[str]:
+def processing_times(table: SourceTable) -> Iterator[str]:
+    """The columns of a table that are the processing time."""
     for column in table.columns:
         if column.computed is not None and column.computed.operator == "PROCTIME":
             yield column.name

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from spark_jobs.project.flink_deduplication import TTL, add_deduplication
+from spark_jobs.project.flink_inputs import add_inputs, add_source, plain_name, time_of, with_conditions
+from spark_jobs.project.flink_lookup import add_lookup
 from spark_jobs.project.flink_options import of_sink
 from spark_jobs.project.flink_parser import FlinkParser
 from spark_jobs.project.flink_query import (
@@ -18,19 +19,15 @@ from spark_jobs.project.flink_query import (
     add_window,
     grouping,
 )
-from spark_jobs.project.flink_relation import clauses, filtered, hint_left_out, resolve
+from spark_jobs.project.flink_relation import clauses, filtered, hint_left_out, refuse_names, resolve
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Remark, Script, read_script
 from spark_jobs.project.flink_source import (
     EventTime,
     Lines,
     Timer,
-    add_history,
-    add_watermark,
-    columns_left_out,
     columns_of,
     event_time,
 )
-from spark_jobs.project.writing import scalar
 
 _NO_EFFECT = (
     *(
@@ -107,7 +104,7 @@ def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | 
     missing: list[Missing] = []
     timer = Timer(timer_start, script.settings.get)
     for number, query in enumerate(script.queries):
-        name = _plain(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")
+        name = plain_name(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")
         try:
             lines = _definition(name, query, script, parser, timer, file)
         except NoCounterpartError as gap:
@@ -174,45 +171,40 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
         if (there := parts.get(clause)) is not None:
             raise NoCounterpartError(f"{clause.upper()} {there.text}"[:60], "has no counterpart", there.line)
     assert parts["from"] is not None and parts["items"] is not None
-    relation, where = filtered(resolve(parts["from"], script, parser, base), parts["where"])
-    time = times.get(relation.table.name) or event_time(relation.table, parser)
+    relation = resolve(parts["from"], script, parser, base)
+    refuse_names(relation, parts["items"], parts["where"], parts["group"])
+    relation, where = filtered(relation, parts["where"])
+    if not relation.inputs and relation.table.name not in times:
+        times[relation.table.name] = event_time(relation.table, parser)
+    time = time_of(relation, times, query.select)
+    relation = with_conditions(relation)
     groups = parts["group"].operands if parts["group"] is not None else []
     window, keys, is_group_window = grouping(relation, [group for group in groups if group is not None], query)
-    lines = Lines()
+    lines, of_keys, rest = Lines(), Lines(), Lines()
     lines.add("# yaml-language-server: $schema=../pipeline.schema.json\n#")
     lines.add(f"# Written by `rewindow import flink-sql` from {file}; comments name the lines of that script.\n")
     lines.add(f"name: {name}", query.line)
     lines.remarks += query.remarks
     if parts["hints"] is not None:
         lines.remarks += [hint_left_out(hint) for hint in parts["hints"].operands if hint is not None]
-    lines.remarks += columns_left_out(relation.table, time, relation.first.order if relation.first else "")
-    for what, line in relation.table.left_out:
-        lines.remark(line, what, "does not change results" if what == "PRIMARY KEY" else "has no counterpart")
-    add_history(lines, relation.table)
-    named = add_keys(lines, keys, parts["items"], relation, parser)
-    lines.add("event_time:")
-    lines.add(f"  expression: {scalar(time.expression)}", time.line)
-    if time.is_doubtful:
-        why = "CHECK: the event time by Spark's functions; it must be the same TIMESTAMP as in Flink"
-        lines.remark(time.line, f"{time.column} AS {time.expression}", why)
-    lines.add(f"  unit: {time.unit}")
-    lines.add("  missing: fail", None, "as Flink does")
-    add_watermark(lines, relation.table, time, parser, timer)
-    add_filter(lines, relation, where, parser)
+    named = add_keys(of_keys, keys, parts["items"], relation, parser)
+    if relation.lookup is not None:
+        add_lookup(rest, relation.lookup)
+    add_filter(rest, relation, where, parser)
     if relation.first is not None:
         ttl, kind = script.settings.get(TTL), window.operator.lstrip("$")
-        add_deduplication(lines, relation.first, relation.table, time, ttl, kind)
-    add_window(lines, window, parser, time, script)
-    add_lateness(lines, script, is_group_window)
-    add_aggregates(lines, parts["items"], relation, parser, named, script, query)
+        add_deduplication(rest, relation.first, relation.table, time, ttl, kind)
+    add_window(rest, window, parser, time, script)
+    add_lateness(rest, script, is_group_window)
+    add_aggregates(rest, parts["items"], relation, parser, named, script, query)
+    if relation.inputs:
+        add_inputs(lines, relation, times, of_keys, rest, parser, timer, query.line)
+    else:
+        add_source(lines, relation, time, of_keys, parser, timer)
+    lines.extend(rest)
     lines.add("end_of_input: freeze", None, "the live job leaves open windows open; `flush` fires them")
     if (sink := script.tables.get(query.sink or "")) is not None and sink.name != relation.table.name:
         lines.remark(sink.line, *of_sink(sink))
     if query.sink:
         lines.add("# live:", query.line, f"to compare with what the job wrote, name the table behind {query.sink}")
     return lines
-
-
-def _plain(name: str) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    return plain if plain and plain[0].isalpha() else f"query_{plain}".rstrip("_")

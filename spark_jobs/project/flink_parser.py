@@ -117,6 +117,12 @@ def tidy(text: str) -> str:
     return _TOKEN.sub(_in_spark, text)
 
 
+def is_same_sql(one: str, other: str) -> bool:
+    """Whether two texts are the same SQL but for quotes, spaces and case."""
+    bare, second = (re.sub(r"[`\s]", "", text).lower() for text in (one, other))
+    return bare == second
+
+
 def _in_spark(token: re.Match[str]) -> str:
     name = token[1]
     if name is not None:
@@ -187,7 +193,10 @@ class FlinkParser:
         return [node for index in range(found.size()) if (node := wrapped(found.get(index))) is not None]
 
     def spark_sql(self, node: SqlNode, replaced: Mapping[str, str]) -> str:
-        """An expression as Spark SQL. `replaced`: for names of columns, the SQL that takes their place."""
+        """An expression as Spark SQL.
+
+        `replaced`: for names of columns, with or without the alias of their table, the SQL that takes their place.
+        """
         calcite = self._gateway.jvm.org.apache.calcite.sql
         # As text an identifier alone has no quotes.
         own = ".".join(map(column_sql, node.names)) if node.kind == "IDENTIFIER" and "" not in node.names else node.text
@@ -212,7 +221,8 @@ class FlinkParser:
             return node
         if found.type == "SqlIdentifier":
             names = list(found.names)
-            name = names[-1] if len(names) <= 2 else ".".join(names)
+            whole = ".".join(names)
+            name = whole if whole in replaced or len(names) > 2 else names[-1]
             if name in replaced:
                 return self._parser(replaced[name]).parseExpression()
             return node

@@ -1,12 +1,14 @@
-"""The relation that a query of a Flink SQL script reads: one table behind views, subqueries and a window function."""
+"""The relation that a query of a Flink SQL script reads: one table, or several behind UNION ALL, a lookup, and views,
+subqueries and a window function before them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.project.flink_deduplication import Numbered, numbered, refuse_other_rows
 from spark_jobs.project.flink_doubts import doubts
+from spark_jobs.project.flink_lookup import Lookup, is_lookup, looked_up
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Remark, Script, SourceTable
 
@@ -19,7 +21,8 @@ class Relation:
     """What a query reads: a table, its columns in Spark SQL, conditions, and a window function if there is one.
 
     `numbered`: a column with ROW_NUMBER(), before a condition takes its first rows; `first`: afterwards. `remarks`:
-    what of the views on the way is not, or not surely, the same in Spark.
+    what of the views on the way is not, or not surely, the same in Spark. `inputs`: those of UNION ALL, each with the
+    same columns; the table is the first one's then. `refused`: columns that a query may not name, and why.
     """
 
     table: SourceTable
@@ -29,6 +32,9 @@ class Relation:
     numbered: Numbered | None = None
     first: Numbered | None = None
     remarks: tuple[Remark, ...] = ()
+    lookup: Lookup | None = None
+    inputs: tuple[Relation, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(
@@ -45,7 +51,7 @@ def resolve(
         seen: The views on the way.
 
     Raises:
-        NoCounterpartError: It is more than one table with projections, filters and one window function.
+        NoCounterpartError: It is more than tables with projections, filters, a lookup and one window function.
     """
 
     def inner(part: SqlNode | None) -> Relation:
@@ -78,10 +84,50 @@ def resolve(
             if relation.window is not None:
                 raise NoCounterpartError(node.operator, "a window over the result of a window", node.line)
             return replace(relation, window=node)
+        case "JOIN" if is_lookup(node):
+            return looked_up(node, inner(node.operands[0]), script, parser, base)
         case "UNION":
-            why = "import each table by itself, and put the inputs together by hand under `history: {kind: union}`"
-            raise NoCounterpartError("UNION ALL", why, node.line)
+            return _united(node, inner)
     raise NoCounterpartError(node.kind.replace("_", " "), "a definition reads one history, without joins", node.line)
+
+
+def _united(node: SqlNode, inner: Callable[[SqlNode | None], Relation]) -> Relation:
+    """The relation of UNION ALL: each input has its columns under the names of the first one's."""
+    if node.operator != "UNION ALL":
+        raise NoCounterpartError(node.operator, "it leaves equal rows out: only UNION ALL has a counterpart", node.line)
+    inputs = [each for part in node.operands for each in _inputs_of(inner(part), node.line)]
+    names, *others = [[name for name in one.columns if "." not in name] for one in inputs]
+    if any(len(other) != len(names) for other in others):
+        raise NoCounterpartError("UNION ALL", "its tables have different numbers of columns", node.line)
+    renamed = tuple(
+        replace(one, columns=dict(zip(names, (one.columns[name] for name in own), strict=True)))
+        for one, own in zip(inputs, (names, *others), strict=True)
+    )
+    remarks = tuple(remark for one in inputs for remark in one.remarks)
+    return Relation(renamed[0].table, {name: column_sql(name) for name in names}, inputs=renamed, remarks=remarks)
+
+
+def _inputs_of(relation: Relation, line: int) -> tuple[Relation, ...]:
+    """The inputs that a part of UNION ALL is. Raises NoCounterpartError for what is replayed behind a union only."""
+    wrong = {
+        "a window": relation.window,
+        "a lookup": relation.lookup,
+        "ROW_NUMBER()": relation.numbered or relation.first,
+        "a projection of another UNION ALL": relation.inputs
+        and (relation.conditions or any(sql != column_sql(name) for name, sql in relation.columns.items())),
+    }
+    for what, there in wrong.items():
+        if there:
+            raise NoCounterpartError("UNION ALL", f"{what} in one of its tables", line)
+    return relation.inputs or (relation,)
+
+
+def refuse_names(relation: Relation, *nodes: SqlNode | None) -> None:
+    """Raises NoCounterpartError where a part of a query over the relation names a column that it may not."""
+    for node in nodes if relation.refused else ():
+        for one in node.all() if node is not None else ():
+            if one.kind == "IDENTIFIER" and (why := relation.refused.get(".".join(one.names))):
+                raise NoCounterpartError(one.text, why, one.line)
 
 
 def _with_options(relation: Relation, hints: SqlNode | None) -> Relation:
@@ -140,40 +186,44 @@ def clauses(select: SqlNode) -> dict[str, SqlNode | None]:
     }
 
 
-def _selected(node: SqlNode, inner, parser: FlinkParser) -> Relation:
+def _selected(node: SqlNode, inner: Callable[[SqlNode | None], Relation], parser: FlinkParser) -> Relation:
     parts = clauses(node)
     for clause in ("keywords", "group", "having", "windows", "qualify", "order", "offset", "fetch"):
         if (there := parts.get(clause)) is not None:
             what = f"{clause.upper()} in a subquery"
             raise NoCounterpartError(what, "only projections and filters of one table have a counterpart", there.line)
     relation = inner(parts["from"])
+    refuse_names(relation, parts["items"], parts["where"])
     relation, where = filtered(relation, parts["where"])
     columns: dict[str, str] = {}
     number: Numbered | None = None
     hints = parts["hints"].operands if parts["hints"] is not None else []
     remarks = [*relation.remarks, *(hint_left_out(hint) for hint in hints if hint is not None)]
-    for item in parts["items"].operands if parts["items"] is not None else []:
+    for place, item in enumerate(parts["items"].operands if parts["items"] is not None else []):
         assert item is not None
         if item.kind == "IDENTIFIER" and item.names[-1] == "":
-            columns |= relation.columns
+            columns |= {name: sql for name, sql in relation.columns.items() if "." not in name}
             continue
-        source, name = (item.operands[0], item.operands[1]) if item.kind == "AS" else (item, item)
-        assert source is not None and name is not None
-        if name.kind != "IDENTIFIER":
-            raise NoCounterpartError(item.text, "an expression without a name in a subquery", item.line)
+        source, named = (item.operands[0], item.operands[1]) if item.kind == "AS" else (item, item)
+        assert source is not None and named is not None
+        name = named.names[-1] if named.kind == "IDENTIFIER" else f"EXPR${place}"  # Flink's own name
         if source.kind == "OVER":
             if relation.first is not None or relation.window is not None or number is not None:
                 raise NoCounterpartError(item.text[:60], "ROW_NUMBER() once, and before the window", item.line)
-            number, found = numbered(source, name.names[-1], relation.columns, parser)
+            if relation.inputs:
+                raise NoCounterpartError(item.text[:60], "a deduplication behind UNION ALL", item.line)
+            number, found = numbered(source, name, relation.columns, parser)
             remarks += found
             continue
         remarks += doubts(source)
-        columns[name.names[-1]] = parser.spark_sql(source, relation.columns)
+        columns[name] = parser.spark_sql(source, relation.columns)
     conditions = relation.conditions
     if where is not None:
         remarks += doubts(where)
         conditions = (*conditions, parser.spark_sql(where, relation.columns))
-    return Relation(relation.table, columns, conditions, relation.window, number, relation.first, tuple(remarks))
+    return replace(
+        relation, columns=columns, conditions=conditions, numbered=number, remarks=tuple(remarks), refused={}
+    )
 
 
 def filtered(relation: Relation, where: SqlNode | None) -> tuple[Relation, SqlNode | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from spark_jobs.definition.instants import format_instant
@@ -42,6 +42,11 @@ class Lines:
         origin = f"line {line}" if line else ""
         comment = ", ".join(part for part in (origin, note) if part)
         self.yaml.append(f"{text:<50}  # {comment}" if comment else text)
+
+    def extend(self, other: Lines, indent: int = 0) -> None:
+        """Add the lines and remarks of another one."""
+        self.yaml += [f"{' ' * indent}{line}" for line in other.yaml]
+        self.remarks += other.remarks
 
     def remark(self, line: int, what: str, why: str) -> None:
         """Say that a part has no, or no exact, counterpart."""
@@ -121,7 +126,10 @@ def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, 
 
 
 def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser) -> dict[str, str]:
-    """Every column of a table in Spark SQL over the fields that are decoded. Raises NoCounterpartError."""
+    """Every column of a table in Spark SQL over the fields that are decoded, in the table's order.
+
+    What has no counterpart stands for itself. Raises NoCounterpartError.
+    """
     columns = plain_columns(table)
     for column in table.columns:
         if column.metadata in METADATA:
@@ -132,18 +140,18 @@ def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser) -> dict
             if _is_processing_time(column.computed):
                 continue
             columns[column.name] = f"({parser.spark_sql(column.computed, columns)})"
-    return columns
+    return {column.name: columns.get(column.name, column_sql(column.name)) for column in table.columns}
 
 
-def columns_left_out(table: SourceTable, time: EventTime, but: str = "") -> Iterator[Remark]:
+def columns_left_out(table: SourceTable, time: EventTime, but: Container[str]) -> Iterator[Remark]:
     """The metadata and computed columns of a source that are not, or not surely, what they are in Flink.
 
-    `but`: the column by which a deduplication orders.
+    `but`: the columns by which a deduplication orders, and a lookup asks.
     """
     for column in table.columns:
         if column.metadata is not None and column.metadata not in METADATA:
             yield Remark(column.line, f"column {column.name} METADATA FROM '{column.metadata}'", "has no counterpart")
-        if column.computed is None or column.name in (time.column, but):
+        if column.computed is None or column.name == time.column or column.name in but:
             continue
         if _is_processing_time(column.computed):
             why = "processing time has no counterpart"

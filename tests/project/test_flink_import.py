@@ -80,17 +80,23 @@ def test_spark_accepts_the_definitions(
 ) -> None:
     (tmp_path / "taxi.csv").write_text("1,2.5,2024-03-01 12:00:00\n")
     monkeypatch.setenv("REGISTRY_USER_INFO", "reader:any")
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.ref")
+    spark.sql("CREATE TABLE rewindow.ref.shops (id STRING, region STRING) USING iceberg")
+    versions = "currency STRING, rate BIGINT, updated_at TIMESTAMP, valid_to TIMESTAMP"
+    spark.sql(f"CREATE TABLE rewindow.ref.rates ({versions}) USING iceberg")
     with SchemaRegistry() as registry:
         registry.register("bids-value", BID)
         for script in SCRIPTS:
             for definition in imported(script, parser).definitions:
                 text = definition.text.replace("file:///data/taxi", str(tmp_path / "taxi.csv"))
-                text = text.replace("https://registry:8081", registry.url)
+                text = text.replace("https://registry:8081", registry.url).replace(
+                    "lake.ref.Shops", "rewindow.ref.shops"
+                )
                 pipeline = load_pipeline(tmp_path / f"{definition.name}.yaml", text=text)
                 assert check_expressions(spark, pipeline) == [], script.stem
 
 
-@pytest.mark.parametrize("name", ["secured_topic", "options_of_tables", "avro_registry"])
+@pytest.mark.parametrize("name", ["secured_topic", "options_of_tables", "avro_registry", "lookup_by_processing_time"])
 def test_no_secret_gets_into_a_definition_or_a_remark(name: str, parser: FlinkParser) -> None:
     (script,) = [script for script in SCRIPTS if script.stem == name]
     found = imported(script, parser)
