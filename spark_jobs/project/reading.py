@@ -203,6 +203,8 @@ def _csv(heads: _Heads, limit: int, path: str, what: str) -> Sample:
     options: dict[str, str | bool] = {"header": True} if has_header else {}
     if delimiter != ",":
         options["sep"] = delimiter
+    if any(_LINE_BREAK.search(record) for _, records in texts for record in records):
+        options["multiLine"] = True
     return Sample(
         [{**record, **columns} for record, (columns, _) in zip(records, whole, strict=True)],
         f"{what}, {len(read)} lines read",

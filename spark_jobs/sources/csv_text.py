@@ -51,26 +51,35 @@ class CsvRules:
         parts = (self.separator, self.quote, self.escape, self.comment)
         return CsvRules(*(_in_latin_1(part, encoding) for part in parts))
 
-    def why_wrong(self, record: Column) -> Column:
-        """Why the quotes of a record are wrong; null where they are not.
+    def why_wrong(self, record: Column, why: Column | None = None) -> Column:
+        """Why the quotes of a record are wrong (NOT_WELL_QUOTED, or `why`); null where they are not.
 
         Spark's parser takes an open quote at the end for a whole field.
         """
         if not self.quote:
             return F.lit(None).cast("string")
         is_wrong = F.contains(record, F.lit(self.quote)) & ~record.rlike(f"^{self.record()}{_END}")
-        return F.when(is_wrong, NOT_WELL_QUOTED)
+        return F.when(is_wrong, F.lit(NOT_WELL_QUOTED) if why is None else why)
+
+    def is_open(self, line: Column) -> Column:
+        """Whether a line ends within a quoted field: a record that begins there goes on in the next line."""
+        escape = re.escape(self.escape)
+        half = f"(?:{escape})?+" if self.escape and self.escape != self.quote else ""
+        field = f"{re.escape(self.quote)}{self._inside()}{half}"
+        return line.rlike(f"^(?:{self._field()}{re.escape(self.separator)})*+{field}{_END}")
 
     def _field(self) -> str:
         # Possessive quantifiers, as Java would need a frame of its stack for each repetition of others.
-        q, s, e = re.escape(self.quote), re.escape(self.separator), re.escape(self.escape)
+        q, s = re.escape(self.quote), re.escape(self.separator)
         plain = f"[^{q}{s}\\r\\n]*+" if len(self.separator) == 1 else f"(?:(?!{s})[^{q}\\r\\n])*+"
-        if not q:
-            return plain
-        inside = f"[^{q}]*+(?:{q}{q}[^{q}]*+)*+"
-        if e != q:
-            inside = f"[^{q}{e}]*+(?:{e}[\\s\\S][^{q}{e}]*+)*+" if e else f"[^{q}]*+"
-        return f"(?:{q}{inside}{q}|{plain})"
+        return f"(?:{q}{self._inside()}{q}|{plain})" if q else plain
+
+    def _inside(self) -> str:
+        """The pattern of the text between two quotes."""
+        q, e = re.escape(self.quote), re.escape(self.escape)
+        if e == q:
+            return f"[^{q}]*+(?:{q}{q}[^{q}]*+)*+"
+        return f"[^{q}{e}]*+(?:{e}[\\s\\S][^{q}{e}]*+)*+" if e else f"[^{q}]*+"
 
 
 def _in_latin_1(text: str, encoding: str = "UTF-8") -> str:

@@ -1,13 +1,14 @@
 """Lines of JSON and CSV files in the files' encoding, and the columns of CSV files by their header.
 
 CSV is read by the rules of `csv_text`. So that a field can hold line breaks, a file is read as one text and cut into
-records, unless it is large: Spark reads large files in parts, line by line, where such a record goes to quarantine.
+records, unless it is large: Spark reads large files in parts, line by line. A line there that ends within a quoted
+field ends the reading with an error, as a line of that field could look like a record.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -18,7 +19,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.sources.csv_text import NOT_WELL_QUOTED, CsvRules
 from spark_jobs.sources.decode import NOT_UTF8, RAW, REASON, decode
 from spark_jobs.sources.parquet import with_typed_folders
-from spark_jobs.spark.failures import plain_path
+from spark_jobs.spark.failures import OPEN_QUOTE, plain_path, spans_lines
 from spark_jobs.spark.gateway import JAVA_ERRORS, csv_cells, jvm, tried
 
 OptionValue = str | int | float | bool
@@ -34,6 +35,8 @@ _LATIN_1 = "ISO-8859-1"
 _BEFORE_A_LINE_IS_DECODED = ("header", "encoding", "charset", "multiline", "linesep", "comment", "mode")
 _BOM = "\ufeff"
 _LINE = "rw_line"
+_LINES_OF = "rw_lines_of"
+"""The file that is read line by line, where a record that spans lines is to be told; null: none is taken for two."""
 
 
 def option(history: FilesHistory, name: str, default: OptionValue = "") -> OptionValue:
@@ -64,18 +67,19 @@ def read_lines(
         _refuse_multiline(history)
         lines = _decoded(spark, history, reader.text(paths))
     else:
-        lines = _decoded(spark, history, _csv_records(history, reader, paths, sizes))
+        lines = _decoded(spark, history, _csv_records(history, reader, dict(zip(paths, sizes, strict=True))))
+        # Before the fields are decoded, so that the file's name is not carried along.
+        wrong = F.coalesce(_LINE, _quoting_reason(csv_rules(history)))
+        lines = lines.withColumn(_LINE, wrong).drop(_LINES_OF)
     folders = {name.lower() for name in lines.columns} - {RAW, _LINE}
     in_lines = None if schema is None else StructType([f for f in schema if f.name.lower() not in folders])
     if history.format == "json":
         fields = in_lines or inferred(_inferring(spark, history).json(paths[:infer_from]).schema)
         decoded = decode(lines, F.col(RAW), "json", fields, _line_options(history))
-        reason = F.col(REASON)
     else:
-        whole, records = _csv(spark, history, lines, paths, in_lines, infer_from)
+        whole, records = _csv(spark, history, lines, dict(zip(paths, sizes, strict=True)), in_lines, infer_from)
         decoded = decode(records, F.col(RAW), "csv", whole, _line_options(history), only=in_lines)
-        reason = F.coalesce(_quoting_reason(history, sizes), REASON)
-    whole = decoded.withColumn(REASON, F.coalesce(_LINE, reason)).drop(_LINE)
+    whole = decoded.withColumn(REASON, F.coalesce(_LINE, REASON)).drop(_LINE)
     return with_typed_folders(whole, schema or StructType(), folders)
 
 
@@ -143,22 +147,35 @@ def csv_rules(history: FilesHistory) -> CsvRules:
     return CsvRules(_separator(history), quote, escape, str(option(history, "comment")))
 
 
-def _csv_records(
-    history: FilesHistory, reader: DataFrameReader, paths: Sequence[str], sizes: Sequence[int]
-) -> DataFrame:
-    """The records of CSV files, undecoded, as the column `value`."""
+def _wants_multiline(history: FilesHistory) -> bool | None:
+    """Whether the definition says that records may span lines, or may not; None: it does not say."""
     wanted = str(option(history, "multiline")).lower()
-    by_lines = not csv_rules(history).quote or bool(option(history, "linesep")) or wanted == "false"
-    whole, in_lines = [], []
-    for path, size in zip(paths, sizes, strict=True):
-        text_size = size * (_COMPRESSION if path.endswith(_COMPRESSED) else 1)
-        if wanted == "true" and text_size > _MOST_BYTES:
-            hint = "Split it into smaller files, or leave the option `multiLine` out where no field has line breaks."
-            raise SourceError("the file is too large for records over several lines", plain_path(path), hint)
-        (in_lines if by_lines or (text_size > WHOLE_BYTES and wanted != "true") else whole).append(path)
-    parts = [reader.text(in_lines)] if in_lines else []
+    return None if wanted not in ("true", "false") else wanted == "true"
+
+
+def _is_read_whole(history: FilesHistory, path: str, size: int) -> bool:
+    """Whether a CSV file is read as one text. Raises SourceError where it should be, and is too large."""
+    wanted = _wants_multiline(history)
+    if not csv_rules(history).quote or option(history, "linesep") or wanted is False:
+        return False
+    text_size = size * (_COMPRESSION if path.endswith(_COMPRESSED) else 1)
+    if wanted and text_size > _MOST_BYTES:
+        hint = "Split it into smaller files, or leave the option `multiLine` out where no field has line breaks."
+        raise SourceError("the file is too large for records over several lines", plain_path(path), hint)
+    return wanted or text_size <= WHOLE_BYTES
+
+
+def _csv_records(history: FilesHistory, reader: DataFrameReader, sizes: Mapping[str, int]) -> DataFrame:
+    """The records of CSV files, undecoded, as the column `value`, and the column _LINES_OF. `sizes`: by path."""
+    is_whole = {path: _is_read_whole(history, path, size) for path, size in sizes.items()}
+    whole, in_lines = ([path for path, its in is_whole.items() if its is wanted] for wanted in (True, False))
+    parts = []
+    if in_lines:
+        told = bool(csv_rules(history).quote) and _wants_multiline(history) is not False
+        file = F.col("_metadata.file_path") if told else F.lit(None).cast("string")
+        parts.append(reader.text(in_lines).select("*", file.alias(_LINES_OF)))
     if whole:
-        texts = reader.text(whole, wholetext=True)
+        texts = reader.text(whole, wholetext=True).withColumn(_LINES_OF, F.lit(None).cast("string"))
         # One character a byte, so that bytes that are no text in their encoding stay what they are.
         text = F.decode(F.col("value").cast("binary"), _LATIN_1)
         pattern = csv_rules(history).encoded(_encoding(history)).records()
@@ -167,13 +184,14 @@ def _csv_records(
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
 
-def _quoting_reason(history: FilesHistory, sizes: Sequence[int]) -> Column:
-    """Why the quotes of a CSV record are wrong; null where they are not."""
-    why = csv_rules(history).why_wrong(F.col(RAW))
-    if max(sizes, default=0) <= WHOLE_BYTES:
-        return why
-    hint = f"{NOT_WELL_QUOTED} (perhaps a line break in a field: write `options: {{multiLine: true}}`)"
-    return F.when(why.isNotNull(), hint)
+def _quoting_reason(rules: CsvRules) -> Column:
+    """Why the quotes of a CSV record are wrong; null where they are not.
+
+    Where a file is read by lines, one that ends within a quoted field is an error: the next one may look like a record.
+    """
+    error = F.concat_ws(" ", F.lit(OPEN_QUOTE), _LINES_OF, F.substring(RAW, 1, 80))
+    is_open = F.col(_LINES_OF).isNotNull() & rules.is_open(F.col(RAW))
+    return rules.why_wrong(F.col(RAW), F.when(is_open, F.raise_error(error).cast("string")).otherwise(NOT_WELL_QUOTED))
 
 
 def _separator(history: FilesHistory) -> str:
@@ -186,16 +204,20 @@ def _csv(
     spark: SparkSession,
     history: FilesHistory,
     lines: DataFrame,
-    paths: list[str],
+    sizes: Mapping[str, int],
     schema: StructType | None,
     infer_from: int | None,
 ) -> tuple[StructType, DataFrame]:
-    """The fields of a CSV line, by the header or else in the order of the schema, and the lines without the header."""
+    """The fields of a CSV line, by the header or else in the order of the schema, and the lines without the header.
+
+    `sizes`: the bytes of each file, by path.
+    """
+    paths = list(sizes)
     has_header = str(option(history, "header", "false")).lower() == "true"
     fields = schema or inferred(_inferring(spark, history).csv(paths[:infer_from], multiLine=True).schema)
     if not has_header:
         return fields, lines
-    header, names = _header(spark, history, paths)
+    header, names = _header(spark, history, sizes)
     known = {field.name.lower(): field for field in fields}
     for field in fields:
         if field.name.lower() not in {name.lower() for name in names}:
@@ -207,16 +229,18 @@ def _csv(
     return whole, lines.where(F.col(RAW) != F.lit(header))
 
 
-def _header(spark: SparkSession, history: FilesHistory, paths: Sequence[str]) -> tuple[str, list[str]]:
+def _header(spark: SparkSession, history: FilesHistory, sizes: Mapping[str, int]) -> tuple[str, list[str]]:
     """The header line that all files share, and the names of its columns, see `column_names`."""
     found: tuple[str, str] | None = None
-    for path in paths:
+    for path, size in sizes.items():
         head = _decoded(spark, history, spark.read.text(path))
         first = head.select(RAW, csv_rules(history).why_wrong(F.col(RAW)).isNull()).head(1)
         if not first:
             continue
         if not first[0][1]:
-            records = _csv_records(history, spark.read, [path], [0])
+            if not _is_read_whole(history, path, size):
+                raise spans_lines(path, str(first[0][0]))
+            records = _csv_records(history, spark.read, {path: size})
             first = _decoded(spark, history, records).select(RAW).head(1)
         line = str(first[0][0])
         if found is not None and line != found[1]:

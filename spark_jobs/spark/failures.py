@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
 from pyspark.errors import PySparkException, QueryContextType
 
@@ -27,6 +28,10 @@ _EXPRESSION = re.compile(
     r"INVALID_ARRAY_INDEX\w*|NUMERIC_VALUE_OUT_OF_RANGE\S*|INTERVAL_ARITHMETIC_OVERFLOW\S*|DATETIME_OVERFLOW|"
     r"INVALID_FRACTION_OF_SECOND|REMAINDER_BY_ZERO)\b"
 )
+
+
+OPEN_QUOTE = "rw_open_quote"
+"""Begins the error for a line of CSV that ends within a quoted field, before its file and its text."""
 
 
 class AggregateOverflowError(HistoryError):
@@ -62,10 +67,22 @@ def reading(where: str) -> Iterator[None]:
         raise translated from error
 
 
+def spans_lines(path: str, line: str) -> SourceError:
+    """The error for a CSV file that is read line by line, where a line ends within a quoted field."""
+    return SourceError(
+        f"a record spans lines, and the file is read line by line: a quote is still open at the end of `{line}`",
+        plain_path(path),
+        "Write `options: {multiLine: true}`, and leave `lineSep` out: files of up to 1 GiB are then read as a whole. "
+        "Where no field has line breaks and quotes are wrong, write `multiLine: false`: such lines go to quarantine.",
+    )
+
+
 def read_error(error: BaseException, where: str) -> RewindowError | None:
     """The error to show for what Spark raised; None when it does not come from reading the source."""
     text = _whole_text(error)
     reason = java_reason(error)
+    if (unclosed := re.search(rf"{OPEN_QUOTE} (\S+) (.*?)(?: SQLSTATE: \w+)?$", text, re.MULTILINE)) is not None:
+        return spans_lines(unquote(unclosed[1]), unclosed[2])
     found = _FILE.search(text)
     place = plain_path(found[0].rstrip(".'\"")) if found else where
     if _EXPRESSION.search(_first_line(str(error))):

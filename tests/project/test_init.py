@@ -155,9 +155,10 @@ def test_csv_of_pandas_and_of_doubled_pipes_is_taken_for_what_it_is(tmp_path: Pa
     assert sample.options == {"header": True}
     assert list(sample.records) == [{"p": 1, "shop": 'a "b"'}, {"p": 3, "shop": "c"}]
     assert sample.unreadable == 1
-    (tmp_path / "pipes.csv").write_text("p||shop\n1||a\n")
+    (tmp_path / "pipes.csv").write_text('p||shop\n1||"a\nb"\n')
     sample = read_files(str(tmp_path / "pipes.csv"), 10)
-    assert (sample.options, list(sample.records)) == ({"header": True, "sep": "||"}, [{"p": 1, "shop": "a"}])
+    options = {"header": True, "sep": "||", "multiLine": True}
+    assert (sample.options, list(sample.records)) == (options, [{"p": 1, "shop": "a\nb"}])
 
 
 def test_csv_files_with_a_header_and_another_delimiter(project: Path) -> None:
@@ -365,7 +366,7 @@ def test_folders_encodings_and_line_breaks_are_seen_as_a_run_reads_them(project:
     init("sales", "--yes", "--key", "store")
     made = definition(project, "sales")
     text = (project / "dags/pipelines/sales.yaml").read_text()
-    assert made.history.model_dump()["options"] == {"header": True, "encoding": "windows-1252"}
+    assert made.history.model_dump()["options"] == {"header": True, "multiLine": True, "encoding": "windows-1252"}
     assert "# CHECK: the files are not UTF-8; that they are windows-1252 is a guess" in text
     assert made.history.model_dump()["path"] == ("sales",) or "path: sales" in text
     assert (made.keys, made.value.ddl) == ({"store": "store"}, "id BIGINT, ordered_at STRING, note STRING")

@@ -9,6 +9,7 @@ import zstandard
 
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns, quarantined
+from spark_jobs.spark.failures import reading
 from tests.sources.conftest import BASE, MakePipeline, position
 
 SCHEMA = "partition INT, offset BIGINT, arrival BIGINT, carrier STRING, t BIGINT"
@@ -211,25 +212,67 @@ def test_csv_is_read_by_its_quotes_separators_and_encoding(
     assert len([row for row in rows if row.rw_reason is not None]) == reasons
 
 
-def test_a_large_csv_file_is_read_by_lines_unless_it_is_to_be_read_as_a_whole(
+LARGE = pytest.mark.parametrize(
+    ("options", "text", "carriers", "reasons"),
+    [
+        ({}, 'x,"1\nx,2\n3"', None, 0),
+        ({}, 'x,"he said ""so""\nx,2\n3"', None, 0),
+        ({}, 'x,"so""\nx,2\n3"', None, 0),
+        ({}, 'x,""""\nx,"2"', ['"', "2"], 0),
+        ({}, 'x,5" pipe\nx,2\nx,"3"4\nx,"5"', ["2", "5"], 2),
+        ({}, 'x,good\nx,"never closed\nx,last', None, 0),
+        ({}, 'x\ny,"', None, 0),
+        ({"escape": "\\"}, 'x,"a\\\nx,2\n3"', None, 0),
+        ({"escape": "\\"}, 'x,"a \\"\nx,2\n3"', None, 0),
+        ({"escape": "\\"}, 'x,"a \\""\nx,2', ['a "', "2"], 0),
+        ({"escape": ""}, 'x,"a""\nx,2', ["2"], 1),
+        ({"quote": "'"}, "x,'1\nx,2\n3'", None, 0),
+        ({"quote": "'"}, "x,\"1\nx,2", ['"1', "2"], 0),
+        ({"quote": ""}, 'x,"1\nx,2', ['"1', "2"], 0),
+        ({"sep": "||"}, 'x||"1\nx||2\n3"', None, 0),
+        ({"comment": "#"}, '# "\nx,2', ["2"], 0),
+        ({"lineSep": "\n"}, 'x,"1\nx,2\n3"', None, 0),
+        ({"lineSep": "\n", "multiLine": True}, 'x,"1\nx,2\n3"', None, 0),
+        ({"multiLine": False}, 'x,"1\nx,2\n3"', ["2"], 2),
+        ({"multiLine": True}, 'x,"1\nx,2\n3"', ["1\nx,2\n3"], 0),
+        ({"encoding": "windows-1252"}, 'x,"\u20ac\nx,\u00fc\n"', None, 0),
+    ],
+)  # fmt: skip
+
+
+@LARGE
+def test_a_large_csv_file_is_read_by_lines_and_refused_where_a_record_spans_them(
+    spark,
+    tmp_path: Path,
+    pipeline: MakePipeline,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict,
+    text: str,
+    carriers: list[str] | None,
+    reasons: int,
+) -> None:
+    (tmp_path / "lar ge.csv").write_bytes(f"{text}\n".encode(options.get("encoding", "utf-8")))
+    (tmp_path / "small.csv").write_text("")
+    monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 0)
+    definition = of_lines(pipeline, tmp_path, "csv", schema="note STRING, carrier STRING", **options)
+    history = definition.history.model_copy(update={"position": pipeline(history={"position": {}}).history.position})
+    frame = open_history(spark, definition.model_copy(update={"history": history})).frame
+    if carriers is None:
+        with pytest.raises(SourceError, match=r"a record spans lines.*/lar ge.csv.*multiLine: true"), reading(""):
+            frame.where("rw_reason IS NULL").groupBy("carrier").count().collect()
+        return
+    rows = frame.collect()
+    assert sorted(row.carrier for row in rows if row.rw_reason is None) == sorted(carriers)
+    assert len([row for row in rows if row.rw_reason is not None]) == reasons
+
+
+def test_a_large_csv_file_whose_header_spans_lines_is_refused(
     spark, tmp_path: Path, pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "large.csv").write_text('x,"1\nx,2\n3"\n' * 3)
-    (tmp_path / "small.csv").write_text('x,"4\nx,5"\n')
-    monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 20)
-    found = {}
-    for name, options in {"lines": {}, "whole": {"multiLine": True}}.items():
-        definition = of_lines(pipeline, tmp_path, "csv", schema="note STRING, carrier STRING", **options)
-        history = definition.history.model_copy(
-            update={"position": pipeline(history={"position": {}}).history.position}
-        )
-        rows = open_history(spark, definition.model_copy(update={"history": history})).frame.collect()
-        found[name] = sorted((row.carrier, row.rw_reason) for row in rows if row.rw_reason is None)
-        assert all("multiLine: true" in row.rw_reason for row in rows if row.rw_reason)
-    assert found == {
-        "lines": [*[("2", None)] * 3, ("4\nx,5", None)],
-        "whole": [*[("1\nx,2\n3", None)] * 3, ("4\nx,5", None)],
-    }
+    (tmp_path / "a.csv").write_text('note,"car\nrier"\nx,1\n')
+    monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 0)
+    with pytest.raises(SourceError, match=r"a quote is still open at the end of `note,\"car`.*multiLine: true"):
+        open_history(spark, of_lines(pipeline, tmp_path, "csv", schema="note STRING", header=True))
 
 
 def test_bytes_that_are_no_text_cost_their_record_alone(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
