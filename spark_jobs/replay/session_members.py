@@ -50,7 +50,7 @@ class SessionRow(NamedTuple):
     `arrival`, `major` and `minor` are the position of the firing or of the failure.
     """
 
-    group: str
+    group: bytes
     kind: RowKind
     partition: int | None = None
     offset: int | None = None
@@ -64,10 +64,10 @@ class SessionRow(NamedTuple):
 
 
 SESSION_ROWS = (
-    f"{GROUP} STRING, kind STRING, partition INT, offset BIGINT, {START} BIGINT, {END} BIGINT, {PANE} INT, "
+    f"{GROUP} BINARY, kind STRING, partition INT, offset BIGINT, {START} BIGINT, {END} BIGINT, {PANE} INT, "
     "late BOOLEAN, f_arrival BIGINT, f_major BIGINT, f_minor BIGINT"
 )
-_OF_RECORD = [pa.field(GROUP, pa.string()), pa.field("partition", pa.int32()), pa.field("offset", pa.int64())]
+_OF_RECORD = [pa.field(GROUP, pa.binary()), pa.field("partition", pa.int32()), pa.field("offset", pa.int64())]
 _OF_OUTCOME = [
     pa.field("kind", pa.string()),
     pa.field(START, pa.int64()),

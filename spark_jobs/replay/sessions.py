@@ -52,6 +52,10 @@ _TS = SESSION_START
 _END = SESSION_END
 _QUERY = "rw_query"
 _BEHIND = "rw_behind"
+_FEW_SESSIONS = 200_000
+"""As many sessions at most are sent to every task, less than 100 MB; then their records are found without a shuffle."""
+_GROUP_BYTES = 16
+"""The first bytes of a digest that name a session; they lie beside each of its records."""
 _CELLS = 200_000
 """The number of cells that a history is divided into, where the timeline of all partitions fits the driver's memory."""
 _FEW_CELLS = 20_000
@@ -279,9 +283,9 @@ def replay_sessions(
     if not handed_over:
         return SessionReplay(_chosen(clean, span), _no_late_rows(base, spec), None, 0)
 
-    group = F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)
+    group = F.unhex(F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)).substr(1, _GROUP_BYTES)
     marked = dirty.withColumn(GROUP, group)
-    members_of = cache.keep(_records_of(part, marked, spec, max(1, length // handed_over)))
+    members_of = cache.keep(_records_of(part, marked, spec, max(1, length // handed_over), handed_over))
     work = SessionWork(spec, finer, cells, flushes, cache, exactly=exact_positions)
     classified, exact_timeline = rules.operate_sessions(members_of, work)
     failed = classified.where(_is(RowKind.FAILURE)).agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
@@ -384,7 +388,7 @@ def _with_positions(clean: DataFrame, cells: ThresholdCells, timeline: Timeline)
     return cells.closed(unplaced, "rw_x", FIRED, timeline).drop("rw_x")
 
 
-def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec, span: int) -> DataFrame:
+def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec, span: int, count: int) -> DataFrame:
     """The records of the sessions `marked`, with the session's group.
 
     A key may have thousands of these sessions: records meet only those that touch the same span of time. With spans as
@@ -400,6 +404,8 @@ def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec, span: int)
     )
     meets = divided(F.col(_TS), span) == F.col("rw_span")
     inside = (F.col(_TS) >= F.col("rw_low")) & (F.col(_TS) < F.col("rw_high"))
+    if count <= _FEW_SESSIONS:
+        sessions = F.broadcast(sessions)
     joined = base.join(sessions, [*same(spec.keys), meets, inside])
     return joined.drop("rw_low", "rw_high", "rw_span", *(f"{OTHER}{key}" for key in spec.keys))
 
