@@ -14,11 +14,10 @@ from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.columns import NEVER, Position
+from spark_jobs.replay.columns import NEVER, PANE, Position
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
-from spark_jobs.replay.windows import PANE
 
 _X = "((rw_partition + 1L) * 1000003L + rw_offset) % 2147483647L"
 _AGGREGATES = {

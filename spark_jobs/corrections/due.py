@@ -27,8 +27,8 @@ from spark_jobs.lakehouse.delivery import CorrectionAction, DeliveryKind
 from spark_jobs.lakehouse.publication import REVISIONS
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
+from spark_jobs.replay.columns import HISTORY_GONE, PANE, STATE
 from spark_jobs.replay.spec import complete_name
-from spark_jobs.replay.windows import HISTORY_GONE, PANE, STATE
 
 """Kinds of windows that lie where the records are."""
 _BY_RULE = (Verdict.MISMATCH, Verdict.MISSING, Verdict.EXTRA)

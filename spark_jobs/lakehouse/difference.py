@@ -19,7 +19,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
 from spark_jobs.lakehouse.publication import FACTS, LIVE, REVISIONS, Cause, Publication
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
-from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, STATE
+from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, STATE
 from spark_jobs.spark.joins import others, same
 from spark_jobs.spark.parallel import run_parallel
 

@@ -20,8 +20,8 @@ from spark_jobs.lakehouse.publication import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS, RW_DAY
 from spark_jobs.quality.tables import table_of
+from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.replay.spec import Panes, ReplaySpec
-from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.staged_run import StagedRun
 

@@ -1,4 +1,4 @@
-"""The canonical record's columns, and positions as Spark columns.
+"""The columns of canonical records and of windows, and positions as Spark columns.
 
 A position is `(arrival, major, minor)`, compared in that order: `(arrival, partition, offset)`, or
 `(arrival, sequence, 0)` where the history has a sequence column. A tick of the timer stands before every
@@ -29,6 +29,16 @@ GAP = "rw_gap"
 """The record's own session gap (ms), where the definition has an expression for it."""
 ADMITTED = "rw_admitted"
 """Whether the filter behind the watermark admits the record; there only if its expression can fail on a record."""
+
+ON_TIME = "records_on_time"
+LATE = "records_late"
+DROPPED = "records_dropped"
+PANE = "pane"
+STATE = "state"
+HISTORY_GONE = "history_gone"
+"""The state of a published window that keeps its value: records that it was made of are not in the history any more."""
+FIRED = "fired"
+"""Prefix of the position at which a pane fired; `NEVER` for the end of input."""
 
 NEVER = MAX_TIMESTAMP
 

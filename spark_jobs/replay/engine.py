@@ -17,6 +17,7 @@ from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
+    FIRED,
     Position,
     PositionColumns,
     admitted,
@@ -38,7 +39,7 @@ from spark_jobs.replay.sessions import (
 )
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline, exact_thresholds, grid_thresholds
-from spark_jobs.replay.windows import FIRED, complete_windows, late_records, replay_windows
+from spark_jobs.replay.windows import complete_windows, late_records, replay_windows
 from spark_jobs.spark.cached import CachedFrames
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.windows import PANE
+from spark_jobs.replay.columns import PANE
 
 GROUP = "rw_group"
 """The column that names a complete session."""

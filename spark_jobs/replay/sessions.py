@@ -23,10 +23,16 @@ from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.replay.assign import END, START, session_gap
 from spark_jobs.replay.columns import (
     ARRIVAL,
+    DROPPED,
     EVENT_TIME,
+    FIRED,
+    LATE,
     NEVER,
     OFFSET,
+    ON_TIME,
+    PANE,
     PARTITION,
+    STATE,
     Position,
     PositionColumns,
     admitted,
@@ -41,7 +47,7 @@ from spark_jobs.replay.session_groups import replay_groups
 from spark_jobs.replay.session_members import GROUP, SESSION_ROWS, RowKind
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
-from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE, no_state
+from spark_jobs.replay.windows import no_state
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import OTHER, others, same
 

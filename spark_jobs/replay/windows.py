@@ -26,8 +26,14 @@ from spark_jobs.replay.assign import END, START, assign_windows, in_span, latest
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
+    DROPPED,
     EVENT_TIME,
+    FIRED,
+    LATE,
     NEVER,
+    ON_TIME,
+    PANE,
+    STATE,
     PositionColumns,
     admitted,
     identity_columns,
@@ -39,16 +45,6 @@ from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec, complete_name
 from spark_jobs.replay.timeline import CloseArrays, Timeline
 from spark_jobs.spark.joins import matching, others, same
-
-ON_TIME = "records_on_time"
-LATE = "records_late"
-DROPPED = "records_dropped"
-PANE = "pane"
-STATE = "state"
-HISTORY_GONE = "history_gone"
-"""The state of a published window that keeps its value: records that it was made of are not in the history any more."""
-FIRED = "fired"
-"""Prefix of the position at which a pane fired; `NEVER` for the end of input."""
 
 _FITS = "rw_fits"
 _MISSES = "rw_fits IS NOT TRUE"

@@ -14,8 +14,8 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.replay.aggregates import is_additive
+from spark_jobs.replay.columns import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.replay.spec import ReplaySpec, complete_name
-from spark_jobs.replay.windows import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.report.values import json_column, json_value
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.joins import others, same

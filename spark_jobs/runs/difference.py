@@ -17,8 +17,8 @@ from spark_jobs.lakehouse.side_tables import Side, SideChange
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import branch_of, starts_within
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
+from spark_jobs.replay.columns import PANE
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
-from spark_jobs.replay.windows import PANE
 from spark_jobs.runs.affected import AffectedWindows
 from spark_jobs.runs.causes import cause_of_change, cause_of_run
 from spark_jobs.runs.comparing import verdicts_of

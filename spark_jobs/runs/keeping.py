@@ -21,10 +21,9 @@ from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import quoted, starts_within
 from spark_jobs.replay.assign import END, START, assign_windows
-from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION
+from spark_jobs.replay.columns import DROPPED, EVENT_TIME, HISTORY_GONE, LATE, OFFSET, ON_TIME, PARTITION, STATE
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, STATE
 from spark_jobs.runs.difference import COVERS, MADE_OF, publication_of
 from spark_jobs.runs.documents import Changes, Request, StagedRange
 from spark_jobs.runs.job import Job

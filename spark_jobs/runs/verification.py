@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.staging import StagedPart
+from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline
-from spark_jobs.replay.windows import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.runs.comparing import verdicts_of
 from spark_jobs.runs.difference import publication_of, staged_windows
 from spark_jobs.runs.documents import Changes, Duplicates, Evidence, Facts, Gate, StagedRange

@@ -20,7 +20,7 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import EmptyRangeError, HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.replay.windows import HISTORY_GONE
+from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.replay.windows import HISTORY_GONE
+from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.documents import Changes
 from spark_jobs.runs.job import RunResult

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError, SourceError
-from spark_jobs.replay.windows import HISTORY_GONE
+from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import HistoryError, SourceError
-from spark_jobs.replay.windows import HISTORY_GONE
+from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.past import Past

@@ -18,10 +18,22 @@ from spark_jobs.eventtime.kafka_streams.windows import BetweenEvents, HoppingWin
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.aggregates import conditional
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.columns import EVENT_TIME, OFFSET, PARTITION, identity_columns, position_names
+from spark_jobs.replay.columns import (
+    DROPPED,
+    EVENT_TIME,
+    FIRED,
+    LATE,
+    OFFSET,
+    ON_TIME,
+    PANE,
+    PARTITION,
+    STATE,
+    identity_columns,
+    position_names,
+)
 from spark_jobs.replay.kafka_streams.tasks import HAS_VALUE, KEY, Kind, Order, Restarts, TaskRestart, run_tasks
 from spark_jobs.replay.spec import Mode, ReplaySpec, complete_name
-from spark_jobs.replay.windows import DROPPED, FIRED, LATE, ON_TIME, PANE, STATE, counted_alone, no_state
+from spark_jobs.replay.windows import counted_alone, no_state
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import OTHER, others, same
 
