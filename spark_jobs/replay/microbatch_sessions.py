@@ -22,7 +22,7 @@ _BATCH = 65_536
 class _Member(NamedTuple):
     """One record of a complete session; `fits`: it is not late."""
 
-    group: str
+    group: bytes
     partition: int
     offset: int
     batch_time: int

@@ -16,7 +16,7 @@ POSITIONS = [f"{position}_{part}" for position in ("record", "earliest", "latest
 NAMES = ["group", "partition", "offset", "ts", "end", *POSITIONS, "behind"]
 
 
-def record(number: int, event_time: int, earliest: int, latest: int | None = None, group: str = "g") -> tuple:
+def record(number: int, event_time: int, earliest: int, latest: int | None = None, group: bytes = b"g") -> tuple:
     """One row: the close of the record's own session lies between the positions of two records; NEVER: the end."""
     closes = [
         (at, NEVER, NEVER) if at == NEVER else (at, 0, at - 100)
@@ -44,7 +44,7 @@ def test_a_session_that_closes_after_its_records_is_fired_once_with_all_of_them(
 
 def test_without_a_flush_what_has_not_closed_is_not_decided_here() -> None:
     (row,) = replayed(record(0, 1, 200, NEVER), flush=False)
-    assert (row.group, row.kind) == ("g", RowKind.UNCLEAR)
+    assert (row.group, row.kind) == (b"g", RowKind.UNCLEAR)
 
 
 def test_a_record_that_comes_after_its_sessions_close_is_late() -> None:
@@ -61,5 +61,5 @@ def test_a_close_that_may_lie_on_either_side_of_a_record_leaves_the_session_uncl
 
 
 def test_each_group_is_replayed_alone() -> None:
-    rows = replayed(record(0, 1, NEVER, group="a"), record(1, 2, NEVER, group="b"))
-    assert [(row.group, row.start, row.end) for row in rows] == [("a", 1, 11), ("b", 2, 12)]
+    rows = replayed(record(0, 1, NEVER, group=b"a"), record(1, 2, NEVER, group=b"b"))
+    assert [(row.group, row.start, row.end) for row in rows] == [(b"a", 1, 11), (b"b", 2, 12)]

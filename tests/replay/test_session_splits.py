@@ -64,7 +64,7 @@ def rows_of(
                 bounds = [closed - back, closed + ahead] if closed != NEVER else [closed, closed]
                 closes += [part for b in bounds for part in ((b, b, b) if b == NEVER else (b, 0, 0))]
             behind = at > close(ts - 1) or too_many[at % len(too_many)]
-            rows.append((f"{key}-{session}", 0, at, ts, end, at, 0, 0, *closes, behind))
+            rows.append((f"{key}-{session}".encode(), 0, at, ts, end, at, 0, 0, *closes, behind))
     return sorted(rows, key=lambda row: (row[0], row[2]))
 
 
@@ -73,7 +73,7 @@ def batches_of(rows: list[tuple], length: int) -> list[pa.RecordBatch]:
     return pa.table(columns, names=[f"c{number}" for number in range(len(columns))]).to_batches(max_chunksize=length)
 
 
-def outcomes(batches) -> dict[str, list[tuple]]:
+def outcomes(batches) -> dict[bytes, list[tuple]]:
     found = defaultdict(list)
     for batch in batches:
         for row in batch.to_pylist():
@@ -96,7 +96,7 @@ def outcomes(batches) -> dict[str, list[tuple]]:
 def test_sessions_by_members_are_those_record_by_record(
     log, bound, lateness, flush, all_panes, vague, too_many, length, rounds
 ) -> None:
-    def decided(rows: list[tuple], rounds: int) -> dict[str, list[tuple]]:
+    def decided(rows: list[tuple], rounds: int) -> dict[bytes, list[tuple]]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(session_splits, "_ROUNDS", rounds)
             patch.setattr(session_members, "_BATCH", 4)
@@ -113,9 +113,9 @@ def test_sessions_by_members_are_those_record_by_record(
 
 
 def test_a_session_that_is_not_sure_is_left_to_exact_closes() -> None:
-    rows = [("g", 0, at, ts, ts + 10, 100 + at, 0, 0, 100, 0, 0, 103, 0, 0, True) for at, ts in enumerate([1, 1])]
+    rows = [(b"g", 0, at, ts, ts + 10, 100 + at, 0, 0, 100, 0, 0, 103, 0, 0, True) for at, ts in enumerate([1, 1])]
     found = outcomes(replay_groups(batches_of(rows, 10), allowed_lateness=0, flush=True, all_panes=False))
-    assert [row[0] for row in found["g"]] == [RowKind.UNCLEAR]
+    assert [row[0] for row in found[b"g"]] == [RowKind.UNCLEAR]
 
 
 @pytest.mark.parametrize("lateness", [0, 5])
@@ -123,7 +123,7 @@ def test_a_session_of_many_records_has_few_members_and_each_record_its_row(laten
     count, often = 100_000, 1_000
     rows = [
         (
-            "g", 0, at, at - (50 if at % often == often - 1 else 0), at + 10, at, 0, 0,
+            b"g", 0, at, at - (50 if at % often == often - 1 else 0), at + 10, at, 0, 0,
             *(NEVER, NEVER, NEVER) * (4 if lateness else 2), at % often == often - 1,
         )
         for at in range(count)
