@@ -35,6 +35,23 @@ def test_records_in_order_make_complete_sessions_and_no_late_records(spark, wind
         assert nothing.dtypes == late.late(TIMES).dtypes
 
 
+def test_the_records_of_few_and_of_many_sessions_are_found_alike(spark, monkeypatch) -> None:
+    times = [0, 200, 10, 205, 190, 400, 395, 100, 210, 600]
+    rows = [(0, at, 2000 + at, time, (None, "a", "b")[at % 3], 30) for at, time in enumerate(times)]
+    spec = ReplaySpec(
+        FLINK, WatermarkStrategy(Ascending(), (0,), ((0,),)), SessionWindows(30), 0, ("k",), {"n": "count(*)"}
+    )
+
+    def found() -> tuple[list, list]:
+        with Replay(History(spark.createDataFrame(rows, RECORDS), TIMES, 2000 + len(rows)), spec) as replay:
+            assert replay.windows(TIMES).where("records_dropped > 0").count()
+            return tuple(sorted(map(str, frame.collect())) for frame in (replay.windows(TIMES), replay.late(TIMES)))
+
+    few = found()
+    monkeypatch.setattr("spark_jobs.replay.sessions._FEW_SESSIONS", 0)
+    assert found() == few
+
+
 def test_a_timeline_that_was_kept_without_the_step_of_its_cells_has_the_former_one() -> None:
     times = TimeRange(0, 400_000_000)
     assert kept_thresholds(times, None).step == 2_000
