@@ -97,6 +97,7 @@ def run(
     from spark_jobs.runs.requirements import check_order, check_range
     from spark_jobs.runs.stages import chunk_stages, stages_of
     from spark_jobs.runs.store import checked_run_id
+    from spark_jobs.sources import names_of
 
     loaded = load(pipeline)
     try:
@@ -128,7 +129,10 @@ def run(
     options = requested.plan_options(loaded)
     if dry_run_of(dry_run) == "plan":
         planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **options))
-        print(planned.to_json()) if as_json else print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)))
+        if as_json:
+            print(planned.to_json())
+        else:
+            print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)), names_of(loaded))
         return
     end_policy = end_policy_of(loaded, requested, gate)
     with ExitStack() as open_records:

@@ -106,6 +106,7 @@ def plan(
     from spark_jobs.runs.plan import make_plan, read_planned
     from spark_jobs.runs.requirements import check_order, check_range
     from spark_jobs.runs.stages import chunk_stages, stages_of
+    from spark_jobs.sources import names_of
 
     loaded = load(pipeline)
     from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
@@ -122,13 +123,13 @@ def plan(
     if as_json:
         print(planned.to_json())
         return
-    print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)))
+    print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)), names_of(loaded))
     if quarantined:
         from spark_jobs.cli.output import print_reasons
         from spark_jobs.sources import quarantined as quarantine_of
         from spark_jobs.sources.quarantine import reasons_of
 
-        print_reasons(reasons_of(quarantine_of(read_planned(spark, loaded, planned))))
+        print_reasons(reasons_of(quarantine_of(read_planned(spark, loaded, planned))), names_of(loaded))
     elif planned.quarantined:
         name = escape(pipeline)
         console.print(f"Why: {program()} plan {name} --quarantined", highlight=False, soft_wrap=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FIRST_AGGREGATES = 3
 
 
-def print_plan(made, stages: Sequence[RunStage]) -> None:
+def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> None:
     """The plan for people, with the stages of a run that carries it out."""
     from spark_jobs.definition.instants import format_instant
     from spark_jobs.runs.plan import describe_span
@@ -53,10 +53,12 @@ def print_plan(made, stages: Sequence[RunStage]) -> None:
     table.add_row("timer runs to", format_instant(made.processing_time_end))
     table.add_row("definition", made.definition_hash[:12])
     console.print(table)
+    from spark_jobs.definition.union import partition_in_words
+
     ranges = Table("partition", "offsets", "records", "first arrival", "last arrival")
     for p in made.partitions:
         ranges.add_row(
-            str(p.partition),
+            partition_in_words(p.partition, inputs),
             f"[{p.first_offset}, {p.end_offset})",
             f"{p.records:,}",
             *("unknown" if t is None else format_instant(t) for t in (p.first_arrival, p.last_arrival)),
@@ -78,13 +80,14 @@ def print_night(pipeline: Pipeline, night: Night, as_json: bool) -> None:
     """What a night would do; for machines the plan of its records, or null where nothing is new."""
     from spark_jobs.runs.nightly import NothingNew
     from spark_jobs.runs.stages import stages_of
+    from spark_jobs.sources import names_of
 
     if as_json:
         print("null" if isinstance(night, NothingNew) else night.plan.to_json())
     elif isinstance(night, NothingNew):
         console.print(f"{night.note}: nothing would be done", highlight=False, soft_wrap=True)
     else:
-        print_plan(night.plan, stages_of(pipeline, night.replay_stages))
+        print_plan(night.plan, stages_of(pipeline, night.replay_stages), names_of(pipeline))
         console.print(night.note, highlight=False, soft_wrap=True)
 
 
@@ -94,15 +97,21 @@ def print_warnings(warnings: Sequence[str], to: Console) -> None:
         to.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
 
 
-def print_reasons(reasons: Sequence[QuarantineReason]) -> None:
-    """Why records go to quarantine: how many for each reason, and the first of them."""
+def print_reasons(reasons: Sequence[QuarantineReason], inputs: Sequence[str] = ()) -> None:
+    """Why records go to quarantine: how many for each reason, and the first of them.
+
+    `inputs`: the names of a union's inputs.
+    """
+    from spark_jobs.definition.union import partition_in_words
     from spark_jobs.formatting import moment, plain
 
     if not reasons:
         console.print("no record goes to quarantine")
     for one in reasons:
         console.print(f"[bold]{one.records:,}[/] {escape(plain(one.reason, 500))}", highlight=False, soft_wrap=True)
-        at = "no position" if one.partition is None else f"partition {one.partition}, offset {one.offset}"
+        at = "no position"
+        if one.partition is not None:
+            at = f"partition {partition_in_words(one.partition, inputs)}, offset {one.offset}"
         arrived = "" if one.arrival is None else f", arrived {moment(one.arrival)}"
         value = escape(plain(one.value)) if one.value else "[dim]no value[/]"
         console.print(f"  first: {at}{arrived}: {value}", highlight=False, soft_wrap=True)

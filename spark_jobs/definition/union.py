@@ -7,7 +7,7 @@ the aggregates use. In tables and plans a partition has the number of its input'
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
@@ -251,6 +251,22 @@ def of_input(by_partition: Mapping[int, T], number: int) -> dict[int, T]:
     """What is known by partition, of one input's partitions under their own numbers."""
     first = number * BLOCK
     return {p - first: value for p, value in by_partition.items() if first <= p < first + BLOCK}
+
+
+def partition_in_words(partition: int, inputs: Sequence[str]) -> str:
+    """A partition as people name it: in a union its own number and its input, as `2 of returns`.
+
+    `inputs`: the names of the inputs; none where the history is no union.
+    """
+    number, own = divmod(partition, BLOCK)
+    return f"{own} of {inputs[number]}" if number < len(inputs) else str(partition)
+
+
+def names_of_inputs(content: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The names of a union's inputs in a definition's content; none where the history is no union."""
+    history = (content or {}).get("history")
+    inputs = history.get("of") if isinstance(history, Mapping) and history.get("kind") == "union" else None
+    return tuple(str(one.get("name")) for one in inputs or () if isinstance(one, Mapping))
 
 
 def of_union(by_partition: Mapping[int, T], number: int) -> dict[int, T]:

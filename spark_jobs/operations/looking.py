@@ -16,6 +16,7 @@ from spark_jobs.comparison.live_check import check_live
 from spark_jobs.corrections.due import sections_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of
+from spark_jobs.definition.union import partition_in_words
 from spark_jobs.formatting import difference, length, plain, plural, shown
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.corrections import delivered_rows, due_rows
@@ -24,6 +25,7 @@ from spark_jobs.operations.query import Rows, in_utc
 from spark_jobs.operations.window_history import of_keys, window_history, with_previous
 from spark_jobs.runs.looks import Answer, Question, Subject, Table
 from spark_jobs.runs.progress import Progress
+from spark_jobs.sources import names_of
 from spark_jobs.sources.quarantine import reasons_of
 
 SHOWN = 200
@@ -96,7 +98,7 @@ def _late(spark: SparkSession, pipeline: Pipeline, question: Question) -> Answer
     rows = rows.select(*(f"`{name}`" for name in names), "run_id").orderBy(
         F.desc_nulls_last("missed_by"), "partition", "offset"
     )
-    table, has_more = _table_of(rows, {"missed_by": length})
+    table, has_more = _table_of(rows, {"missed_by": length, "partition": _partition_of(pipeline)})
     what = f"More than {SHOWN} late records" if has_more else plural(len(table.rows), "late record")
     return Answer(
         sentence=f"{what}, those first that missed their window by the most. `window_start` and `window_end` are "
@@ -120,7 +122,8 @@ def _quarantined(spark: SparkSession, pipeline: Pipeline, question: Question) ->
     )
     listed = rows.withColumn("record", F.coalesce("raw", F.hex("raw_bytes"))).drop("raw", "raw_bytes")
     names = ("partition", "offset", "arrival", "reason", "record", "run_id")
-    table, _ = _table_of(listed.select(*names).orderBy("partition", "offset"), {})
+    texts = {"partition": _partition_of(pipeline)}
+    table, _ = _table_of(listed.select(*names).orderBy("partition", "offset"), texts)
     total = sum(one.records for one in reasons)
     more = f" The first {SHOWN} are listed." if total > SHOWN else ""
     return Answer(
@@ -174,6 +177,12 @@ def _doctor(spark: Spark, pipeline: Pipeline) -> Answer:
 
 def _published(spark: SparkSession, table: str) -> DataFrame | None:
     return spark.table(table) if spark.catalog.tableExists(table) else None
+
+
+def _partition_of(pipeline: Pipeline) -> Callable[[int], str]:
+    """How a partition is written: in a union with its input."""
+    names = names_of(pipeline)
+    return lambda partition: partition_in_words(partition, names)
 
 
 def _of_run(rows: DataFrame, question: Question) -> DataFrame:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from spark_jobs.definition.union import BLOCK, names_of_inputs
 from spark_jobs.formatting import written_time
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.advice import advise
@@ -67,7 +69,7 @@ def report_of(documents: Documents) -> Report:
         links=Links(
             run_before=said.run_before,
             definition=documents.request.definition_version if documents.request else None,
-            late_rows=_late_rows(run, outcome),
+            late_rows=_late_rows(run, outcome, plan.inputs if plan else ()),
         ),
     )
 
@@ -93,15 +95,18 @@ def _work_of(documents: Documents, run: RunPart) -> str:
     return f"{since}, in the stage {stage}{chunks}" if stage else f"{since}, between two stages" if since else ""
 
 
-def _late_rows(run: RunPart, outcome: AnyOutcome) -> str | None:
+def _late_rows(run: RunPart, outcome: AnyOutcome, inputs: Sequence[str]) -> str | None:
     """The command that lists the run's late records; None where the run has published none.
 
-    In Airflow nobody has a command line: the page shows some of them, and leads to the others.
+    `inputs`: the names of a union's inputs, which become columns. In Airflow nobody has a command line: the page shows
+    some of them, and leads to the others.
     """
     late, status = outcome.tables.get("late"), outcome.known_status
     if run.dag_id or not late or status is None or not status.is_published:
         return None
-    query = f"SELECT * FROM {late} WHERE run_id = '{run.run_id}' ORDER BY missed_by DESC"
+    names = ", ".join(f"'{name}'" for name in inputs)
+    own = f"elt(partition div {BLOCK} + 1, {names}) AS input, partition % {BLOCK} AS input_partition, "
+    query = f"SELECT {own if inputs else ''}* FROM {late} WHERE run_id = '{run.run_id}' ORDER BY missed_by DESC"
     return f'rewindow sql "{query}"'
 
 
@@ -169,5 +174,6 @@ def _plan(documents: Documents, outcome: AnyOutcome) -> Plan | None:
             "applications": sorted(applications, key=lambda a: (_STAGES.index(a.stage), a.chunk or 0)),
             "tables": outcome.tables,
             "definition": request.definition if request else None,
+            "inputs": names_of_inputs(request.definition if request else None),
         }
     )

@@ -191,6 +191,11 @@ class Plan(Part):
     watermark: str | None = Field(default=None, description="how the watermark was computed, in words")
     partition_columns: Texts = Field(default=(), description="columns of the log's partition")
     partitions: tuple[Partition, ...] = Field(default=(), description="the partitions of the log")
+    inputs: Texts = Field(
+        default=(),
+        description="the names of a union's inputs: partition 10,002 is partition 2 of the second one, here and in all "
+        "parts of the report",
+    )
     files: tuple[ReadFile, ...] = Field(
         default=(), validation_alias=AliasChoices("files", "pinned"), description="the files that were read"
     )

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from spark_jobs import formatting
+from spark_jobs.definition.union import partition_in_words
 from spark_jobs.parts import Part, install_command, missing_modules
 from spark_jobs.report.counted import Changes
 from spark_jobs.report.model import Report
@@ -145,6 +146,7 @@ def _environment() -> Environment:
     environment.globals.update(
         percent=formatting.percent,
         span=formatting.span,
+        partition_in_words=partition_in_words,
         difference=formatting.difference,
         bin_name=bin_name,
         shown_tolerances=shown_tolerances,

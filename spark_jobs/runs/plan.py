@@ -21,7 +21,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import Topic
 from spark_jobs.definition.kafka_streams import StreamsWatermark
 from spark_jobs.definition.mode import Mode
-from spark_jobs.definition.union import of_input
+from spark_jobs.definition.union import of_input, partition_in_words
 from spark_jobs.definition.window import BetweenEventsWindow
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
@@ -54,7 +54,6 @@ from spark_jobs.sources import (
     cut_at,
     empty_offsets,
     fidelity_of,
-    in_words,
     inspect_history,
     is_small,
     names_of,
@@ -379,12 +378,12 @@ def _refuse_removed(pipeline: Pipeline, plan: Plan, records: DataFrame) -> None:
     histories = [one.history for one in pipeline.inputs or (pipeline,)]
     if not any(isinstance(history, Topic) and "compacted" in history.accept for history in histories):
         return
-    found = {row[0]: row[1] for row in records.groupBy(PARTITION).count().collect()}
+    found, names = {row[0]: row[1] for row in records.groupBy(PARTITION).count().collect()}, names_of(pipeline)
     for known in plan.partitions:
         count = found.get(known.partition, 0)
         if count != known.records:
             raise HistoryError(
-                f"partition {in_words(known.partition, pipeline)} has {count} records, and had {known.records} "
+                f"partition {partition_in_words(known.partition, names)} has {count} records, and had {known.records} "
                 "when the plan was made: compaction has removed some",
                 plan.source,
                 "Plan again.",

@@ -27,7 +27,7 @@ from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
 from spark_jobs.sources.spool import is_small, narrowed, spooled
-from spark_jobs.sources.union import in_words, joined, names_of, records_of_input
+from spark_jobs.sources.union import joined, names_of, records_of_input
 from spark_jobs.sources.zone_data import java_release, python_release, zone_note
 from spark_jobs.spark.failures import reading
 
@@ -65,7 +65,6 @@ __all__ = [
     "fidelity_of",
     "files_there",
     "good",
-    "in_words",
     "inspect_history",
     "is_empty",
     "is_small",

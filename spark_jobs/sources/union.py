@@ -29,13 +29,6 @@ _OF_SOME: Mapping[str, t.DataType] = {
 """Rewindow's own columns that the records of some inputs have, others not."""
 
 
-def in_words(partition: int, pipeline: Pipeline) -> str:
-    """A partition as people name it: in a union with its input."""
-    names = names_of(pipeline)
-    number, own = divmod(partition, BLOCK)
-    return f"{own} of {names[number]}" if number < len(names) else str(partition)
-
-
 def records_of_input(records: DataFrame, number: int) -> DataFrame:
     """The canonical records of one input that have a position, with its own partition numbers."""
     first = number * BLOCK

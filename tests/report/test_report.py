@@ -220,6 +220,30 @@ def test_a_bad_day_has_a_case_of_its_own_and_a_row_of_the_page(tmp_path) -> None
     assert '<th scope="row">2013-02-09</th>' in page
 
 
+def test_a_partition_of_a_union_has_its_inputs_name(tmp_path) -> None:
+    of = [{"name": "orders"}, {"name": "returns"}]
+    counted, second = facts(), 10_002
+    counted["late"]["by_partition"][1]["partition"] = second
+    counted["late"]["latest"][1]["partition"] = second
+    counted["watermark"]["idle"] = {"count": 1, "longest": [[second, T0, T0 + HOUR]]}
+    planned = plan()
+    planned["partitions"][2]["partition"] = second
+    first = {"reason": "returns: wrong", "records": 1, "partition": second, "offset": 5, "arrival": None, "value": ""}
+    run = report(
+        tmp_path, facts=counted, plan=planned, quarantine={"records": 1, "reasons": [first]},
+        request=request(definition={"name": "departures_hourly", "history": {"kind": "union", "of": of}}),
+    )  # fmt: skip
+    page = re.sub(r"<[^>]+>", " ", render(run, None))
+    assert page.count("2 of returns") == 5 and "0 of orders" in page
+    assert "partition  2 of returns , offset 5" in page
+    assert run.links.late_rows.startswith(
+        "rewindow sql \"SELECT elt(partition div 10000 + 1, 'orders', 'returns') AS input, "
+        "partition % 10000 AS input_partition, * FROM "
+    )
+    plain_page = render(report(tmp_path / "alone", facts=counted, plan=planned), None)
+    assert "of returns" not in plain_page and ">10,002<" in plain_page
+
+
 def test_junit_survives_what_xml_has_no_character_for(tmp_path) -> None:
     odd = RESULT | {"success": False, "observed": "a\x00\x1b\ud800<&>", "description": "x\x0by"}
     ET.fromstring(junit_xml(report(tmp_path, gate=gate([odd]))))

@@ -9,19 +9,23 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.cli.output import print_plan, print_reasons
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.job import LiveJob, Record
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.looking import answer_of
 from spark_jobs.replay.from_pipeline import strategy_of
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.looks import Question, Subject, Table
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
 from spark_jobs.runs.progress import LogProgress
-from spark_jobs.sources import check_expressions
+from spark_jobs.sources import check_expressions, names_of, quarantined
+from spark_jobs.sources.quarantine import reasons_of
 from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import MINUTE, T0, write
 from tests.sampling import sample
@@ -156,9 +160,17 @@ def test_chunks_and_nights_of_a_union_give_what_the_sequential_core_gives(
     assert "nothing has arrived" in reconcile(spark, defined, LogProgress()).note
     late = spark.table(Tables.of(defined).late).select("partition").distinct().collect()
     assert {row[0] for row in late} == {0, 1, 10_000}
+    (table,) = answer_of(lambda: spark, defined, Question(what=Subject.LATE), LogProgress()).tables
+    assert set(column_of(table, "partition")) == {"0 of orders", "1 of orders", "0 of returns"}
 
 
-def test_what_becomes_of_one_inputs_files_is_told_with_its_name(spark: SparkSession, tmp_path: Path) -> None:
+def column_of(table: Table, name: str) -> list[str | None]:
+    return [row[table.columns.index(name)] for row in table.rows]
+
+
+def test_what_becomes_of_one_inputs_files_is_told_with_its_name(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = log_of(3, 200)
     put(tmp_path, log[:120], "a.json")
     defined = pipeline(tmp_path, "changes")
@@ -180,6 +192,13 @@ def test_what_becomes_of_one_inputs_files_is_told_with_its_name(spark: SparkSess
     run(spark, defined)
     reasons = {row[0] for row in spark.table(Tables.of(defined).quarantine).select("reason").collect()}
     assert reasons == {"orders: missing event time", "returns: partition 10000 is not below 10000"}
+    answer = answer_of(lambda: spark, defined, Question(what=Subject.QUARANTINED), LogProgress())
+    assert set(column_of(answer.tables[1], "partition")) == {None, "0 of orders"}
+    planned = make_plan(spark, defined)
+    print_plan(planned, (), names_of(defined))
+    print_reasons(reasons_of(quarantined(read_planned(spark, defined, planned))), names_of(defined))
+    said = capsys.readouterr().out
+    assert "0 of returns" in said and "first: partition 0 of orders, offset 900" in said
 
 
 @pytest.mark.long
