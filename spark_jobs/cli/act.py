@@ -369,7 +369,10 @@ def archive_topic(
     from spark_jobs.operations import archive
 
     loaded = load(pipeline)
-    if loaded.engine is Engine.SPARK and not loaded.history.is_stitched:
+    if migrate is not None and as_of is not None:
+        hint = "Leave --as-of out: a copy has all that the Hive table has."
+        raise DefinitionError("--as-of says where a topic is cut, and --migrate reads no topic", hint=hint)
+    if loaded.engine is Engine.SPARK and not loaded.history.is_stitched and migrate is None:
         _archive_batches(loaded)
         return
     spark = session(loaded, "archive")
@@ -384,7 +387,7 @@ def archive_topic(
         console.print(f"partition {chosen.partition}: offsets [{chosen.start}, {chosen.end})", highlight=False)
     for note in result.notes:
         console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
-    if dry_run:
+    if dry_run and result.ranges:
         console.print(f"would be appended to {result.table}; nothing was written")
     elif result.batch is None:
         console.print(f"nothing new: {result.table} holds all of {migrate or 'the topic'}")

@@ -94,7 +94,8 @@ def migrate(spark: SparkSession, pipeline: Pipeline, archived: str, *, dry_run: 
         )
     source = ArchiveTable.find(spark, archived)
     if source is None:
-        hint = "Name the Hive table with its database, as `--migrate raw.flights`."
+        hint = "Name the Hive table with its database, as `--migrate raw.flights`"
+        hint += "." if past.metastore else ", and its metastore under `history.past.metastore`."
         raise SourceError("there is no such archive of `rewindow archive`", archived, hint)
     starts = source.starts
     ranges = tuple(OffsetRange(partition, starts[partition], end) for partition, end in sorted(source.ends.items()))
