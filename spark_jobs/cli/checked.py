@@ -50,7 +50,7 @@ def notes_of(pipeline: Pipeline) -> list[Problem]:
     from spark_jobs.runs.requirements import WITHOUT_ORDER
 
     notes = [Problem(pipeline.file, 1, "", said, "see `rewindow plan`") for said in since_last_run(pipeline)]
-    missing = pipeline.history.position.missing
+    missing = pipeline.missing_positions
     if not missing or pipeline.mode is Mode.COMPLETE:
         return notes
     file, _, line = pipeline.source_of(("history",)).rpartition(":")

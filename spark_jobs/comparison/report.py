@@ -190,6 +190,8 @@ def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]]) -> s
         if any(label.startswith(WITHOUT_PARTITION) for label in mismatches):
             return "Some rows lack the records of a partition: check that the live job read all of them."
         return "Look at the windows above: the definition or the source has changed, or the live job has failed."
+    if verdicts.get(Verdict.UNDECIDED) and Label.BATCH_NOT_COMMITTED in labels.get(Verdict.UNDECIDED, {}):
+        return "Start the query again, and compare then: its next start runs the batch that was not committed."
     if verdicts.get(Verdict.UNDECIDED):
         return "Add evidence to `live:` (last_offsets): it decides the undecided windows."
     if verdicts.get(Verdict.LATE_ARRIVALS):

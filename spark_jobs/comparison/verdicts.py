@@ -9,6 +9,7 @@
 | row | no row | `extra` |
 | no row | no row, complete has one | `all_late` |
 | any | still open at the end offsets | `not_closed`: not counted |
+| no row | still open, and a micro-batch may have let it out that was planned and not committed | `undecided` |
 
 This is the first pass, from the log alone. `spark_jobs.comparison.comparer` classifies the windows again that the log
 leaves open.
@@ -64,6 +65,7 @@ class Label(StrEnum):
     SEVERAL_ROWS = "several_rows"
     IN_OTHER_PIECES = "in_other_pieces"
     NO_RECORDS = "no_records"
+    BATCH_NOT_COMMITTED = "batch_not_committed"
     EVIDENCE_CONTRADICTS_LOG = "evidence_contradicts_log"
     NOTHING_TO_FIT = "nothing_to_fit"
     TOO_MANY_CUTS = "too_many_cuts"
@@ -86,7 +88,8 @@ class ComparisonScope:
     """What is compared: the keys, the aggregates that the job emitted, and their tolerances.
 
     Windows that end at `open_from` or later (epoch ms) have not closed. Those that end at `not_final_from` or later can
-    still be refined by late records within the allowed lateness.
+    still be refined by late records within the allowed lateness. Those that are open and end at `may_be_out_until` or
+    earlier may have come out; None: nothing may have.
     """
 
     keys: tuple[str, ...]
@@ -94,6 +97,7 @@ class ComparisonScope:
     open_from: int
     not_final_from: int
     tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
+    may_be_out_until: int | None = None
 
 
 def same(left: Column, right: Column, left_type: DataType, right_type: DataType, tolerance: Tolerance | None) -> Column:
@@ -189,8 +193,10 @@ def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Da
     is_open = (F.col(replayed.STATE) == "open") | (
         F.col(replayed.STATE).isNull() & (F.col(END) >= F.lit(scope.open_from))
     )
+    is_doubtful = is_open & ~has_emitted & (F.col(END) <= F.lit(scope.may_be_out_until))
     verdict = (
-        F.when(is_open, Verdict.NOT_CLOSED)
+        F.when(is_doubtful, Verdict.UNDECIDED)
+        .when(is_open, Verdict.NOT_CLOSED)
         .when(has_emitted & F.col(AMBIGUOUS), Verdict.MISMATCH)
         .when(has_emitted & has_faithful & equal, F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS))
         .when(has_emitted & has_faithful, F.when(not_final, Verdict.NOT_CLOSED).otherwise(Verdict.MISMATCH))
@@ -203,6 +209,7 @@ def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Da
         F.when(has_emitted & F.col(AMBIGUOUS), Label.SEVERAL_ROWS)
         .when(F.col(replayed.STATE) == "not_emitted", Label.IN_OTHER_PIECES)
         .when(has_emitted & F.col(replayed.STATE).isNull(), Label.NO_RECORDS)
+        .when(is_doubtful, Label.BATCH_NOT_COMMITTED)
     )
     basis = F.when(F.col(UNDECIDED) > 0, EvidenceKind.LOG_UNDECIDED).otherwise(EvidenceKind.LOG)
     both = has_emitted & has_faithful

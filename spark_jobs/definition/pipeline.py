@@ -15,6 +15,7 @@ from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
+from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
 from spark_jobs.definition.limits import Limits
@@ -223,7 +224,10 @@ class Pipeline(Section):
     @field_validator("deduplicate")
     @classmethod
     def _duplicates_have_an_order(cls, deduplicate: Deduplicate | None, info: ValidationInfo) -> Deduplicate | None:
-        if deduplicate is not None and "history" in info.data and (missing := info.data["history"].position.missing):
+        history = info.data.get("history")
+        if deduplicate is None or history is None or _are_files_of_query(history, info.data.get("watermark")):
+            return deduplicate
+        if missing := history.position.missing:
             names = ", ".join(f"`history.position.{name}`" for name in missing)
             raise Refusal(f"needs {names}: which of several copies came first", "name the columns")
         return deduplicate
@@ -292,6 +296,19 @@ class Pipeline(Section):
         if refusal is not None:
             raise refusal
         return self
+
+    @property
+    def has_files_of_query(self) -> bool:
+        """Whether a Structured Streaming query reads the files itself.
+
+        Then they need no position: the query's checkpoint says which batch has read each.
+        """
+        return _are_files_of_query(self.history, self.watermark)
+
+    @property
+    def missing_positions(self) -> tuple[str, ...]:
+        """The fields of the position without which the order of the log is not known."""
+        return () if self.has_files_of_query else self.history.position.missing
 
     @property
     def inputs(self) -> tuple[Self, ...]:
@@ -409,6 +426,12 @@ def _as_it_was(content: dict[str, Any]) -> dict[str, Any]:
         return _as_it_was(value) if isinstance(value, dict) else value
 
     return {name: before(value) for name, value in content.items() if name not in _ADDED or value != _ADDED[name]}
+
+
+def _are_files_of_query(history: History, watermark: object) -> bool:
+    is_query = isinstance(history, FilesHistory) and isinstance(watermark, StreamingWatermark)
+    names = ("partition", "offset", "arrival", "sequence")
+    return is_query and all(getattr(history.position, name) is None for name in names)
 
 
 def _refuse_unless_of_union(live: Live | tuple[Live, ...] | None) -> None:

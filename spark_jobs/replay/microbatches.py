@@ -29,7 +29,8 @@ class MicroBatches:
     """The batches that a query has run, ascending, as int64 arrays of one length.
 
     `late` and `watermark` are in the unit of the event times: late records are found by the first, windows come out by
-    the second. `times` are epoch ms, each later than the one before.
+    the second. `times` are epoch ms, each later than the one before. `pending`: the watermark of the batch after them
+    that was planned and not committed; None: there is none.
     """
 
     numbers: np.ndarray
@@ -40,6 +41,7 @@ class MicroBatches:
     start: np.ndarray
     end: np.ndarray
     batch: np.ndarray
+    pending: int | None = None
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class MicroBatches:
         batches: Iterable[tuple[Batch, bool]],
         ranges: Iterable[tuple[int, int, int, int]],
         ticks_per_ms: int = 1,
+        pending: Batch | None = None,
     ) -> MicroBatches:
         """From batches with their `allowMultiple`, and `(partition, start, end, batch number)` of what they read."""
         known = list(batches)
@@ -61,6 +64,7 @@ class MicroBatches:
             np.array(late, dtype=np.int64) * ticks_per_ms,
             np.array(watermark, dtype=np.int64) * ticks_per_ms,
             *(read[:, i] for i in range(4)),
+            pending=None if pending is None else pending.watermark * ticks_per_ms,
         )
 
     @cached_property

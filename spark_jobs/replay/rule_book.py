@@ -80,6 +80,11 @@ class RuleBook(ABC):
         """Whether a window has a row before it closes."""
         return False
 
+    @property
+    def may_be_out_until(self) -> int | None:
+        """Open windows that end at or before this instant may have given a row: nobody knows. None: none has."""
+        return None
+
     keeps_timeline: ClassVar[bool] = True
     """Whether another process can go on with a timeline that was saved; else it makes it again."""
 

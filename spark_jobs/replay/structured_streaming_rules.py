@@ -44,6 +44,11 @@ class StructuredStreamingRules(RuleBook):
         """In update and complete mode a window gives a row with each batch that it took a record in."""
         return Emission.AT_CLOSE if self.output_mode is OutputMode.APPEND else Emission.EACH_BATCH
 
+    @property
+    def may_be_out_until(self) -> int | None:
+        """The watermark of a batch that was planned and not committed: it may have let windows out (Spark rule 5)."""
+        return self.batches.pending if self.output_mode is OutputMode.APPEND else None
+
     def simulates(self, spec: ReplaySpec) -> bool:
         return False
 

@@ -79,8 +79,14 @@ def _certainty(found: Verdicts) -> tuple[str, ...]:
         said.append(
             f"In {plural(found.contradicted, 'window')} what the job recorded contradicts the log, far from any close."
         )
-    if undecided := found.counts.get("undecided"):
-        said.append(f"{plural(undecided, 'window')} stay undecided: `last_offsets` on each row decides them.")
+    undecided = found.counts.get("undecided", 0)
+    if pending := found.labels.get("undecided", {}).get("batch_not_committed", 0):
+        said.append(
+            f"{plural(pending, 'window')} may have come out with a micro-batch that was planned and not committed: the "
+            "query's next start runs it again."
+        )
+    if undecided > pending:
+        said.append(f"{plural(undecided - pending, 'window')} stay undecided: `last_offsets` on each row decides them.")
     lag = found.lag
     if lag.windows and lag.mean is not None and lag.largest is not None:
         said.append(

@@ -6,8 +6,8 @@ is planned and not committed is left out: whether its rows are out is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
@@ -22,15 +22,20 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.sources import names_of
 from spark_jobs.sources.checkpoint import checkpoint_files, parsed_checkpoint
+from spark_jobs.sources.query_files import ROWS, file_source
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBatches:
-    """The committed batches of a query, ascending, and what they have read of the history, by partition."""
+    """The committed batches of a query, ascending, and what they have read of the history, by partition.
+
+    `pending`: the batch after them, where it was planned and not committed; None: there is none.
+    """
 
     batches: tuple[Batch, ...]
     ranges: Mapping[int, OffsetRanges]
     allow_multiple: bool
+    pending: Batch | None = None
 
     def up_to(self, as_of: Mapping[int, int], until: int | None = None) -> LiveBatches:
         """The batches before the first one that has read something at or above these end offsets.
@@ -48,9 +53,8 @@ class LiveBatches:
         first = min(beyond, default=None)
         if first is None:
             return self
-        return LiveBatches(
-            tuple(batch for batch in self.batches if batch.number < first), self.ranges, self.allow_multiple
-        )
+        chosen = tuple(batch for batch in self.batches if batch.number < first)
+        return replace(self, batches=chosen, pending=self.pending if len(chosen) == len(self.batches) else None)
 
     @property
     def planned_until(self) -> int:
@@ -77,6 +81,17 @@ class LiveBatches:
                 for read in zip(ranges.starts, ranges.ends, ranges.numbers, strict=True)
                 if read[2] <= last
             ],
+            pending=self.pending,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not known of them, for people."""
+        if self.pending is None:
+            return ()
+        return (
+            f"batch {self.pending.number} of the query was planned and not committed: its records are left out, and "
+            "whether its rows are out is not known before the query's next start, which runs it again",
         )
 
 
@@ -98,6 +113,7 @@ def live_batches(
         tuple(batch for batch in found.batches if batch.kind is BatchKind.COMMITTED),
         _ranges(found, pipeline, watermark),
         watermark.allow_multiple,
+        found.pending,
     )
     chosen = known if as_of is None else known.up_to(as_of, until)
     if not chosen.batches:
@@ -155,6 +171,9 @@ def _known_checkpoint(spark: SparkSession, pipeline: Pipeline, path: str) -> Che
 
 def _ranges(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -> dict[int, OffsetRanges]:
     """What the batches have read of the history, or of each input of a union under the union's numbers."""
+    if pipeline.has_files_of_query:
+        read = found.files[file_source(found.files, pipeline, watermark)]
+        return {0: _of_files(tuple(read.values()))}
     if not pipeline.inputs:
         return {place.number: found.ranges[place] for place in _places(found, pipeline, watermark)}
     ranges: dict[int, OffsetRanges] = {}
@@ -174,6 +193,16 @@ def _ranges(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -
     return ranges
 
 
+def _of_files(batches: Sequence[int]) -> OffsetRanges:
+    """What each batch has read of the files in the order of the log, given each file's batch."""
+    starts = [i for i, number in enumerate(batches) if not i or number != batches[i - 1]]
+    return OffsetRanges(
+        tuple(start * ROWS for start in starts),
+        tuple(end * ROWS for end in (*starts[1:], len(batches))),
+        tuple(batches[start] for start in starts),
+    )
+
+
 def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark | QueryInput) -> list[Partition]:
     """The partitions of the source that reads the history."""
     last = pipeline.history.last_topic
@@ -188,7 +217,8 @@ def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark | 
     raise DefinitionError(
         "no source of the query reads this topic" if not sources else "several sources of the query read this topic",
         pipeline.source_of(("watermark",)) or pipeline.name,
-        f"The checkpoint has these sources: {read or 'none of Kafka'}. Name one under `watermark.source`.",
+        f"The checkpoint has these sources: {read or 'none of Kafka'}. Name one under `watermark.source`."
+        + (" Where the query reads files, leave out history.position." if found.files else ""),
     )
 
 

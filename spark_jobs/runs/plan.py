@@ -36,7 +36,7 @@ from spark_jobs.runs.another_log import is_another_log
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.cost import Cost, check_cost, check_size, estimated, runs_taken, size_of
 from spark_jobs.runs.documents import misfit
-from spark_jobs.runs.live_batches import as_of_batches, live_batches
+from spark_jobs.runs.live_batches import LiveBatches, as_of_batches, live_batches
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requirements import check_order, check_range
 from spark_jobs.sources import (
@@ -297,6 +297,7 @@ def make_plan(
         records = cut_at(records, as_of or {}) if opened.topic is None else records
     looked_up = _closes_looked_up(pipeline, strategy)
     slices = chunks_of(windows, work, chunks, records, looked_up=looked_up)
+    batches = live_batches(spark, pipeline, as_of)
     ends = grid_points(windows, work) if isinstance(windows, AlignedWindows) else None
     return Plan(
         pipeline=pipeline.name,
@@ -310,7 +311,7 @@ def make_plan(
         gaps=gaps_between(work, slices),
         event_times=seen.event_times,
         partitions=partitions,
-        processing_time_end=_processing_time_end(spark, pipeline, seen, as_of),
+        processing_time_end=_processing_time_end(batches, seen),
         pinned=opened.pinned,
         topic=opened.topic,
         # Pinned files and snapshots hold nothing new: only end offsets that stop short of them have to cut.
@@ -327,6 +328,7 @@ def make_plan(
         warnings=(
             *_warnings(pipeline, windows, seen, mode=mode, opened=opened),
             *_emptiness(seen, ends),
+            *(() if batches is None else batches.notes),
             *([f"all that is published goes, and what is there now takes its place: {other}"] if other else []),
         ),
         history_records=seen.history_records,
@@ -343,11 +345,8 @@ def make_plan(
     )
 
 
-def _processing_time_end(
-    spark: SparkSession, pipeline: Pipeline, seen: Inspection, as_of: Mapping[int, int] | None
-) -> int:
+def _processing_time_end(batches: LiveBatches | None, seen: Inspection) -> int:
     """The last arrival; where the live job runs in batches, when the last of them was planned."""
-    batches = live_batches(spark, pipeline, as_of)
     if batches is not None:
         return batches.planned_until
     return max((p.last_arrival for p in seen.partitions if p.last_arrival is not None), default=0)

@@ -37,7 +37,7 @@ def check_range(pipeline: Pipeline, start: int | None, end: int | None) -> None:
 
 def check_order(pipeline: Pipeline, mode: Mode) -> None:
     """Raises HistoryError for faithful values of a history whose records have no order."""
-    missing = pipeline.history.position.missing
+    missing = pipeline.missing_positions
     if missing and mode is not Mode.COMPLETE:
         reasons = "; ".join(f"the history has no {name} (history.position.{name})" for name in missing)
         raise HistoryError(

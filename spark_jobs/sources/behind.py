@@ -52,13 +52,13 @@ def confirm_behind(table: str, pinned: Sequence[PinnedFile], now: Sequence[Pinne
 def records_in(frame: DataFrame, files: Iterable[PinnedFile]) -> DataFrame | None:
     """The rows of `frame` that are in these files; None where Spark does not know the file of a row."""
     name = _file_of(frame)
-    return None if name is None else frame.where(name.isin([file.path for file in files]))
+    return None if name is None else frame.where(name.isin([file.named_by_spark for file in files]))
 
 
 def records_outside(frame: DataFrame, files: Sequence[PinnedFile]) -> DataFrame:
     """The rows of `frame` that are in none of these files; all rows where Spark does not know the file of a row."""
     name = _file_of(frame) if files else None
-    return frame if name is None else frame.where(~name.isin([file.path for file in files]))
+    return frame if name is None else frame.where(~name.isin([file.named_by_spark for file in files]))
 
 
 def _file_of(frame: DataFrame) -> Column | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -29,6 +30,8 @@ from spark_jobs.spark.java import java_reason
 _LISTING_OPTIONS = ("basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter")
 _LINE_OPTIONS = ("linesep",)
 _GLOB = "*?[{"
+_ENCODED = re.compile(r"[^A-Za-z0-9_!.~'()*:@&=+$,;/\u0080-\U0010ffff-]|\s")
+"""What Java's URI encodes in a path."""
 _GLOB_CHARACTER = re.compile(r"[\\*?\[\]{}]")
 
 
@@ -42,6 +45,11 @@ class PinnedFile:
     path: str
     size: int
     modified: int | None = None
+
+    @property
+    def named_by_spark(self) -> str:
+        """The path as `_metadata.file_path` has it: an encoded URI."""
+        return _ENCODED.sub(lambda found: quote(found[0], safe=""), self.path)
 
     def is_same_as(self, other: PinnedFile) -> bool:
         """Whether both are one file that nobody has written again in between, as far as is known."""

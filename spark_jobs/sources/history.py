@@ -47,6 +47,7 @@ from spark_jobs.sources.lake_tables import table_partitions as lake_partitions
 from spark_jobs.sources.lookup import pin_lookup
 from spark_jobs.sources.opened import OpenHistory, Pins
 from spark_jobs.sources.payload import column_fields, encoded_fields
+from spark_jobs.sources.query_files import files_read, numbered, with_file_positions
 from spark_jobs.sources.records import NOT_BEFORE, canonical
 from spark_jobs.sources.schemas import PinnedSchemas, pin_schemas
 from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
@@ -212,10 +213,16 @@ class FilesSource:
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         files = self._files(pins.pinned)
+        numbers = None
+        if (log := files_read(self.spark, self.pipeline)) is not None:
+            numbers = numbered(log, files)
+            files = tuple(file for file in files if file in numbers)
         columns = parquet_columns(self.spark, self.history, files) if self.history.format == "parquet" else None
         if columns is not None:
             _refuse_unreadable(self.spark, self.pipeline, files[0], columns.unreadable)
         frame = read_files(self.spark, self.history, files, self._schema(), columns=columns)
+        if numbers is not None:
+            frame = with_file_positions(frame, numbers)
         opened = OpenHistory(frame, files, _describe_files(self.history, files))
         _check_columns(opened, self.pipeline)
         return opened

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.union import of_union
 from spark_jobs.errors import HistoryError
@@ -124,6 +125,8 @@ def inspect_history(
         for partition in sorted(suspects):
             _refuse_disorder(records, pipeline, opened, partition)
     pinned = () if until is not None else _pinned_ranges(opened, as_of)
+    if pipeline.engine is Engine.SPARK and not pinned:  # a run ends where a batch does
+        pinned = tuple(OffsetRange(partition, 0, end) for partition, end in (as_of or {}).items())
     return _inspection(rows, has_arrival, pinned)
 
 

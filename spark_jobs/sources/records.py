@@ -219,6 +219,8 @@ def with_positions(
         pipeline: Used in errors only, for the file and line of a field.
         path: Where the definition has `position`, for errors.
     """
+    if OFFSET in frame.columns:  # the files of a query come with theirs
+        return frame.withColumn(ARRIVAL, F.lit(None).cast("bigint"))
     columns: dict[str, Column] = {
         PARTITION: _whole_number(frame, position.partition, "int", pipeline, (*path, "partition")),
         OFFSET: _whole_number(frame, position.offset, "bigint", pipeline, (*path, "offset")),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import Pipeline
@@ -21,6 +20,7 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
 from tests.kafka import Sent, produce
+from tests.runs.live_query import SCHEMA, WINDOWS, LiveQuery, as_rows, backfilled, live_section, topic_stream
 from tests.sampling import first_of
 
 MINUTE = 60_000
@@ -44,80 +44,26 @@ def sent(step: list[tuple[int, str, int]]) -> list[Sent]:
     ]
 
 
-class LiveQuery:
-    """A query that runs while it is needed, and appends its rows to JSON files.
-
-    `delays`: the delays of several topics as one stream, each with a watermark; else the one topic has `delay`.
-    """
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        servers: str,
-        topic: str,
-        folder: Path,
-        mode: str,
-        window: str,
-        *,
-        ids: tuple[str, ...] = (),
-        delay: str = "10 seconds",
-        delays: dict[str, str] | None = None,
-    ) -> None:
-        self.spark, self.topic, self.mode = spark, topic, mode
-        self.checkpoint, self.rows = folder / "checkpoint", folder / "rows"
-        self.rows.mkdir(parents=True, exist_ok=True)
-        frames = [
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", servers)
-            .option("subscribe", name)
-            .option("startingOffsets", "earliest")
-            .load()
-            .select(F.from_json(F.col("value").cast("string"), "k STRING, ts BIGINT, v BIGINT").alias("r"))
-            .select("r.*")
-            .withColumn("at", F.timestamp_millis("ts"))
-            .withWatermark("at", late)
-            for name, late in (delays or {topic: delay}).items()
-        ]
-        by = F.session_window("at", "20 seconds") if window == "session" else F.window("at", "1 minute")
-        watched = reduce(DataFrame.union, frames)
-        self.frame = (
-            (watched.dropDuplicatesWithinWatermark(list(ids)) if ids else watched)
-            .groupBy("k", by.alias("w"))
-            .agg(F.count("*").alias("n"), F.sum("v").alias("total"))
-            .select("k", F.unix_millis("w.start").alias("s"), F.unix_millis("w.end").alias("e"), "n", "total")
-        )
-
-    def run(self, steps: list[Callable[[], None]]) -> None:
-        """One start of the query: each step, then wait until everything is processed."""
-        rows = self.rows
-
-        def write(batch: DataFrame, number: int) -> None:
-            found = [{**row.asDict(), "batch": number} for row in batch.collect()]
-            (rows / f"{number:05}.json").write_text("".join(json.dumps(row) + "\n" for row in found))
-
-        query = (
-            self.frame.writeStream.outputMode(self.mode)
-            .option("checkpointLocation", str(self.checkpoint))
-            .foreachBatch(write)
-            .start()
-        )
-        try:
-            for step in steps:
-                step()
-                query.processAllAvailable()
-        finally:
-            query.stop()
-
-    def emitted(self) -> list[dict]:
-        return [json.loads(line) for file in sorted(self.rows.iterdir()) for line in file.read_text().splitlines()]
+def topic_query(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    folder: Path,
+    mode: str,
+    window: str,
+    *,
+    ids: tuple[str, ...] = (),
+    delay: str = "10 seconds",
+) -> LiveQuery:
+    return LiveQuery([topic_stream(spark, servers, topic, delay)], folder, mode, window, ids=ids)
 
 
-def defined(query: LiveQuery, servers: str, name: str, window: dict, **more: object) -> Pipeline:
+def defined(query: LiveQuery, servers: str, topic: str, name: str, window: dict, **more: object) -> Pipeline:
     return Pipeline.model_validate(
         {
             "name": name,
-            "history": {"kind": "kafka", "servers": servers, "topic": query.topic},
-            "value": {"format": "json", "schema": "k STRING, ts BIGINT, v BIGINT"},
+            "history": {"kind": "kafka", "servers": servers, "topic": topic},
+            "value": {"format": "json", "schema": SCHEMA},
             "keys": {"k": "k"},
             "event_time": {"expression": "ts", "unit": "ms"},
             "engine": "spark",
@@ -131,37 +77,6 @@ def defined(query: LiveQuery, servers: str, name: str, window: dict, **more: obj
     )
 
 
-def live_section(live: LiveQuery) -> dict:
-    return {
-        "source": {
-            "kind": "files",
-            "path": str(live.rows),
-            "format": "json",
-            "schema": "k STRING, s BIGINT, e BIGINT, n BIGINT, total BIGINT, batch BIGINT",
-        },
-        "window": {"start": "s", "end": "e", "unit": "ms"},
-    }
-
-
-def backfilled(spark: SparkSession, pipeline: Pipeline) -> tuple[set[tuple], int, str]:
-    """The faithful windows that came out, the number of late rows, the fidelity."""
-    with planned_records(spark, pipeline) as (plan, records):
-        result = execute(spark, pipeline, plan, NoProgress(), records=records)
-    rows = spark.table(result.tables.windows).where("pane IS NOT NULL").collect()
-    found = {
-        (row["k"], *(int(row[c].timestamp() * 1000) for c in ("window_start", "window_end")), row["n"], row["total"])
-        for row in rows
-    }
-    return found, spark.table(result.tables.late).count(), plan.fidelity
-
-
-def as_rows(emitted: list[dict]) -> set[tuple]:
-    return {(row["k"], row["s"], row["e"], row["n"], row["total"]) for row in emitted}
-
-
-WINDOWS = {"tumbling": {"type": "tumbling", "size": "1 min"}, "session": {"type": "session", "gap": "20 s"}}
-
-
 @pytest.mark.parametrize(
     ("mode", "window"), first_of([("append", "tumbling"), ("append", "session"), ("update", "tumbling")])
 )
@@ -170,7 +85,7 @@ def test_what_a_query_emitted_is_what_its_checkpoint_gives(
 ) -> None:
     topic = f"streaming_{mode}_{window}"
     kafka.create_topic(topic, 2, APPEND_TIME)
-    live = LiveQuery(spark, kafka.servers, topic, tmp_path, mode, window)
+    live = topic_query(spark, kafka.servers, topic, tmp_path, mode, window)
 
     def sending(step: list[tuple[int, str, int]]) -> Callable[[], None]:
         return lambda: produce(spark, kafka.servers, topic, sent(step))
@@ -179,7 +94,7 @@ def test_what_a_query_emitted_is_what_its_checkpoint_gives(
     live.run([sending(step) for step in STEPS[3:5]])  # a start of the same query again
 
     name = f"of_{mode}_{window}"
-    pipeline = defined(live, kafka.servers, name, WINDOWS[window], live=live_section(live))
+    pipeline = defined(live, kafka.servers, topic, name, WINDOWS[window], live=live_section(live))
     last = {(row["k"], row["s"], row["e"]): row for row in live.emitted()}
     found, late, fidelity = backfilled(spark, pipeline)
     assert found == as_rows(list(last.values()))
@@ -221,7 +136,7 @@ def test_a_query_that_drops_duplicates_is_replayed_with_the_delays_that_it_had(
     kafka.create_topic(topic, 2, APPEND_TIME)
 
     def started(delay: str) -> LiveQuery:
-        return LiveQuery(spark, kafka.servers, topic, tmp_path, "append", "tumbling", ids=("k", "v"), delay=delay)
+        return topic_query(spark, kafka.servers, topic, tmp_path, "append", "tumbling", ids=("k", "v"), delay=delay)
 
     def sending(step: list[tuple[int, str, int]]) -> Callable[[], None]:
         return lambda: produce(spark, kafka.servers, topic, sent(step))
@@ -237,7 +152,7 @@ def test_a_query_that_drops_duplicates_is_replayed_with_the_delays_that_it_had(
         "delays": [{"first_batch": 0, "delay": "10 s"}, {"first_batch": first_of_second, "delay": "1 min"}],
     }
     pipeline = defined(
-        live, kafka.servers, "of_twice", WINDOWS["tumbling"], live=live_section(live), deduplicate=deduplicate
+        live, kafka.servers, topic, "of_twice", WINDOWS["tumbling"], live=live_section(live), deduplicate=deduplicate
     )
     with planned_records(spark, pipeline) as (plan, records):
         result = execute(spark, pipeline, plan, NoProgress(), records=records)
@@ -266,7 +181,8 @@ def test_two_topics_as_one_stream_are_what_the_query_made_of_both(
     delays = {"streaming_orders": "10 seconds", "streaming_returns": "25 seconds"}
     for topic in delays:
         kafka.create_topic(topic, 2, APPEND_TIME)
-    live = LiveQuery(spark, kafka.servers, "", tmp_path, "append", "tumbling", delays=delays)
+    streams = [topic_stream(spark, kafka.servers, topic, delay) for topic, delay in delays.items()]
+    live = LiveQuery(streams, tmp_path, "append", "tumbling")
 
     def sending(number: int) -> Callable[[], None]:
         topic = list(delays)[number % 2]
@@ -279,7 +195,7 @@ def test_two_topics_as_one_stream_are_what_the_query_made_of_both(
         {
             "name": topic.removeprefix("streaming_"),
             "history": {"kind": "kafka", "servers": kafka.servers, "topic": topic},
-            "value": {"format": "json", "schema": "k STRING, ts BIGINT, v BIGINT"},
+            "value": {"format": "json", "schema": SCHEMA},
             "keys": {"k": "k"},
             "event_time": {"expression": "ts", "unit": "ms"},
             "watermark": {"delay": delay},
@@ -309,10 +225,12 @@ def test_a_checkpoint_that_has_lost_its_first_batches_is_refused(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     kafka.create_topic("streaming_lost", 2, APPEND_TIME)
-    live = LiveQuery(spark, kafka.servers, "streaming_lost", tmp_path, "append", "tumbling")
+    live = topic_query(spark, kafka.servers, "streaming_lost", tmp_path, "append", "tumbling")
     steps = [partial(produce, spark, kafka.servers, "streaming_lost", sent(step)) for step in STEPS[:3]]
     live.run(steps)
-    kept, lost = (defined(live, kafka.servers, name, WINDOWS["tumbling"]) for name in ("of_kept", "of_lost"))
+    kept, lost = (
+        defined(live, kafka.servers, "streaming_lost", name, WINDOWS["tumbling"]) for name in ("of_kept", "of_lost")
+    )
     before = backfilled(spark, kept)
     assert before[0]
     for part in ("offsets", "commits"):

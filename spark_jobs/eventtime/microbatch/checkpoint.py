@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
+from urllib.parse import unquote, urlsplit
 
 OFFSET_LOG_VERSIONS: Final = (1, 2)
 COMMIT_LOG_VERSIONS: Final = (1, 2, 3)
@@ -93,6 +94,13 @@ class SourceFile:
     path: str
     timestamp: int
     entry: int
+
+    @property
+    def hadoop_path(self) -> str:
+        """The path as Hadoop writes it: the log has it encoded, with `file:///`."""
+        address = urlsplit(self.path)
+        host = f"//{address.netloc}" if address.netloc else ""
+        return f"{address.scheme}:{host}{unquote(address.path)}" if address.scheme else unquote(address.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +231,10 @@ def _source_files(logs: Iterable[tuple[str, str, bool]]) -> tuple[SourceFile, ..
             path = entry.get("path")
             if not isinstance(path, str):
                 raise CheckpointError(name, f"a line names no file: {line[:80]!r}")
-            files[path] = SourceFile(path, _integer(name, entry, "timestamp"), _integer(name, entry, "batchId"))
+            file = SourceFile(path, _integer(name, entry, "timestamp"), _integer(name, entry, "batchId"))
+            if files.setdefault(path, file) != file:
+                what = f"the file {path} is there twice, in the entries {files[path].entry} and {file.entry}"
+                raise CheckpointError(name, what, "The query has read it twice, which cannot be replayed")
     return tuple(sorted(files.values(), key=lambda file: (file.entry, file.path)))
 
 

@@ -1,0 +1,144 @@
+"""Runs of a real Structured Streaming query over files, replayed by the log of its file source."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from spark_jobs.comparison.compare import run_compare
+from spark_jobs.definition import Pipeline
+from spark_jobs.errors import DefinitionError, HistoryError
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import planned_records
+from spark_jobs.runs.progress import NoProgress
+from tests.runs.live_query import SCHEMA, WINDOWS, LiveQuery, as_rows, backfilled, files_stream, over_files
+
+START = 1_700_000_040_000  # on a minute
+
+FILES: list[list[tuple[str, int]]] = [
+    [("a", 5), ("a", 30), ("b", 20), ("a", 30)],
+    [("a", 70), ("b", 65), ("a", 30)],
+    [("b", 10), ("a", 50), ("a", 130), ("a", 70)],
+    [("b", 15), ("a", 66), ("b", 118), ("a", 130)],
+    [("a", 119), ("b", 200)],
+    [("a", 61), ("b", 150), ("a", 125), ("a", 260)],
+]
+"""Records by file: key, seconds after START. Some are late: the watermark is 10 s behind the latest; some are twice."""
+
+
+class Landing:
+    """A folder into which files land whole."""
+
+    def __init__(self, spark: SparkSession, folder: Path, kind: str) -> None:
+        self.spark, self.folder, self.kind = spark, folder / "landing zone", kind
+        self.folder.mkdir()
+
+    def land(self, number: int) -> None:
+        rows = [(key, START + seconds * 1000, seconds) for key, seconds in FILES[number]]
+        temporary = self.folder.parent / "temporary"
+        self.spark.createDataFrame(rows, SCHEMA).coalesce(1).write.mode("overwrite").format(self.kind).save(
+            str(temporary)
+        )
+        (part,) = temporary.glob("part-*")
+        part.rename(self.folder / f"file {number}.{self.kind}")
+
+
+def defined(live: LiveQuery, landing: Landing, name: str, window: dict, **more: object) -> Pipeline:
+    return over_files(live, landing.folder, landing.kind, name, window, **more)
+
+
+def test_each_record_is_decided_by_the_batch_that_has_read_its_file(spark: SparkSession, tmp_path: Path) -> None:
+    landing = Landing(spark, tmp_path, "json")
+
+    def started() -> LiveQuery:
+        stream = files_stream(spark, landing.folder, "json", "10 seconds", maxFilesPerTrigger="1")
+        return LiveQuery([stream], tmp_path, "append", "tumbling")
+
+    live = started()
+    live.run([lambda: [landing.land(number) for number in (0, 1)], lambda: landing.land(2)])
+    live = started()
+    live.run([lambda: landing.land(3), lambda: landing.land(4)])
+    pipeline = defined(live, landing, "of_files", WINDOWS["tumbling"])
+    found, late, fidelity = backfilled(spark, pipeline)
+    assert found == as_rows(live.emitted()) and found
+    assert (late, fidelity) == (6, "recorded")
+    verdicts = run_compare(spark, pipeline, NoProgress(), limit=100).counts
+    assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
+
+    # A file that no batch has read yet changes nothing; a night takes it up when one has.
+    landing.land(5)
+    assert backfilled(spark, pipeline)[0] == found
+
+    # The batch after the one that has read it lets a window out, and fails: whether its row is out is not known.
+    with pytest.raises(StreamingQueryException):
+        started().run([lambda: None], before=partial(next, iter([None])))
+    with planned_records(spark, pipeline) as (plan, _):
+        assert any("was planned and not committed" in warning for warning in plan.warnings)
+    report = run_compare(spark, pipeline, NoProgress(), limit=100)
+    assert report.labels["undecided"] == {"batch_not_committed": 1}
+
+    started().run([lambda: None])
+    assert "undecided" not in run_compare(spark, pipeline, NoProgress(), limit=100).labels
+    tables = reconcile(spark, pipeline, NoProgress()).tables
+    rows = spark.table(tables.windows).where("pane IS NOT NULL").collect()
+    assert {(row["k"], row["n"], row["total"]) for row in rows} == {(r[0], *r[3:]) for r in as_rows(live.emitted())}
+    late_rows = {(row["offset"] >> 40, row["offset"] % (1 << 40)) for row in spark.table(tables.late).collect()}
+    assert late_rows == {(2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (5, 0), (5, 1), (5, 2)}, (
+        "number of the file in the order of the log, and of the record in it"
+    )
+
+    (tmp_path / "elsewhere").mkdir()
+    moved = Landing(spark, tmp_path / "elsewhere", "json")  # another place with the same files
+    shutil.copytree(landing.folder, moved.folder, dirs_exist_ok=True)
+    assert backfilled(spark, defined(live, moved, "of_moved", WINDOWS["tumbling"]))[0] == as_rows(live.emitted())
+
+    with pytest.raises(DefinitionError, match="no source of the query reads this topic"):
+        position = {"partition": "0", "offset": "v", "arrival": "ts", "arrival_unit": "ms"}
+        history = {"kind": "files", "path": str(landing.folder), "format": "json", "position": position}
+        backfilled(spark, defined(live, landing, "placed", WINDOWS["tumbling"], history=history))
+    first = landing.folder / "file 0.json"
+    was = first.stat()
+    os.utime(first, (was.st_atime, was.st_mtime + 60))
+    with pytest.raises(HistoryError, match="written again after the query had listed it"):
+        backfilled(spark, pipeline)
+    first.unlink()
+    with pytest.raises(HistoryError, match="has read a file that is not among those of the history"):
+        backfilled(spark, pipeline)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ids", [(), ("k", "v")], ids=["sessions", "duplicates"])
+def test_sessions_and_duplicates_of_parquet_files_are_the_query_s(
+    spark: SparkSession, tmp_path: Path, ids: tuple[str, ...]
+) -> None:
+    landing = Landing(spark, tmp_path, "parquet")
+    stream = files_stream(spark, landing.folder, "parquet", "10 seconds")
+    window = "tumbling" if ids else "session"
+    live = LiveQuery([stream], tmp_path, "append", window, ids=ids)
+    live.run([lambda number=number: landing.land(number) for number in range(len(FILES))])
+    more = {"deduplicate": {"by": list(ids)}} if ids else {}
+    pipeline = defined(live, landing, f"of_parquet_{window}", WINDOWS[window], **more)
+    found, late, _ = backfilled(spark, pipeline)
+    assert found == as_rows(live.emitted()) and found
+    assert late > 0
+
+
+def test_a_checkpoint_without_files_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    for part in ("offsets", "commits", "sources/0"):
+        (tmp_path / "checkpoint" / part).mkdir(parents=True)
+    metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": START, "conf": {}})
+    (tmp_path / "checkpoint" / "offsets" / "0").write_text(f'v1\n{metadata}\n{{"t":{{"0":3}}}}')
+    (tmp_path / "checkpoint" / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    (tmp_path / "checkpoint" / "sources" / "0" / "0").write_text('\0v1\n{"t":{"0":0}}')
+    landing = Landing(spark, tmp_path, "json")
+    landing.land(0)
+    live = LiveQuery([files_stream(spark, landing.folder, "json", "10 seconds")], tmp_path, "append", "tumbling")
+    with pytest.raises(DefinitionError, match=r"no source of the query reads files.*history\.position"):
+        backfilled(spark, defined(live, landing, "of_topic", WINDOWS["tumbling"]))
