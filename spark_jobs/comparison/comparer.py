@@ -181,7 +181,10 @@ class Comparer:
 
     @property
     def _fidelity(self) -> str:
-        return "recorded" if self._has_evidence or self.pipeline.engine is Engine.SPARK else "log_order"
+        if self._has_evidence:
+            return "recorded"
+        is_known = self.pipeline.engine is Engine.SPARK and not self.band.wider
+        return "recorded" if is_known else "log_order"
 
     @property
     def _has_evidence(self) -> bool:

@@ -99,7 +99,7 @@ def _records_near(
 
 def _lagging(context: RecountContext, close: Column) -> Column:
     behind = close <= F.lit(context.band.backlog_until)
-    for lag in context.band.lags:
+    for lag in (*context.band.lags, *(one.during for one in context.band.wider)):
         behind = behind | ((close >= F.lit(lag.start)) & (close < F.lit(lag.end)))
     return behind
 

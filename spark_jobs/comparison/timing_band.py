@@ -62,7 +62,7 @@ def declared_band(pipeline: Pipeline) -> Band:
 
 def detected_band(pipeline: Pipeline, spec: ReplaySpec, timeline: Timeline, emitted: Emitted) -> Band:
     """The declared band, with the lags that `emitted_at` shows. Collects one row for each window end to the driver."""
-    band = declared_band(pipeline)
+    band = replace(declared_band(pipeline), wider=spec.rules.wider)
     if not emitted.has_emission_time or spec.has_sessions or pipeline.engine is not Engine.FLINK:
         return band
     table = emitted.emissions.groupBy(END).agg(F.min(AT).alias("at")).where("at IS NOT NULL").toArrow()

@@ -48,6 +48,8 @@ _ONLY_SPARK = {
     "checkpoint": "only Structured Streaming has one",
     "allow_multiple": "only Structured Streaming has it",
     "merge_sessions_in_local_partition": "only Structured Streaming has it",
+    "gaps": "only Structured Streaming has micro-batches",
+    "trigger": "only Structured Streaming has one",
 }
 
 

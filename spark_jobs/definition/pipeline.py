@@ -41,7 +41,7 @@ _NO_RESULT = {
 
 _ADDED = {
     "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
-    "envelope": None, "registry": None, "format": None
+    "envelope": None, "registry": None, "format": None, "gaps": "refuse", "trigger": None
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 
@@ -391,7 +391,7 @@ class Pipeline(Section):
                 del content["watermark"]["delay"], content["watermark"]["source"]
             else:
                 del content["watermark"]
-        for section in ("history", "quarantine", "value"):
+        for section in ("history", "quarantine", "value", "watermark"):
             if section in content:
                 content[section] = _as_it_was(content[section])
         if restarts := restarts_of(self):

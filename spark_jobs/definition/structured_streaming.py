@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, WithJsonSchema, model_validator
 
-from spark_jobs.definition.fields import Refusal, Text, shown
+from spark_jobs.definition.fields import PositiveDuration, Refusal, Text, shown
 from spark_jobs.definition.watermark import OneRuleWatermark
 from spark_jobs.eventtime import durations
 from spark_jobs.eventtime.microbatch.intervals import IntervalError, parse_interval
@@ -42,6 +43,13 @@ Delay = Annotated[
 ]
 
 
+class Gaps(StrEnum):
+    """What a run does about batches that nobody has kept."""
+
+    REFUSE = "refuse"
+    APPROXIMATE = "approximate"
+
+
 class StreamingWatermark(OneRuleWatermark):
     """When a record of a Structured Streaming query is late: by the micro-batches that its checkpoint records."""
 
@@ -69,6 +77,24 @@ class StreamingWatermark(OneRuleWatermark):
         description="The query's `spark.sql.streaming.sessionWindow.merge.sessions.in.local.partition`. No checkpoint "
         "tells.",
     )
+
+    gaps: Gaps = Field(
+        Gaps.REFUSE,
+        description="What a run does about batches that neither the checkpoint nor the table of kept batches has: "
+        "refuse, or approximate: their records are in batches by append time and `trigger`.",
+    )
+    trigger: PositiveDuration | None = Field(
+        None,
+        description="The interval of the query's trigger, where `gaps` is approximate.",
+        examples=["10 s"],
+    )
+
+    @model_validator(mode="after")
+    def _gaps_are_placed_by_the_trigger(self) -> Self:
+        if (self.gaps is Gaps.APPROXIMATE) is not bool(self.trigger):
+            what = "is needed with `gaps: approximate`, and says nothing without it"
+            raise Refusal(what, "write both, such as `trigger: 10 s`, or leave out both", ("trigger",))
+        return self
 
     @property
     def supplier(self) -> GeneratorSupplier:

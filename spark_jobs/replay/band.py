@@ -21,6 +21,14 @@ UNDECIDED = "records_undecided"
 """Column of the windows' table: how many of a window's records are undecided."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wider:
+    """A range of processing time (epoch ms) in which the band is wider: so far (ms) to each side of a close."""
+
+    during: TimeRange
+    margin: int
+
+
 @dataclass(frozen=True)
 class Band:
     """How far undecided records may lie from a close: `margin` (ms), or the lag.
@@ -40,6 +48,7 @@ class Band:
         default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.int64))
     )
     backlog_until: int = 0
+    wider: tuple[Wider, ...] = ()
 
     def bounds(self, window_ends: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`low` and `high` of the `window_ends` that close at `close` (all epoch ms, int64).
@@ -51,6 +60,9 @@ class Band:
         until = usable + self.margin
         for lag in self.lags:
             until = np.where((usable >= lag.start) & (usable < lag.end), np.maximum(until, lag.end), until)
+        for one in self.wider:
+            inside = (usable >= one.during.start) & (usable < one.during.end)
+            until = np.where(inside, np.maximum(until, usable + one.margin), until)
         ends, delays = self.emissions
         if len(ends):
             place = np.searchsorted(ends, window_ends)

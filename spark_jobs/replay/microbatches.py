@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK, Batch
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, NEVER, OFFSET, PARTITION
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
@@ -30,7 +31,8 @@ class MicroBatches:
 
     `late` and `watermark` are in the unit of the event times: late records are found by the first, windows come out by
     the second. `times` are epoch ms, each later than the one before. `pending`: the watermark of the batch after them
-    that was planned and not committed; None: there is none.
+    that was planned and not committed; None: there is none. `estimated`: between which times (epoch ms) the batches are
+    not the query's own, but by append times, one every `interval` (ms).
     """
 
     numbers: np.ndarray
@@ -42,6 +44,8 @@ class MicroBatches:
     end: np.ndarray
     batch: np.ndarray
     pending: int | None = None
+    estimated: tuple[TimeRange, ...] = ()
+    interval: int = 0
 
     @classmethod
     def of(
@@ -50,6 +54,8 @@ class MicroBatches:
         ranges: Iterable[tuple[int, int, int, int]],
         ticks_per_ms: int = 1,
         pending: Batch | None = None,
+        estimated: tuple[TimeRange, ...] = (),
+        interval: int = 0,
     ) -> MicroBatches:
         """From batches with their `allowMultiple`, and `(partition, start, end, batch number)` of what they read."""
         known = list(batches)
@@ -65,6 +71,8 @@ class MicroBatches:
             np.array(watermark, dtype=np.int64) * ticks_per_ms,
             *(read[:, i] for i in range(4)),
             pending=None if pending is None else pending.watermark * ticks_per_ms,
+            estimated=estimated,
+            interval=interval,
         )
 
     @cached_property

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.replay.band import Wider
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, record_position
 from spark_jobs.replay.deduplication import is_kept
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
@@ -84,6 +85,11 @@ class RuleBook(ABC):
     def may_be_out_until(self) -> int | None:
         """Open windows that end at or before this instant may have given a row: nobody knows. None: none has."""
         return None
+
+    @property
+    def wider(self) -> tuple[Wider, ...]:
+        """In which ranges of processing time less is known of when a record was read."""
+        return ()
 
     keeps_timeline: ClassVar[bool] = True
     """Whether another process can go on with a timeline that was saved; else it makes it again."""

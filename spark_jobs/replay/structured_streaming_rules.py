@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.replay.assign import END
+from spark_jobs.replay.band import Wider
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.deduplication import is_kept
 from spark_jobs.replay.grid import RegularGrid
@@ -48,6 +49,11 @@ class StructuredStreamingRules(RuleBook):
     def may_be_out_until(self) -> int | None:
         """The watermark of a batch that was planned and not committed: it may have let windows out (Spark rule 5)."""
         return self.batches.pending if self.output_mode is OutputMode.APPEND else None
+
+    @property
+    def wider(self) -> tuple[Wider, ...]:
+        """A record may have been in the batch before or after the one that its append time gives."""
+        return tuple(Wider(span, 2 * self.batches.interval) for span in self.batches.estimated)
 
     def simulates(self, spec: ReplaySpec) -> bool:
         return False

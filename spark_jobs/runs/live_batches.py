@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.structured_streaming import QueryInput, StreamingWatermark
+from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.structured_streaming import Gaps, QueryInput, StreamingWatermark
 from spark_jobs.definition.union import of_union
 from spark_jobs.errors import DefinitionError, HistoryError
+from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.microbatch.batches import Batch, Batches, BatchKind, OffsetRanges, Partition, batches_of
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.checkpoint_archive import archive_files, archived_files, archived_queries
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.microbatches import MicroBatches
+from spark_jobs.runs.gap_batches import without_gaps
 from spark_jobs.sources import names_of
 from spark_jobs.sources.checkpoint import checkpoint_files, parsed_checkpoint
 from spark_jobs.sources.query_files import ROWS, file_source
@@ -29,13 +33,16 @@ from spark_jobs.sources.query_files import ROWS, file_source
 class LiveBatches:
     """The committed batches of a query, ascending, and what they have read of the history, by partition.
 
-    `pending`: the batch after them, where it was planned and not committed; None: there is none.
+    `pending`: the batch after them, where it was planned and not committed; None: there is none. `estimated`: between
+    which times (epoch ms) batches are missing, and others are in their place (`spark_jobs.runs.gap_batches`).
     """
 
     batches: tuple[Batch, ...]
     ranges: Mapping[int, OffsetRanges]
     allow_multiple: bool
     pending: Batch | None = None
+    estimated: tuple[TimeRange, ...] = ()
+    interval: int = 0
 
     def up_to(self, as_of: Mapping[int, int], until: int | None = None) -> LiveBatches:
         """The batches before the first one that has read something at or above these end offsets.
@@ -54,7 +61,13 @@ class LiveBatches:
         if first is None:
             return self
         chosen = tuple(batch for batch in self.batches if batch.number < first)
-        return replace(self, batches=chosen, pending=self.pending if len(chosen) == len(self.batches) else None)
+        last = max((batch.timestamp for batch in chosen), default=0)
+        return replace(
+            self,
+            batches=chosen,
+            pending=self.pending if len(chosen) == len(self.batches) else None,
+            estimated=tuple(span for span in self.estimated if span.start < last),
+        )
 
     @property
     def planned_until(self) -> int:
@@ -82,6 +95,17 @@ class LiveBatches:
                 if read[2] <= last
             ],
             pending=self.pending,
+            estimated=self.estimated,
+            interval=self.interval,
+        )
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Why the replay is approximate, for people; empty: it is not."""
+        return tuple(
+            f"batches of the query are missing until {format_instant(span.end - 1)}: their records are in batches by "
+            f"append time, every {format_duration(self.interval)}"
+            for span in self.estimated
         )
 
     @property
@@ -107,13 +131,20 @@ def live_batches(
     watermark = pipeline.watermark
     if not isinstance(watermark, StreamingWatermark):
         return None
-    found = batches_of(_known_checkpoint(spark, pipeline, watermark.checkpoint))
-    _refuse_gaps(found, pipeline, watermark.checkpoint)
+    checkpoint = _known_checkpoint(spark, pipeline, watermark.checkpoint)
+    found, estimated = batches_of(checkpoint), ()
+    if watermark.gaps is Gaps.APPROXIMATE and _missing(found):
+        places = () if pipeline.inputs or pipeline.has_files_of_query else _places(found, pipeline, watermark)
+        checkpoint, estimated = without_gaps(spark, pipeline, watermark, checkpoint, places)
+        found = batches_of(checkpoint)
+    _refuse_gaps(found, watermark.checkpoint)
     known = LiveBatches(
         tuple(batch for batch in found.batches if batch.kind is BatchKind.COMMITTED),
         _ranges(found, pipeline, watermark),
         watermark.allow_multiple,
         found.pending,
+        estimated,
+        watermark.trigger or 0,
     )
     chosen = known if as_of is None else known.up_to(as_of, until)
     if not chosen.batches:
@@ -149,7 +180,9 @@ def keep_batches(spark: SparkSession, pipeline: Pipeline) -> int:
     checkpoint = parsed_checkpoint(files, watermark.checkpoint)
     pending = batches_of(checkpoint).pending
     unsettled = "" if pending is None else f"offsets/{pending.number}"
-    settled = {name: text for name, text in files.items() if name not in (unsettled, "metadata")}
+    # Spark keeps the log of a file source, and each compact entry repeats all before it: that is not kept again.
+    logs = tuple(f"sources/{source}/" for source in checkpoint.files)
+    settled = {n: text for n, text in files.items() if n not in (unsettled, "metadata") and not n.startswith(logs)}
     return archive_files(spark, Tables.of(pipeline).checkpoint, checkpoint.query, settled)
 
 
@@ -222,15 +255,20 @@ def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark | 
     )
 
 
-def _refuse_gaps(found: Batches, pipeline: Pipeline, checkpoint: str) -> None:
-    first = found.batches[0].number
-    if found.complete_from_start and not found.missing:
+def _missing(found: Batches) -> list[int]:
+    """The numbers of the batches that are not known."""
+    return [*range(found.batches[0].number), *found.missing]
+
+
+def _refuse_gaps(found: Batches, checkpoint: str) -> None:
+    missing = _missing(found)
+    if not missing:
         return
-    missing = [*range(first), *found.missing]
     lost = f"{missing[0]} to {missing[-1]}" if len(missing) > 1 else str(missing[0])
     raise HistoryError(
         f"the checkpoint no longer has the batches {lost}: which records they have read is not known",
         checkpoint,
         "Spark keeps `spark.sql.streaming.minBatchesToRetain` batches, 100 by default, and each run and `rewindow "
-        "archive` keeps those that are there. Run it more often, or let the query keep more.",
+        "archive` keeps those that are there. Run it more often, or let the query keep more; `watermark.gaps: "
+        "approximate` places the records of the missing ones by their append time.",
     )

@@ -298,6 +298,7 @@ def make_plan(
     looked_up = _closes_looked_up(pipeline, strategy)
     slices = chunks_of(windows, work, chunks, records, looked_up=looked_up)
     batches = live_batches(spark, pipeline, as_of)
+    gaps = () if batches is None else batches.gaps
     ends = grid_points(windows, work) if isinstance(windows, AlignedWindows) else None
     return Plan(
         pipeline=pipeline.name,
@@ -322,8 +323,8 @@ def make_plan(
         quarantined=seen.quarantined,
         missing_event_times=seen.missing_event_times,
         window_ends=ends,
-        fidelity=found_fidelity.level,
-        fidelity_reasons=found_fidelity.reasons,
+        fidelity="approximate" if gaps else found_fidelity.level,
+        fidelity_reasons=(*gaps, *found_fidelity.reasons),
         watermark=_watermark_in_words(pipeline, strategy),
         warnings=(
             *_warnings(pipeline, windows, seen, mode=mode, opened=opened),
@@ -408,6 +409,7 @@ def planned_records(
         opened = _opened_again(spark, pipeline, plan)
         reasons = fidelity_of(pipeline, opened).reasons if opened.has_topic else plan.fidelity_reasons
         inputs = tuple(one.pins for one in opened.inputs)
+        reasons = tuple(dict.fromkeys((*plan.fidelity_reasons, *reasons)))
         plan = replace(plan, topic=opened.topic, inputs=inputs, fidelity_reasons=reasons)
     if not opened.has_topic and not is_small(opened):
         plan = plan or make_plan(spark, pipeline, opened=opened, **options)

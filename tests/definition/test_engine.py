@@ -38,6 +38,14 @@ def test_the_engine_and_what_decides_are_part_of_the_definition(tmp_path: Path) 
     assert first != loaded(tmp_path, SPARK + TUMBLING + "output_mode: update\n").definition_hash
     changed = SPARK.replace("checkpoint: /c", "checkpoint: /c, allow_multiple: false")
     assert first != loaded(tmp_path, changed + TUMBLING).definition_hash
+    changed = SPARK.replace("checkpoint: /c", "checkpoint: /c, gaps: approximate, trigger: 10 s")
+    assert first != loaded(tmp_path, changed + TUMBLING).definition_hash
+
+
+def test_a_definition_without_gaps_is_the_one_that_it_was(tmp_path: Path) -> None:
+    canonical = loaded(tmp_path, SPARK + TUMBLING).to_canonical_json()
+    assert '"gaps"' not in canonical
+    assert '"trigger"' not in canonical
 
 
 @pytest.mark.parametrize(
@@ -52,6 +60,14 @@ def test_the_engine_and_what_decides_are_part_of_the_definition(tmp_path: Path) 
             "watermark.idleness: does not belong to engine `spark`; Structured Streaming has no counterpart",
         ),
         (BASE + "engine: spark\nwatermark: {delay: 1 min}\n" + TUMBLING, "watermark.checkpoint: is missing"),
+        (
+            SPARK.replace("checkpoint: /c", "checkpoint: /c, gaps: approximate") + TUMBLING,
+            "watermark.trigger: is needed with `gaps: approximate`",
+        ),
+        (
+            SPARK.replace("checkpoint: /c", "checkpoint: /c, trigger: 10 s") + TUMBLING,
+            "watermark.trigger: is needed with `gaps: approximate`",
+        ),
         (BASE + "engine: spark\nwatermark: {checkpoint: /c}\n" + TUMBLING, "watermark.delay: is missing"),
         (SPARK + TUMBLING + "allowed_lateness: 1 h\n", "allowed_lateness: does not belong to engine `spark`"),
         (SPARK + TUMBLING + "end_of_input: flush\n", "end_of_input: does not belong to engine `spark`"),

@@ -15,9 +15,30 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
+from tests.kafka import Sent
 
 SCHEMA = "k STRING, ts BIGINT, v BIGINT"
 """The fields of each record: key, event time in ms, value."""
+
+
+START = 1_700_000_040_000  # on a minute
+
+STEPS: list[list[tuple[int, str, int]]] = [
+    [(0, "a", 5), (0, "a", 30), (1, "b", 20)],
+    [(0, "a", 70), (1, "b", 65)],
+    [(0, "b", 10), (1, "a", 50), (0, "a", 130)],
+    [(1, "b", 15), (0, "a", 66), (1, "b", 118)],
+    [(1, "a", 119), (0, "b", 200)],
+    [(0, "a", 61), (1, "b", 150), (1, "a", 125)],
+]
+"""Records by step: partition, key, seconds after START. Some are late: the watermark is 10 s behind the latest."""
+
+
+def sent(step: list[tuple[int, str, int]]) -> list[Sent]:
+    return [
+        Sent(json.dumps({"k": key, "ts": START + seconds * 1000, "v": seconds}), partition)
+        for partition, key, seconds in step
+    ]
 
 
 def topic_stream(spark: SparkSession, servers: str, topic: str, delay: str, **options: str) -> DataFrame:

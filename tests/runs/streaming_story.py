@@ -16,9 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.spark.gateway import jvm
 from spark_jobs.spark.session import spark_session
-from tests.runs.live_query import LiveQuery, Trigger, files_stream
-
-START = 1_700_000_040_000  # on a minute
+from tests.runs.live_query import START, LiveQuery, Trigger, files_stream
 
 
 class End(StrEnum):

@@ -12,15 +12,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_jobs.comparison.compare import run_compare
+from spark_jobs.comparison.compare import compare_planned
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, HistoryError
+from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import planned_records
+from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import NoProgress
-from tests.runs.live_query import SCHEMA, WINDOWS, LiveQuery, as_rows, backfilled, files_stream, over_files
-
-START = 1_700_000_040_000  # on a minute
+from tests.runs.live_query import SCHEMA, START, WINDOWS, LiveQuery, as_rows, backfilled, files_stream, over_files
 
 FILES: list[list[tuple[str, int]]] = [
     [("a", 5), ("a", 30), ("b", 20), ("a", 30)],
@@ -40,77 +39,87 @@ class Landing:
         self.spark, self.folder, self.kind = spark, folder / "landing zone", kind
         self.folder.mkdir()
 
-    def land(self, number: int) -> None:
+    def land(self, number: int, name: str = "") -> None:
         rows = [(key, START + seconds * 1000, seconds) for key, seconds in FILES[number]]
         temporary = self.folder.parent / "temporary"
         self.spark.createDataFrame(rows, SCHEMA).coalesce(1).write.mode("overwrite").format(self.kind).save(
             str(temporary)
         )
         (part,) = temporary.glob("part-*")
-        part.rename(self.folder / f"file {number}.{self.kind}")
+        part.rename(self.folder / (name or f"file {number}.{self.kind}"))
 
 
 def defined(live: LiveQuery, landing: Landing, name: str, window: dict, **more: object) -> Pipeline:
     return over_files(live, landing.folder, landing.kind, name, window, **more)
 
 
+def started(spark: SparkSession, landing: Landing, folder: Path) -> LiveQuery:
+    stream = files_stream(spark, landing.folder, "json", "10 seconds", maxFilesPerTrigger="1")
+    return LiveQuery([stream], folder, "append", "tumbling")
+
+
 def test_each_record_is_decided_by_the_batch_that_has_read_its_file(spark: SparkSession, tmp_path: Path) -> None:
     landing = Landing(spark, tmp_path, "json")
-
-    def started() -> LiveQuery:
-        stream = files_stream(spark, landing.folder, "json", "10 seconds", maxFilesPerTrigger="1")
-        return LiveQuery([stream], tmp_path, "append", "tumbling")
-
-    live = started()
-    live.run([lambda: [landing.land(number) for number in (0, 1)], lambda: landing.land(2)])
-    live = started()
-    live.run([lambda: landing.land(3), lambda: landing.land(4)])
-    pipeline = defined(live, landing, "of_files", WINDOWS["tumbling"])
-    found, late, fidelity = backfilled(spark, pipeline)
-    assert found == as_rows(live.emitted()) and found
-    assert (late, fidelity) == (6, "recorded")
-    verdicts = run_compare(spark, pipeline, NoProgress(), limit=100).counts
-    assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
-
-    # A file that no batch has read yet changes nothing; a night takes it up when one has.
+    live = started(spark, landing, tmp_path)
+    live.run([lambda: [landing.land(number) for number in (0, 1, 2)]])
+    live = started(spark, landing, tmp_path)
+    live.run([lambda: [landing.land(number) for number in (3, 4)]])
+    # The batch after the one that reads the last file lets a window out, and fails: is its row out?
     landing.land(5)
-    assert backfilled(spark, pipeline)[0] == found
-
-    # The batch after the one that has read it lets a window out, and fails: whether its row is out is not known.
     with pytest.raises(StreamingQueryException):
-        started().run([lambda: None], before=partial(next, iter([None])))
-    with planned_records(spark, pipeline) as (plan, _):
-        assert any("was planned and not committed" in warning for warning in plan.warnings)
-    report = run_compare(spark, pipeline, NoProgress(), limit=100)
-    assert report.labels["undecided"] == {"batch_not_committed": 1}
+        started(spark, landing, tmp_path).run([lambda: None], before=partial(next, iter([None])))
+    landing.land(0, "unread.json")  # in no batch
 
-    started().run([lambda: None])
-    assert "undecided" not in run_compare(spark, pipeline, NoProgress(), limit=100).labels
-    tables = reconcile(spark, pipeline, NoProgress()).tables
+    pipeline = defined(live, landing, "of_files", WINDOWS["tumbling"])
+    with planned_records(spark, pipeline) as (plan, records):
+        assert any("was planned and not committed" in warning for warning in plan.warnings)
+        tables = execute(spark, pipeline, plan, NoProgress(), records=records).tables
+        report = compare_planned(spark, pipeline, plan, NoProgress(), records=records)
     rows = spark.table(tables.windows).where("pane IS NOT NULL").collect()
     assert {(row["k"], row["n"], row["total"]) for row in rows} == {(r[0], *r[3:]) for r in as_rows(live.emitted())}
+    assert len(rows) == 5 and plan.fidelity == "recorded"
     late_rows = {(row["offset"] >> 40, row["offset"] % (1 << 40)) for row in spark.table(tables.late).collect()}
-    assert late_rows == {(2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (5, 0), (5, 1), (5, 2)}, (
-        "number of the file in the order of the log, and of the record in it"
-    )
+    assert late_rows == {(2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (5, 0), (5, 1), (5, 2)}, "file, record in it"
+    assert {name for name, n in report.counts.items() if n} <= {"match", "late_arrivals", "not_closed", "undecided"}
+    assert report.labels["undecided"] == {"batch_not_committed": 1}
+    assert not spark.table(tables.checkpoint).where("file LIKE 'sources/%'").count(), "Spark keeps that log itself"
 
-    (tmp_path / "elsewhere").mkdir()
-    moved = Landing(spark, tmp_path / "elsewhere", "json")  # another place with the same files
-    shutil.copytree(landing.folder, moved.folder, dirs_exist_ok=True)
-    assert backfilled(spark, defined(live, moved, "of_moved", WINDOWS["tumbling"]))[0] == as_rows(live.emitted())
-
-    with pytest.raises(DefinitionError, match="no source of the query reads this topic"):
-        position = {"partition": "0", "offset": "v", "arrival": "ts", "arrival_unit": "ms"}
-        history = {"kind": "files", "path": str(landing.folder), "format": "json", "position": position}
-        backfilled(spark, defined(live, landing, "placed", WINDOWS["tumbling"], history=history))
     first = landing.folder / "file 0.json"
     was = first.stat()
     os.utime(first, (was.st_atime, was.st_mtime + 60))
     with pytest.raises(HistoryError, match="written again after the query had listed it"):
-        backfilled(spark, pipeline)
+        make_plan(spark, pipeline)
     first.unlink()
     with pytest.raises(HistoryError, match="has read a file that is not among those of the history"):
-        backfilled(spark, pipeline)
+        make_plan(spark, pipeline)
+    position = {"partition": "0", "offset": "v", "arrival": "ts", "arrival_unit": "ms"}
+    history = {"kind": "files", "path": str(landing.folder), "format": "json", "position": position}
+    with pytest.raises(DefinitionError, match="no source of the query reads this topic"):
+        make_plan(spark, defined(live, landing, "placed", WINDOWS["tumbling"], history=history))
+
+
+@pytest.mark.long
+def test_a_night_takes_up_the_files_that_a_batch_has_read_since_and_moved_files_are_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    landing = Landing(spark, tmp_path, "json")
+    live = started(spark, landing, tmp_path)
+    live.run([lambda: [landing.land(number) for number in (0, 1, 2)]])
+    pipeline = defined(live, landing, "of_night", WINDOWS["tumbling"])
+    found, *_ = backfilled(spark, pipeline)
+    assert found == as_rows(live.emitted()) and found
+    landing.land(3)
+    assert backfilled(spark, pipeline)[0] == found, "no batch has read it yet"
+    started(spark, landing, tmp_path).run([lambda: landing.land(4)])
+    tables = reconcile(spark, pipeline, NoProgress()).tables
+    rows = spark.table(tables.windows).where("pane IS NOT NULL").collect()
+    assert {(row["k"], row["n"], row["total"]) for row in rows} == {(r[0], *r[3:]) for r in as_rows(live.emitted())}
+
+    (tmp_path / "elsewhere").mkdir()
+    moved = Landing(spark, tmp_path / "elsewhere", "json")
+    shutil.copytree(landing.folder, moved.folder, dirs_exist_ok=True)
+    found, *_ = backfilled(spark, defined(live, moved, "of_moved", WINDOWS["tumbling"]))
+    assert found == as_rows(live.emitted())
 
 
 @pytest.mark.long
@@ -141,4 +150,4 @@ def test_a_checkpoint_without_files_says_what_is_missing(spark: SparkSession, tm
     landing.land(0)
     live = LiveQuery([files_stream(spark, landing.folder, "json", "10 seconds")], tmp_path, "append", "tumbling")
     with pytest.raises(DefinitionError, match=r"no source of the query reads files.*history\.position"):
-        backfilled(spark, defined(live, landing, "of_topic", WINDOWS["tumbling"]))
+        make_plan(spark, defined(live, landing, "of_topic", WINDOWS["tumbling"]))

@@ -10,38 +10,29 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.comparison.compare import run_compare
+from spark_jobs.comparison.compare import compare_planned, run_compare
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import HistoryError
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import planned_records
+from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import NoProgress
 from tests.kafka import Sent, produce
-from tests.runs.live_query import SCHEMA, WINDOWS, LiveQuery, as_rows, backfilled, live_section, topic_stream
+from tests.runs.live_query import (
+    SCHEMA,
+    START,
+    STEPS,
+    WINDOWS,
+    LiveQuery,
+    as_rows,
+    backfilled,
+    live_section,
+    sent,
+    topic_stream,
+)
 from tests.sampling import first_of
-
-MINUTE = 60_000
-START = 1_700_000_040_000  # on a minute
-
-STEPS: list[list[tuple[int, str, int]]] = [
-    [(0, "a", 5), (0, "a", 30), (1, "b", 20)],
-    [(0, "a", 70), (1, "b", 65)],
-    [(0, "b", 10), (1, "a", 50), (0, "a", 130)],
-    [(1, "b", 15), (0, "a", 66), (1, "b", 118)],
-    [(1, "a", 119), (0, "b", 200)],
-    [(0, "a", 61), (1, "b", 150), (1, "a", 125)],
-]
-"""Records by step: partition, key, seconds after START. Some are late: the watermark is 10 s behind the latest."""
-
-
-def sent(step: list[tuple[int, str, int]]) -> list[Sent]:
-    return [
-        Sent(json.dumps({"k": key, "ts": START + seconds * 1000, "v": seconds}), partition)
-        for partition, key, seconds in step
-    ]
 
 
 def topic_query(
@@ -221,7 +212,7 @@ def test_two_topics_as_one_stream_are_what_the_query_made_of_both(
     assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
 
 
-def test_a_checkpoint_that_has_lost_its_first_batches_is_refused(
+def test_batches_that_nobody_has_kept_are_refused_or_placed_by_append_times(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     kafka.create_topic("streaming_lost", 2, APPEND_TIME)
@@ -237,8 +228,24 @@ def test_a_checkpoint_that_has_lost_its_first_batches_is_refused(
         (live.checkpoint / part / "0").unlink()
     with pytest.raises(HistoryError, match="no longer has the batches 0: which records"):
         backfilled(spark, lost)
-    assert backfilled(spark, kept) == before, "a run has kept them"
+    assert len(make_plan(spark, kept).partitions) == 2, "a run has kept them"
     assert keep_batches(spark, kept) == 0, "each once"
+
+    for part in ("offsets", "commits"):
+        (live.checkpoint / part / "2").unlink()
+    watermark = {"delay": "10 seconds", "checkpoint": str(live.checkpoint), "gaps": "approximate", "trigger": "200 ms"}
+    guessed = defined(
+        live, kafka.servers, "streaming_lost", "of_guessed", WINDOWS["tumbling"],
+        watermark=watermark, live=live_section(live),
+    )  # fmt: skip
+    with planned_records(spark, guessed) as (plan, records):
+        assert plan.fidelity == "approximate"
+        said = "batches of the query are missing until "
+        assert [reason.startswith(said) for reason in plan.fidelity_reasons] == [True, True]
+        report = compare_planned(spark, guessed, plan, NoProgress(), records=records)
+    assert {name for name, count in report.counts.items() if count} <= {"match", "late_arrivals", "not_closed"}
+    assert report.counts["match"] + report.counts["late_arrivals"] == len(before[0])
+    assert report.fidelity == "log_order"
 
     metadata = live.checkpoint / "metadata"
     metadata.write_text('{"id":"00000000-0000-0000-0000-000000000000"}')
