@@ -1,13 +1,14 @@
 """A definition drafted from the checkpoint of a Structured Streaming query: what it tells, and what a person fills in.
 
-The offsets name the topics. The schema of the aggregation's state names the keys, the kind of window and the delay of
-the watermark, and hints at the aggregates. Nothing there tells the size of the windows, the output mode, the payload or
-the brokers.
+The offsets name the topics, the logs of file sources the files. The schema of the aggregation's state names the keys,
+the kind of window and the delay of the watermark, and hints at the aggregates. Nothing there tells the size of the
+windows, the output mode, the payload or the brokers.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -48,20 +49,19 @@ class Draft:
 def draft_of(folder: Path, name: str | None = None) -> Draft:
     """The draft for a checkpoint in a local folder.
 
-    Raises SourceError where there is no checkpoint, DefinitionError where no source of it is a topic or for a name that
-    a pipeline cannot have.
+    Raises SourceError where there is no checkpoint, DefinitionError where no source of it is a topic or files, or for a
+    name that a pipeline cannot have.
     """
     checkpoint = _read(folder)
-    topics = _topics(checkpoint)
-    if not topics:
-        raise DefinitionError(
-            "no source of the query reads a topic", str(folder), "A query on files cannot be imported yet."
-        )
-    chosen = name or re.sub(r"[^a-z0-9_]+", "_", topics[0][1].lower()).strip("_")
+    sources = [*_topics(checkpoint), *_folders(checkpoint)]
+    if not sources:
+        what = "no source of the query reads a topic, or files"
+        raise DefinitionError(what, str(folder), "Let the query read a batch first.")
+    chosen = name or re.sub(r"[^a-z0-9_]+", "_", sources[0].name.lower()).strip("_")
     if not is_pipeline_name(chosen):
         raise DefinitionError(f"{chosen!r} is no name of a pipeline", hint="Give one with --name, like orders_hourly.")
     states = list(_states(folder))
-    return _drafted(chosen, folder, topics, states)
+    return _drafted(chosen, folder, sources, states)
 
 
 def _read(folder: Path) -> Checkpoint:
@@ -79,15 +79,40 @@ def _read(folder: Path) -> Checkpoint:
         raise SourceError(f"{problem.file}: {problem.what}", str(folder), problem.hint) from problem
 
 
-def _topics(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """The sources that read topics, as (source, topic)."""
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One source of the query: its id, a name for what it reads, and the sections with what is left to fill in."""
+
+    id: str
+    name: str
+    history: str
+    value: str
+    remark: str
+
+
+def _topics(checkpoint: Checkpoint) -> list[_Source]:
+    """The sources that read topics."""
     last = checkpoint.offsets[max(checkpoint.offsets)]
+    remark, value = "history.servers: the brokers; no checkpoint has them", f'{{format: json, schema: "{CHECK}"}}'
     return [
-        (source, topic)
+        _Source(source, topic, f"{{kind: kafka, servers: {CHECK}, topic: {json.dumps(topic)}}}", value, remark)
         for source, offset in last.offsets.items()
         if isinstance(offset, KafkaOffsets)
         for topic in offset.ends
     ]
+
+
+def _folders(checkpoint: Checkpoint) -> list[_Source]:
+    """The sources that read files, with the folder that all files of a source are in."""
+    found: list[_Source] = []
+    for source, files in checkpoint.files.items():
+        folder = os.path.commonpath([file.hadoop_path.removeprefix("file:").rpartition("/")[0] for file in files])
+        kind = files[0].path.rpartition(".")[2]
+        chosen = kind if kind in ("parquet", "orc", "avro", "json", "csv") else CHECK
+        history = f"{{kind: files, path: {json.dumps(folder)}, format: {chosen}}}"
+        remark = "history: the path and the format, as the query has them; the checkpoint has the files"
+        found.append(_Source(source, folder.rpartition("/")[2], history, f'{{schema: "{CHECK}"}}', remark))
+    return found
 
 
 def _states(folder: Path) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
@@ -119,10 +144,10 @@ def _deduplicate(operator: str, schemas: list[Mapping[str, Any]]) -> str:
 
 
 def _drafted(
-    name: str, folder: Path, topics: list[tuple[str, str]], states: list[tuple[str, list[Mapping[str, Any]]]]
+    name: str, folder: Path, sources: list[_Source], states: list[tuple[str, list[Mapping[str, Any]]]]
 ) -> Draft:
     remarks = [
-        "history.servers: the brokers; no checkpoint has them",
+        sources[0].remark,
         "value: the format and the schema of the payload",
         "event_time: the column of `withWatermark`, and its unit",
         "output_mode: append, update or complete",
@@ -147,8 +172,8 @@ def _drafted(
         if operator.startswith("session"):
             window = "session"
         values += [field["name"] for schema in schemas[1:2] for field in schema.get("fields", ())]
-    if len(topics) > 1:
-        listed = ", ".join(f"{source}: {topic}" for source, topic in topics)
+    if len(sources) > 1:
+        listed = ", ".join(f"{source.id}: {source.name}" for source in sources)
         remarks.append(f"the query has several sources ({listed}): this draft is of the first one")
     if delay is None:
         remarks.append("watermark.delay: the delay of `withWatermark`")
@@ -158,15 +183,15 @@ def _drafted(
     lines = [
         f"# Drafted from the checkpoint {folder}. Fill in what says {CHECK}; `rewindow check` finds what is left.",
         f"name: {name}",
-        f"history: {{kind: kafka, servers: {CHECK}, topic: {json.dumps(topics[0][1])}}}",
-        f'value: {{format: json, schema: "{CHECK}"}}',
+        f"history: {sources[0].history}",
+        f"value: {sources[0].value}",
         f"keys: {{{known}}}" + (f"  # in the state: {', '.join(f'{k} {v}' for k, v in keys.items())}" if keys else ""),
         f"event_time: {{expression: {CHECK}, unit: timestamp}}",
         "engine: spark",
         "watermark:",
         f"  delay: {CHECK if delay is None else format_duration(int(delay))}",
         f"  checkpoint: {json.dumps(str(folder))}",
-        *([f"  source: {json.dumps(topics[0][0])}"] if len(topics) > 1 else []),
+        *([f"  source: {json.dumps(sources[0].id)}"] if len(sources) > 1 else []),
         *deduplicate,
         f"window: {window_text}",
         f"output_mode: {CHECK}  # append, update or complete",

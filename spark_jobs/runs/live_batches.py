@@ -204,9 +204,8 @@ def _known_checkpoint(spark: SparkSession, pipeline: Pipeline, path: str) -> Che
 
 def _ranges(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -> dict[int, OffsetRanges]:
     """What the batches have read of the history, or of each input of a union under the union's numbers."""
-    if pipeline.has_files_of_query:
-        read = found.files[file_source(found.files, pipeline, watermark)]
-        return {0: _of_files(tuple(read.values()))}
+    if pipeline.has_files_of_query and (source := file_source(found.files, pipeline, watermark)) is not None:
+        return {0: _of_files(tuple(found.files[source].values()))}
     if not pipeline.inputs:
         return {place.number: found.ranges[place] for place in _places(found, pipeline, watermark)}
     ranges: dict[int, OffsetRanges] = {}

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.microbatch.checkpoint import SourceFile
@@ -28,8 +29,13 @@ ROWS = 1 << 40
 _PATH, _NUMBER, _BLOCK, _READ = "rw_path", "rw_file", "rw_block", "rw_read"
 
 
-def file_source(sources: Collection[str], pipeline: Pipeline, watermark: StreamingWatermark) -> str:
-    """The file source that reads the history, of those of the checkpoint. Raises DefinitionError."""
+def file_source(sources: Collection[str], pipeline: Pipeline, watermark: StreamingWatermark) -> str | None:
+    """The file source that reads the history, of those of the checkpoint. Raises DefinitionError.
+
+    None: there is none, and complete values need no order.
+    """
+    if not sources and pipeline.mode is Mode.COMPLETE:
+        return None
     chosen = [source for source in sources if watermark.source in (None, source)]
     if len(chosen) == 1:
         return chosen[0]
@@ -52,7 +58,8 @@ def files_read(spark: SparkSession, pipeline: Pipeline) -> tuple[SourceFile, ...
     if not pipeline.has_files_of_query or not isinstance(watermark, StreamingWatermark):
         return None
     checkpoint = parsed_checkpoint(checkpoint_files(spark, watermark.checkpoint), watermark.checkpoint)
-    return checkpoint.files[file_source(checkpoint.files, pipeline, watermark)]
+    source = file_source(checkpoint.files, pipeline, watermark)
+    return None if source is None else checkpoint.files[source]
 
 
 def numbered(log: Sequence[SourceFile], there: Sequence[PinnedFile]) -> dict[PinnedFile, int]:

@@ -90,10 +90,27 @@ def test_what_cannot_be_in_a_definition_is_listed(tmp_path: Path) -> None:
     assert any("a join of streams: it cannot be replayed" in remark for remark in remarks)
 
 
-def test_a_folder_without_a_checkpoint_and_a_query_on_files_are_refused(tmp_path: Path) -> None:
+def test_a_query_on_files_is_drafted_with_the_folder_of_its_files(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "c", offset='{"logOffset":0}')
+    (folder / "sources" / "0").mkdir(parents=True)
+    files = [{"path": f"file:///srv/landing%20zone/day={day}/a.json", "timestamp": 1, "batchId": 0} for day in (1, 2)]
+    (folder / "sources" / "0" / "0").write_text("\n".join(["v1", *map(json.dumps, files)]))
+    draft = draft_of(folder)
+    assert draft.name == "landing_zone"
+    assert 'history: {kind: files, path: "/srv/landing zone", format: json}' in draft.text
+    text = draft.text.replace('schema: "CHECK"', 'schema: "shop STRING, at TIMESTAMP"').replace(
+        "size: CHECK", "size: 1 h"
+    )
+    text = text.replace("expression: CHECK", "expression: at").replace("output_mode: CHECK", "output_mode: append")
+    path = tmp_path / "landing_zone.yaml"
+    path.write_text(text.replace("n: CHECK", "n: count(*)"))
+    assert load_pipeline(path).has_files_of_query
+
+
+def test_a_folder_without_a_checkpoint_and_a_query_without_sources_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no checkpoint"):
         draft_of(tmp_path)
-    with pytest.raises(DefinitionError, match="no source of the query reads a topic"):
+    with pytest.raises(DefinitionError, match="no source of the query reads a topic, or files"):
         draft_of(checkpoint(tmp_path / "c", offset='{"logOffset":3}'))
 
 
