@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -77,15 +77,24 @@ def _text(field: Field) -> TimeReading | None:
     if all(value.isdigit() for value in field.values):
         return _epoch(field, [int(value) for value in field.values])
     read = [_instant(value) for value in field.values]
+    if sum(moment is not None for moment in read) < _MOST * len(read):
+        # A lower-case t or z, which a run does not read.
+        return replace(upper, expression=f"upper({field.expression})") if (upper := _upper(field)) else None
     there = [moment for moment in read if moment is not None]
-    if len(there) < 0.9 * len(read):
-        return None
     zoned = sum(moment.tzinfo is not None for moment in there)
     if zoned == 0:
         note = "the text has no zone and is read as UTC; for another one write to_utc_timestamp(..., 'Zone/City')"
         return TimeReading(f"try_to_timestamp({field.expression})", "timestamp", note, _ms_of_text)
     note = "" if zoned == len(read) else f"{len(read) - zoned} of {len(read)} values are no time with a zone"
     return TimeReading(field.expression, "iso", note, _ms_of_text)
+
+
+def _upper(field: Field) -> TimeReading | None:
+    """How the field's values are read in capital letters; None where that changes nothing, or they are no times."""
+    values = [value.upper() for value in field.values]
+    if values == list(field.values) or (found := _text(replace(field, values=values))) is None:
+        return None
+    return replace(found, to_ms=lambda value: found.to_ms(value.upper()))
 
 
 def _instant(text: str) -> datetime | None:

@@ -20,7 +20,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS, window_columns
-from spark_jobs.quality.conditions import columns_of_condition
+from spark_jobs.quality.conditions import columns_of_condition, columns_of_query
 from spark_jobs.quality.live import LIVE_COLUMNS
 from spark_jobs.quality.suites import Data, Expectation, Suite, Suites
 
@@ -34,6 +34,7 @@ PARAMETERS = {
 
 _SCALARS = ("column", "column_A", "column_B")
 _LISTS = ("column_list",)
+_QUERIES = ("unexpected_rows_query", "base_query")
 _EACH = ("$key", "$aggregate", "$complete")
 _ALL = ("$keys", "$identity")
 
@@ -181,7 +182,8 @@ def _unknown_columns(
     suite: Suite, written: Expectation, kwargs: Mapping[str, Any], known: Sequence[str]
 ) -> list[Problem]:
     problems = []
-    for column in (*_columns_of(kwargs), *columns_of_condition(kwargs.get("row_condition"))):
+    queried = [column for name in _QUERIES for column in columns_of_query(kwargs.get(name))]
+    for column in (*_columns_of(kwargs), *columns_of_condition(kwargs.get("row_condition")), *queried):
         if column not in known:
             near = nearest(str(column), known)
             hint = f"did you mean `{near}`?" if near else f"the columns are {', '.join(known)}"

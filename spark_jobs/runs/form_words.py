@@ -28,8 +28,10 @@ COMMANDS = {
     "doctor": "the DAG `look__<pipeline>`, which looks at `doctor`",
     "corrections": "the DAG `look__<pipeline>`, which looks at `corrections`,",
     "revisions": "the DAG `look__<pipeline>`, which looks at a `window`",
+    "upgrade": "whoever runs Rewindow's commands here, by an upgrade of the pipeline,",
+    "expectations": "whoever runs Rewindow's commands here, by a list of the expectations,",
 }
-"""What does in Airflow what a command does."""
+"""What does in Airflow what a command does; an upgrade and a list are no work of a DAG."""
 _OPTION = re.compile("|".join(rf"{re.escape(option)}(?![\w-])" for option in FIELDS))
 _COMMAND = re.compile(rf"`rewindow ({'|'.join(COMMANDS)})\b[^`]*`")
 _QUARANTINED = re.compile(r"with `rewindow plan [^`]*--quarantined`")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.sources.decode import NOT_UTF8
 from spark_jobs.spark.expression_tree import NO_CLEAR_TIME, SHORT_ZONES, nodes_of, shown_part
 from spark_jobs.spark.gateway import (
     JavaObject,
@@ -145,7 +146,7 @@ def evaluated(frame: DataFrame, attempts: Mapping[str, Attempt]) -> DataFrame:
     for index, one in enumerate(risky.values()):
         kind = frame.select(one.value.alias(_TRIED)).schema[0].dataType
         right = tried(F.struct(one.value.alias("value"), F.lit(None).cast("string").alias("why")))
-        for unclear in _unclear_times(spark, one.tree):
+        for unclear in (*_unclear_times(spark, one.tree), *_no_texts(spark, one.tree)):
             right = F.when(~F.coalesce(unclear, F.lit(False)), right)
         wrong = F.struct(F.lit(None).cast(kind).alias("value"), _reason(spark, one).alias("why"))
         outcome = F.coalesce(right, wrong)
@@ -184,6 +185,8 @@ def _may_fail(spark: SparkSession, node: JavaObject, name: str) -> bool:
     if name in _SAFE or node.foldable():
         return False
     if name == "Cast":
+        if _reads_bytes(node, name):
+            return True
         if node.evalMode().toString() == "TRY":
             return _reads_time(node, name)
         cast = jvm(spark).org.apache.spark.sql.catalyst.expressions.Cast
@@ -220,6 +223,10 @@ def _reason(spark: SparkSession, one: Attempt) -> Column:
         F.when(condition, f"{one.label}: {one.text[:_SHOWN_LENGTH]}: text without a date or a clear zone is no time")
         for condition in _unclear_times(spark, one.tree)
     ]
+    unclear += [
+        F.when(condition, f"{one.label}: {one.text[:_SHOWN_LENGTH]}: {NOT_UTF8}")
+        for condition in _no_texts(spark, one.tree)
+    ]
     return F.coalesce(*unclear, *found, F.lit(f"{one.label}: {one.text[:_SHOWN_LENGTH]}: fails"))
 
 
@@ -250,27 +257,45 @@ def _unclear_times(spark: SparkSession, tree: JavaObject) -> list[Column]:
     Text in a branch (CASE, coalesce, AND, OR) counts only for records for which that branch is evaluated.
     """
     found: list[Column] = []
-
-    def add(condition: Column, path: Column | None) -> None:
-        found.append(condition if path is None else F.coalesce(tried(path), F.lit(False)) & condition)
-
-    def walk(node: JavaObject, path: Column | None) -> None:
-        name, children = node.nodeName(), [node.children().apply(i) for i in range(node.children().size())]
+    for node, name, path in _evaluated_parts(spark, tree, None):
+        children = [node.children().apply(i) for i in range(node.children().size())]
         if _reads_time(node, name) and not _has_local_names(node):
-            add(tried(column_of(spark, children[0])).rlike(NO_CLEAR_TIME), path)
+            found.append(_within(path, tried(column_of(spark, children[0])).rlike(NO_CLEAR_TIME)))
         for index in _ZONES_OF.get(name, ()):
             if index < len(children) and not children[index].foldable() and not _has_local_names(children[index]):
-                add(F.upper(tried(column_of(spark, children[index]))).isin(sorted(SHORT_ZONES)), path)
-        for child, condition in _branches(spark, name, children):
-            walk(child, condition if path is None else path if condition is None else path & condition)
-
-    walk(tree, None)
+                zone = F.upper(tried(column_of(spark, children[index])))
+                found.append(_within(path, zone.isin(sorted(SHORT_ZONES))))
     whole = tree.child() if tree.nodeName() == "Alias" else tree
     guarded = _guarded(spark, whole)
     if guarded is not None:
         fails, succeeds = (tried(F.struct(column_of(spark, one))) for one in (guarded, whole))
         found.append(fails.isNull() & succeeds.isNotNull())
     return found
+
+
+def _no_texts(spark: SparkSession, tree: JavaObject) -> list[Column]:
+    """Whether bytes that the expression reads as text are no UTF-8. Not known within a lambda function."""
+    return [
+        _within(path, ~F.is_valid_utf8(tried(column_of(spark, node))))
+        for node, name, path in _evaluated_parts(spark, tree, None)
+        if _reads_bytes(node, name) and not _has_local_names(node)
+    ]
+
+
+def _within(path: Column | None, condition: Column) -> Column:
+    """The condition, where the branch is evaluated."""
+    return condition if path is None else F.coalesce(tried(path), F.lit(False)) & condition
+
+
+def _evaluated_parts(
+    spark: SparkSession, node: JavaObject, path: Column | None
+) -> Iterator[tuple[JavaObject, str, Column | None]]:
+    """Each node of an expression, its name, and the condition on which it is evaluated; None: always."""
+    name, children = node.nodeName(), [node.children().apply(i) for i in range(node.children().size())]
+    yield node, name, path
+    for child, condition in _branches(spark, name, children):
+        joined = condition if path is None else path if condition is None else path & condition
+        yield from _evaluated_parts(spark, child, joined)
 
 
 def _guarded(spark: SparkSession, node: JavaObject, *, is_within: bool = False) -> JavaObject | None:
@@ -305,6 +330,13 @@ def _reads_time(node: JavaObject, name: str) -> bool:
     child = node.children().apply(0)
     is_time = node.dataType().typeName() in ("timestamp", "timestamp_ntz")
     return is_time and child.dataType().typeName() == "string" and not child.foldable()
+
+
+def _reads_bytes(node: JavaObject, name: str) -> bool:
+    """Whether the expression takes bytes for text."""
+    if name != "Cast" or not node.resolved():
+        return False
+    return (node.child().dataType().typeName(), node.dataType().typeName()) == ("binary", "string")
 
 
 def _has_local_names(node: JavaObject) -> bool:

@@ -51,7 +51,7 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.deduplication import ID
 from spark_jobs.sources.attempts import FAILED, arguments, attempt, can_fail, evaluated
-from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON
+from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import (
     Refused,
     analyse,
@@ -66,6 +66,7 @@ from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import payload_schema, with_payload
 from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.sources.snapshot import PinnedSnapshot
+from spark_jobs.sources.texts import expressions_over_records, with_text_checked
 from spark_jobs.sources.times import Unit, instant_refused, instants
 from spark_jobs.spark.gateway import tried
 
@@ -113,9 +114,11 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
     for condition in before:
         placed = _accepted(placed, condition)
     decoded = placed if is_prepared else with_payload(placed, pipeline, schemas)
+    decoded = _with_text_checked(decoded, placed, pipeline, schemas)
     if pipeline.input_columns:
         decoded = with_keys(decoded, pipeline.input_columns, pipeline, "columns")
     looked_up = looked_up_in(decoded, pipeline, opened.lookup)
+    looked_up = with_text_checked(looked_up, expressions_over_records(pipeline), more)
     keyed = with_keys(looked_up, pipeline.keys, pipeline)
     if (text := pipeline.filter.before_watermark) is not None:
         _require_boolean(keyed, text, pipeline, ("filter", "before_watermark"))
@@ -261,24 +264,14 @@ def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline, sec
     """Add the key columns, by name and expression. `pipeline` gives the file and line of a key in errors.
 
     `section`: where the definition has them, `keys` or the `columns` of an input.
-
-    Text of a table or of Parquet files is checked here: Spark takes any bytes for text, and two keys could become one.
     """
-    attempts, texts = {}, []
+    attempts = {}
     for name, text in keys.items():
         kind = expression_type(frame, text, pipeline, (section, name))
         if (refused := refuse_unpublishable(kind)) is not None:
             raise refuse(pipeline, (section, name), refused)
         attempts[name] = attempt(frame, f"{section.removesuffix('s')} `{name}`", text)
-        if isinstance(kind, StringType):
-            texts.append(name)
-    keyed = evaluated(frame, attempts)
-    if not texts or RAW_BYTES in frame.columns or pipeline.history.has_lines:
-        return keyed
-    word = section.removesuffix("s")
-    broken = [F.when(~F.is_valid_utf8(F.col(name)), f"{word} `{name}`: {NOT_UTF8}") for name in texts]
-    before = [F.col(FAILED)] if FAILED in keyed.columns else []
-    return keyed.withColumn(FAILED, F.coalesce(*before, *broken))
+    return evaluated(frame, attempts)
 
 
 def with_event_time(
@@ -421,6 +414,20 @@ def _accepted(frame: DataFrame, condition: str) -> DataFrame:
     if FAILED in frame.columns:
         keeps = keeps | F.col(FAILED).isNotNull()
     return frame.where(keeps).drop(_CONDITION)
+
+
+def _with_text_checked(
+    decoded: DataFrame, placed: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | None
+) -> DataFrame:
+    """The records with FAILED for text of the history's own columns that is no text, see `with_text_checked`."""
+    if pipeline.history.has_lines:
+        return decoded
+    texts, own = expressions_over_records(pipeline), set(decoded.columns)
+    if pipeline.value.format != "columns":
+        texts.append(f"`{pipeline.value.column}`")
+        if not has_positions(placed):
+            own = set(placed.columns) - set(payload_schema(placed, pipeline, schemas).names)
+    return with_text_checked(decoded, texts, own)
 
 
 def _split_filter(

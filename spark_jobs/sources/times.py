@@ -34,6 +34,8 @@ _ANY_ZONE = rf"(^|[T ]){_TIME_OF_DAY}\s*[A-Za-z+\-]"
 # Java's short names are not among them: BST is Bangladesh there, and IST, CST, AST, EST mean several zones.
 _CLEAR_ZONE = r"(Z|((UTC?|GMT)\s*)?[+-]\d[\d:]*|UTC?|GMT|[A-Za-z_]+(/[A-Za-z0-9_+\-]+)+)"
 _ZONED = rf"(?i){_DATED}{_TIME_OF_DAY}\s*{_CLEAR_ZONE}\s*(\[[^\]]+\]\s*)?$"
+# As RFC 3339 allows it. Neither Flink's JSON format nor Spark reads it.
+_LOWER_CASE = r"\d(t\d|z\s*$)"
 _SHOWN_LENGTH = 60
 
 
@@ -91,7 +93,8 @@ def instants(value: Column, kind: DataType, unit: Unit) -> Instants:
         moment = F.coalesce(value.try_cast("timestamp"), _from_java_text(value).try_cast("timestamp"))
         zoned = _is_plain_utc(value) | value.rlike(_ZONED)
         why = (
-            F.when(moment.isNull(), "event time is not ISO-8601: ")
+            F.when(moment.isNull() & value.rlike(_LOWER_CASE), "event time has a lower-case t or z (see upper(...)): ")
+            .when(moment.isNull(), "event time is not ISO-8601: ")
             .when(~value.rlike(_HAS_DATE), "event time without date: ")
             .when(value.rlike(_ANY_ZONE), "event time has no clear zone: ")
             .otherwise("event time without zone: ")

@@ -241,9 +241,15 @@ def _literal(node: JavaObject) -> str:
 
 def names_in(spark: SparkSession, text: str) -> Iterator[str]:
     """The first part of each name in the expression that is not called."""
+    return (path[0] for path in paths_in(spark, text))
+
+
+def paths_in(spark: SparkSession, text: str) -> Iterator[tuple[str, ...]]:
+    """Each name in the expression that is not called, by its parts: a column, and fields within it."""
     for node, name in nodes_of(session_state(spark).sqlParser().parseExpression(text)):
         if name == "UnresolvedAttribute":
-            yield node.nameParts().head()
+            parts = node.nameParts()
+            yield tuple(parts.apply(index) for index in range(parts.size()))
 
 
 def shown_part(node: JavaObject, text: str) -> str:

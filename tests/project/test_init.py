@@ -229,6 +229,15 @@ def test_times_are_recognized_with_their_unit(values: list, unit: str | None, mi
     assert (reading.to_ms(values[0]) if reading else None) == milliseconds
 
 
+def test_times_with_a_lower_case_letter_are_read_in_capital_letters() -> None:
+    for text in ("2024-03-01t12:00:00Z", "2024-03-01T12:00:00z", "2024-03-01t13:00:00+01:00"):
+        (field,) = sample_of(at=[text, text]).fields
+        reading = time_reading(field)
+        assert reading is not None
+        found = (reading.expression, reading.unit, reading.to_ms(text))
+        assert found == ("upper(at)", "iso", 1_709_294_400_000)
+
+
 def test_seconds_are_known_by_the_name_of_what_happened() -> None:
     for name, is_time in (("clicked", True), ("last_seen", True), ("sent", True), ("speed", False), ("user_id", False)):
         (field,) = sample_of(**{name: [1_709_294_400, 1_709_294_401]}).fields

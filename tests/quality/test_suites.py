@@ -133,9 +133,22 @@ def conditional(condition: str, parser: str = "spark") -> dict:
     return between(kwargs={"column": "flights", "min_value": 0, "row_condition": condition, "condition_parser": parser})
 
 
+def unexpected_rows(query: str) -> dict:
+    """An expectation that a query gives no row."""
+    return between(type="unexpected_rows_expectation", kwargs={"unexpected_rows_query": query})
+
+
 def test_a_condition_on_columns_that_are_there_is_accepted(suites_folder) -> None:
     conditions = ["flights > 0 AND carrier IS NOT NULL", "upper(`carrier`) = 'AA x'", "CAST(flights AS INT) > 5"]
-    suites_folder("departures_hourly.json", own(*(conditional(text, "spark") for text in conditions)))
+    queries = [
+        "SELECT * FROM {batch} WHERE flights < 0 AND carrier <> 'a name' -- no flight",
+        "SELECT b.carrier, count(*) AS n FROM {batch} AS b WHERE b.flights > 1 GROUP BY b.carrier HAVING n > 3",
+        "select distinct carrier c, CAST(flights AS DOUBLE) / 2 half from {batch} where `flights` BETWEEN 1 AND 2e3",
+        "SELECT *, row_number() OVER (PARTITION BY carrier ORDER BY window_start DESC) AS r FROM {batch}",
+        "WITH x AS (SELECT flights AS f FROM {batch}) SELECT f FROM x",
+    ]
+    expectations = [*(conditional(text, "spark") for text in conditions), *map(unexpected_rows, queries)]
+    suites_folder("departures_hourly.json", own(*expectations))
     pipeline = load_pipeline(FLIGHTS)
     check_suites(load_suites(pipeline), pipeline)
 
@@ -168,6 +181,8 @@ def test_a_condition_on_columns_that_are_there_is_accepted(suites_folder) -> Non
             conditional('col("carier") == "AA"', "great_expectations"),
             "'carier' is no column of the windows; did you mean",
         ),
+        (unexpected_rows("SELECT * FROM {batch} WHERE flihgts < 0"), "'flihgts' is no column of the windows; did you"),
+        (unexpected_rows("SELECT b.carier AS c FROM {batch} b WHERE c > 1"), "'carier' is no column of the windows"),
         (between(meta={"data": "input"}), "'flights' is no column of the input; the columns are partition, records"),
         (between(type="expect_rows_to_be_unique_by_columns", kwargs={"column_list": []}), "column_list"),
         (between(kwargs={"column": "flights", "min_value": 0, "mostly": "half"}), "kwargs.mostly"),

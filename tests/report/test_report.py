@@ -20,7 +20,20 @@ from spark_jobs.report.documents import Documents
 from spark_jobs.report.junit import junit_xml
 from spark_jobs.report.page import render
 from spark_jobs.runs.store import REPORT
-from tests.report.documents import HOUR, MINUTE, RESULT, T0, facts, gate, outcome, plan, request, verdicts, written
+from tests.report.documents import (
+    HOUR,
+    MINUTE,
+    RESULT,
+    T0,
+    changes,
+    facts,
+    gate,
+    outcome,
+    plan,
+    request,
+    verdicts,
+    written,
+)
 
 FAILING = [
     RESULT | {"success": False, "observed": 61, "unexpected_count": 3},
@@ -297,6 +310,14 @@ def test_the_report_of_a_run_of_airflow_has_no_terminal_command_and_leads_to_the
         assert found["links"]["late_rows"] is None
         forms = [step["page"] for step in steps if (step["page"] or "").startswith("decide/")]
         assert forms == ([f"decide/{status}"] if status in ("gate_failed", "awaiting_approval") else [])
+
+
+def test_a_page_of_airflow_drafts_no_suite_in_a_terminal(tmp_path) -> None:
+    nothing = {"gate": None, "changes": changes(unchecked="there is no folder")}
+    for dag_id in ("d", None):
+        page = render(report(tmp_path / str(dag_id), request=request(dag_id=dag_id), **nothing), None)
+        assert "No expectation was checked: there is no folder" in html.unescape(page)
+        assert ("rewindow expectations new" in page) == (dag_id is None)
 
 
 def test_a_run_that_was_refused_has_no_empty_parts(tmp_path) -> None:

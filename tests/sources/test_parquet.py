@@ -231,4 +231,4 @@ def test_keys_of_parquet_files_are_text_and_typed_folders_cost_their_records_alo
     records = canonical(open_history(spark, definition), definition)
     assert [(row.shop, row.store) for row in good(records).collect()] == [("ok", 7)]
     reasons = sorted(row.reason for row in quarantined(records).collect())
-    assert reasons == ["key `shop`: not valid UTF-8"] * 2 + ["wrong type for field store"] * 3
+    assert reasons == ["column `shop`: not valid UTF-8"] * 2 + ["wrong type for field store"] * 3
