@@ -58,11 +58,12 @@ def archive(
         CatalogError: The table cannot be written.
     """
     history = stitched_history(pipeline)
-    table = _created(spark, pipeline, history.past)
-    pinned = pin_topic(spark, history.recent, as_of=as_of, past=table.ends, past_topic_id=table.topic_id)
+    table = _opened(spark, pipeline, history.past, dry_run=dry_run)
+    ends, topic_id = (table.ends, table.topic_id) if table is not None else ({}, None)
+    pinned = pin_topic(spark, history.recent, as_of=as_of, past=ends, past_topic_id=topic_id)
     new = tuple(chosen for chosen in pinned.ranges if chosen.end > chosen.start)
-    if not new or dry_run:
-        return ArchiveResult(table.name, None, new, 0, pinned.notes)
+    if not new or dry_run or table is None:
+        return ArchiveResult(history.past.table, None, new, 0, pinned.notes)
     log = read_log(spark, history.recent, new).withColumnRenamed("timestampType", "timestamp_type")
     try:
         number, records = _append(table, log, new, pinned.topic_id)
@@ -99,17 +100,18 @@ def migrate(spark: SparkSession, pipeline: Pipeline, archived: str, *, dry_run: 
         raise SourceError("there is no such archive of `rewindow archive`", archived, hint)
     starts = source.starts
     ranges = tuple(OffsetRange(partition, starts[partition], end) for partition, end in sorted(source.ends.items()))
-    table = IcebergArchive.create(spark, past.table)
-    missing = [one for one in ranges if table.ends.get(one.partition, 0) < one.end]
-    if missing and table.ends:
+    table = _opened(spark, pipeline, past, dry_run=dry_run)
+    ends = {} if table is None else table.ends
+    missing = [one for one in ranges if ends.get(one.partition, 0) < one.end]
+    if missing and ends:
         raise SourceError(
             f"the table has records already, and not those of partition {missing[0].partition} up to offset "
             f"{missing[0].end}",
-            table.name,
+            past.table,
             "Name a table that does not exist yet under history.past.table.",
         )
-    if not missing or dry_run:
-        return ArchiveResult(table.name, None, tuple(missing), 0, ())
+    if not missing or dry_run or table is None:
+        return ArchiveResult(past.table, None, tuple(missing), 0, ())
     try:
         number, records = _append(table, source.rows(), ranges, source.topic_id or "")
     except JAVA_ERRORS as error:
@@ -117,7 +119,12 @@ def migrate(spark: SparkSession, pipeline: Pipeline, archived: str, *, dry_run: 
     return ArchiveResult(table.name, number, ranges, records, ())
 
 
-def _created(spark: SparkSession, pipeline: Pipeline, past: PastTable) -> ArchiveTable | IcebergArchive:
+def _opened(
+    spark: SparkSession, pipeline: Pipeline, past: PastTable, *, dry_run: bool
+) -> ArchiveTable | IcebergArchive | None:
+    """The archive, created where it is missing; with `dry_run` None then."""
+    if dry_run and past.lake_format != "delta" and not spark.catalog.tableExists(past.table):
+        return None
     match past.lake_format:
         case "iceberg":
             return IcebergArchive.create(spark, past.table)

@@ -179,6 +179,9 @@ def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
     table = pipeline.history.past.table
     produce(spark, kafka.servers, topic, events(3) + events(2, partition=1))
 
+    assert [(one.partition, one.end) for one in archive(spark, pipeline, dry_run=True).ranges] == [(0, 3), (1, 2)]
+    assert not spark.catalog.tableExists(table)
+
     def killed(*_: object) -> bool:
         raise KeyboardInterrupt
 
@@ -242,6 +245,7 @@ def test_a_hive_archive_moves_into_an_iceberg_table_once(spark, kafka: KafkaBrok
     produce(spark, kafka.servers, topic, events(2, partition=1))
     archive(spark, hive)
     assert migrate(spark, pipeline, source, dry_run=True).batch is None
+    assert not spark.catalog.tableExists(pipeline.history.past.table)
     moved = migrate(spark, pipeline, source)
     assert (moved.batch, moved.records) == (0, 5)
     assert migrate(spark, pipeline, source).batch is None
