@@ -36,14 +36,14 @@ class Lookup:
     @property
     def valid_from(self) -> str:
         """The column with the time from which on a row is valid, of a table with versions."""
-        mark = self.table.watermark.operands[0] if self.table.watermark is not None else None
-        return "valid_from" if mark is None else mark.names[-1]
+        return _time_column(self.table) or "valid_from"
 
 
 def is_lookup(join: SqlNode) -> bool:
     """Whether a join's right side is a table as it is at a time."""
     right = join.operands[3]
-    return right is not None and (right.operands[0] if right.kind == "AS" else right).kind == "SNAPSHOT"  # type: ignore[union-attr]
+    table = right.operands[0] if right is not None and right.kind == "AS" else right
+    return table is not None and table.kind == "SNAPSHOT"
 
 
 def looked_up(
@@ -143,8 +143,7 @@ def _as_of(period: SqlNode, relation: Relation, base: Mapping[str, Mapping[str, 
             return "run"
         raise NoCounterpartError(f"FOR SYSTEM_TIME AS OF {period.text}", "it is no time attribute", period.line)
     found, table = relation.columns.get(period.names[-1], ""), relation.table
-    mark = table.watermark.operands[0] if table.watermark is not None else None
-    if mark is not None and is_same_sql(found, base[table.name].get(mark.names[-1], "")):
+    if is_same_sql(found, base[table.name].get(_time_column(table), "")) and found:
         return "event_time"
     if "PROCTIME" in found or found.strip("`") in set(processing_times(table)):
         return "run"
@@ -157,8 +156,7 @@ def _hidden(
     """The record's columns that columns of the table hide. Raises NoCounterpartError where an expression uses one."""
     raw = {column.name for column in relation.table.columns if column.computed is None} | {*_OF_RECORD}
     clashes = {name for name in added if name.lower() in {other.lower() for other in raw}}
-    mark = relation.table.watermark.operands[0] if relation.table.watermark is not None else None
-    time = base[relation.table.name].get(mark.names[-1], "") if mark is not None else ""
+    time = base[relation.table.name].get(_time_column(relation.table), "")
     computed = [sql for name, sql in relation.columns.items() if sql != column_sql(name)]
     for name in sorted(clashes):
         if any(re.search(rf"(?i)\b{re.escape(name)}\b", text) for text in (*computed, *relation.conditions, time)):
@@ -193,6 +191,12 @@ def _doubts(lookup: Lookup, period: SqlNode) -> Iterator[Remark]:
         shown = f"'connector' = '{connector.text}'" if connector is not None else f"table {lookup.table.name}"
         why = "CHECK lookup.table: a lookup reads an Iceberg table; copy the rows into one, and name it"
         yield Remark(connector.line if connector is not None else lookup.table.line, shown, why)
+
+
+def _time_column(table: SourceTable) -> str:
+    """The column of WATERMARK FOR; empty where there is none."""
+    mark = table.watermark.operands[0] if table.watermark is not None else None
+    return "" if mark is None else mark.names[-1]
 
 
 def _iceberg_name(table: SourceTable) -> str | None:

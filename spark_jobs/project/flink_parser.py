@@ -119,8 +119,8 @@ def tidy(text: str) -> str:
 
 def is_same_sql(one: str, other: str) -> bool:
     """Whether two texts are the same SQL but for quotes, spaces and case."""
-    bare, second = (re.sub(r"[`\s]", "", text).lower() for text in (one, other))
-    return bare == second
+    first, second = (re.sub(r"[`\s]", "", text).lower() for text in (one, other))
+    return first == second
 
 
 def _in_spark(token: re.Match[str]) -> str:
