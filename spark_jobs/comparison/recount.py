@@ -97,7 +97,7 @@ def _schema(frame: DataFrame) -> StructType:
 
 def _floors(context: RecountContext, ends: np.ndarray, lateness: int) -> Mapping[int, dict[int, int]]:
     strategy = context.replay.spec.strategy
-    exact = strategy.is_invertible and strategy.scope is WatermarkScope.PARTITION
+    exact = strategy.is_invertible and strategy.scope is WatermarkScope.PARTITION and not strategy.discovered
     if not len(ends) or not exact or lateness == MAX_TIMESTAMP:
         return {}
     thresholds = ends - 1 + lateness

@@ -41,7 +41,7 @@ _NO_RESULT = {
 
 _ADDED = {
     "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
-    "envelope": None, "registry": None, "format": None, "gaps": "refuse", "trigger": None
+    "envelope": None, "registry": None, "format": None, "gaps": "refuse", "trigger": None, "discovered": {}
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 

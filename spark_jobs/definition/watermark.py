@@ -150,6 +150,12 @@ class Watermark(Section):
         "watermark. Left out: those in `subtasks`, else those found in the history.",
         examples=[3, [0, 1, 2]],
     )
+    discovered: dict[Annotated[int, Field(ge=0)], Instant] = Field(
+        {},
+        description="Partitions that were added while the job ran, with the time at which it discovered each. Until "
+        "then it does not hold the watermark; what came to it before is read then, and has this time as its arrival.",
+        examples=[{3: "2013-02-01T09:05:00Z"}],
+    )
     timer_start: Instant | None = Field(
         None,
         description="When the live job's timer started: ticks are at timer_start + k * interval. Needed with a timer.",
@@ -238,6 +244,14 @@ class Watermark(Section):
             raise Refusals(refusals)
         return tuple(sorted(partitions))
 
+    @field_validator("discovered")
+    @classmethod
+    def _discovered_are_registered(cls, discovered: dict[int, int], info: ValidationInfo) -> dict[int, int]:
+        partitions = info.data.get("partitions")
+        if unknown := sorted(discovered.keys() - set(partitions or ())):
+            raise Refusal(f"partition {_listed(unknown)} is not registered", "write it under `partitions` too")
+        return discovered
+
     @field_validator("timer_start")
     @classmethod
     def _timer_needs_start(cls, timer_start: int | None, info: ValidationInfo) -> int | None:
@@ -294,6 +308,7 @@ class OneRuleWatermark(Section):
     subtasks: ClassVar[tuple[tuple[int, ...], ...] | None] = None
     custom_class: ClassVar[str | None] = None
     parameters: ClassVar[dict[str, Any]] = {}
+    discovered: ClassVar[dict[int, int]] = {}
     marker: ClassVar[str | None] = None
     stream: ClassVar[str | None] = None
     all_idle_emits_maximum: ClassVar[bool] = False

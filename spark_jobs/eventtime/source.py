@@ -87,9 +87,11 @@ class _PartialWatermark:
         generator: WatermarkGenerator,
         timer: _IdlenessTimer | IdleTimes | None,
         has_status: bool = True,
+        is_known: bool = True,
     ) -> None:
         self.label = label
         self.has_status = has_status
+        self.is_known = is_known
         self.generator = generator
         self.timer = timer
         self.watermark = MIN_TIMESTAMP
@@ -181,11 +183,12 @@ class _Subtask:
 
     def update(self) -> list[StreamSignal]:
         """Combine the partitions' watermarks. Returns what the subtask sends, in order."""
-        active = [p.watermark for p in self.partials if not p.idle]
+        known = [p for p in self.partials if p.is_known]
+        active = [p.watermark for p in known if not p.idle]
         if active:
             candidate = min(active)
         elif self._all_idle_emits_maximum:
-            candidate = max((p.watermark for p in self.partials), default=MIN_TIMESTAMP)
+            candidate = max((p.watermark for p in known), default=MIN_TIMESTAMP)
         else:
             candidate = MIN_TIMESTAMP
         out: list[StreamSignal] = []
@@ -196,7 +199,7 @@ class _Subtask:
                 self.idle = False
                 out.append(StreamStatusChanged(idle=False))
             out.append(WatermarkEmitted(candidate))
-        if not active and self.partials and not self.idle:
+        if not active and known and not self.idle:
             self.idle = True
             out.append(StreamStatusChanged(idle=True))
         return out
@@ -236,7 +239,8 @@ class Source:
         self.strategy = strategy
         self._subtasks: list[_Subtask] = []
         self._by_partition: dict[int, tuple[int, _PartialWatermark]] = {}
-        known = iter(idle_times or ())
+        known, discovered = iter(idle_times or ()), dict(strategy.discovered)
+        self._undiscovered: list[tuple[int, _PartialWatermark]] = []
         for index, (partitions, own) in enumerate(zip(strategy.subtasks, strategy.of_subtasks, strict=True)):
             groups = [partitions] if own.scope is WatermarkScope.SUBTASK else [(p,) for p in partitions]
             partials = [
@@ -246,13 +250,16 @@ class Source:
                     _timer(own.idleness) if idle_times is None else IdleTimes(next(known)),
                     # Only a partition with a generator of its own has a status of its own (rule 31).
                     own.scope is WatermarkScope.PARTITION,
+                    own.scope is not WatermarkScope.PARTITION or group[0] not in discovered,
                 )
                 for group in groups
             ]
+            self._undiscovered += [(discovered[p.label], p) for p in partials if not p.is_known]
             for group, partial in zip(groups, partials, strict=True):
                 for partition in group:
                     self._by_partition[partition] = (index, partial)
             self._subtasks.append(_Subtask(partials, strategy.all_idle_emits_maximum, _first_idle_after(own)))
+        self._undiscovered.sort(key=lambda one: one[0])
         self._valve = StatusWatermarkValve(len(self._subtasks))
         self._next_tick = strategy.timer_start + strategy.interval if strategy.interval else MAX_TIMESTAMP
         self._records_since_tick = False
@@ -355,16 +362,26 @@ class Source:
 
     def _skip_quiet_ticks(self, until: int) -> int:
         """The next tick that can change anything without a record: where something becomes idle, else after `until`."""
-        deadlines = [d for s in self._subtasks for p in s.partials if (d := p.next_change_after()) is not None]
+        partials = (p for s in self._subtasks for p in s.partials if p.is_known)
+        deadlines = [d for p in partials if (d := p.next_change_after()) is not None]
         deadlines += [d for s in self._subtasks if (d := s.idle_after) is not None]
+        deadlines += [discovered_at - 1 for discovered_at, _ in self._undiscovered]
         start, interval = self.strategy.timer_start, self.strategy.interval
         after = min([until, *deadlines])
         return start + ((after - start) // interval + 1) * interval
 
+    def _discover(self, now: int) -> None:
+        """From its discovery on a partition is in the minimum: before the tick and the records of that ms."""
+        while self._undiscovered and self._undiscovered[0][0] <= now:
+            self._undiscovered.pop(0)[1].is_known = True
+
     def _tick(self, now: int) -> list[Signal]:
+        self._discover(now)
         signals: list[Signal] = []
         for index, subtask in enumerate(self._subtasks):
             for partial in subtask.partials:
+                if not partial.is_known:
+                    continue
                 was_idle = partial.idle
                 partial.probe(now)
                 if partial.idle != was_idle:
@@ -374,6 +391,7 @@ class Source:
 
     def on_event(self, partition: int, event: Event) -> list[Signal]:
         """The signals that a record causes after it has been handed to the window operator."""
+        self._discover(event.arrival)
         self._records_since_tick = True
         index, partial = self._by_partition[partition]
         subtask = self._subtasks[index]

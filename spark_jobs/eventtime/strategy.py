@@ -38,6 +38,8 @@ class WatermarkStrategy:
         timer_start: Ticks are due at `timer_start + k * interval`, k >= 1.
         idleness: The idleness timeout; None: no partition is ever idle.
         all_idle_emits_maximum: Flink's behaviour since 2.2 when all partitions are idle (rule 13).
+        discovered: The partitions that the job did not know when it started, each with the time from which on it did.
+            Before, such a partition does not hold the watermark back. Its records are read from then on.
         inputs: The strategies of a union's inputs where they differ, in the order of the subtasks; see `of_union`.
     """
 
@@ -50,6 +52,7 @@ class WatermarkStrategy:
     timer_start: int = 0
     idleness: int | None = None
     all_idle_emits_maximum: bool = True
+    discovered: tuple[tuple[int, int], ...] = ()
     inputs: tuple[WatermarkStrategy, ...] = ()
 
     @classmethod
@@ -71,6 +74,7 @@ class WatermarkStrategy:
             partitions=tuple(partition for one in timed for partition in one.partitions),
             subtasks=tuple(subtask for one in timed for subtask in one.subtasks),
             scope=WatermarkScope.PARTITION if per_partition else WatermarkScope.SUBTASK,
+            discovered=tuple(known for one in timed for known in one.discovered),
             idleness=min((one.idleness for one in timed if one.idleness is not None), default=None),
             inputs=() if same else timed,
         )

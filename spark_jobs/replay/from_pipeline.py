@@ -57,6 +57,7 @@ def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> Watermar
         timer_start=watermark.timer_start or 0,
         idleness=watermark.idleness,
         all_idle_emits_maximum=watermark.all_idle_emits_maximum,
+        discovered=tuple(sorted(watermark.discovered.items())),
     )
 
 
@@ -67,6 +68,7 @@ def _numbered(strategy: WatermarkStrategy, number: int) -> WatermarkStrategy:
         strategy,
         partitions=tuple(first + partition for partition in strategy.partitions),
         subtasks=tuple(tuple(first + partition for partition in subtask) for subtask in strategy.subtasks),
+        discovered=tuple((first + partition, at) for partition, at in strategy.discovered),
     )
 
 

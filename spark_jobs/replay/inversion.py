@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.suppliers import RecordTime, RunningMaximum
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, PositionColumns
@@ -88,6 +88,9 @@ def invert(
     the caller knows that the rows fit the driver's memory, so they are fetched without being cached first.
     """
     firsts = closes_reached(records, strategy, thresholds, processing_time_end=processing_time_end, state=state)
+    if strategy.discovered and strategy.scope is WatermarkScope.PARTITION:
+        firsts = cache.keep(firsts)
+        firsts = firsts.unionByName(_before_discovery(firsts, strategy))
     if fits_in_memory:
         table, few = firsts.toArrow(), True
     else:
@@ -107,6 +110,44 @@ def invert(
         state={"kind": "inversion", "partitions": {str(p): values for p, values in last.items()}},
         watermark_below=never_from - 1 if complete else MIN_TIMESTAMP,
     )
+
+
+def is_past_discoveries(state: dict[str, Any], strategy: WatermarkStrategy) -> bool:
+    """Whether each partition was surely read beyond the last discovery of one, so that a later run can go on.
+
+    What the watermark had at a discovery is known only then.
+    """
+    last = max((at for _, at in strategy.discovered), default=MIN_TIMESTAMP)
+    read = {int(partition): values["arrival"] for partition, values in state.get("partitions", {}).items()}
+    return not strategy.discovered or all(read.get(p, MIN_TIMESTAMP) >= last for p in strategy.partitions)
+
+
+def _before_discovery(firsts: DataFrame, strategy: WatermarkStrategy) -> DataFrame:
+    """Rows of `firsts` for the partitions that were discovered later: each had reached what its subtask had then.
+
+    So it holds back what lies above, and nothing below.
+    """
+    discovered = dict(strategy.discovered)
+    times = sorted(set(discovered.values()))
+    marks = [F.max(F.when(F.col("close_arrival") < F.lit(at), F.col("reached"))).alias(f"m{at}") for at in times]
+    rows_of = {row["partition"]: row for row in firsts.groupBy("partition").agg(*marks).collect()}
+    found: dict[int, tuple[int, int]] = {}
+
+    def reached(partition: int, at: int) -> int | None:
+        """What the partition had reached before a discovery; None: nothing."""
+        own = rows_of[partition][f"m{at}"] if partition in rows_of else None
+        _, then = found.get(partition, (at, None))
+        return max((mark for mark in (own, then) if mark is not None), default=None)
+
+    for at in times:
+        for subtask in strategy.subtasks:
+            known = [reached(p, at) for p in subtask if p not in discovered or discovered[p] < at]
+            sure = [mark for mark in known if mark is not None]
+            if sure and len(sure) == len(known):
+                found |= {p: (at, min(sure)) for p in subtask if discovered.get(p) == at}
+    rows = [(p, mark, at, 0, MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP) for p, (at, mark) in found.items()]
+    columns = "partition INT, reached BIGINT, arrival BIGINT, minor BIGINT, close_arrival BIGINT"
+    return firsts.sparkSession.createDataFrame(rows, f"{columns}, close_major BIGINT, close_minor BIGINT")
 
 
 def closes_reached(

@@ -6,12 +6,14 @@
 | the same with idleness, or the clock's | `spark_jobs.replay.thinned` |
 | of a generator that looks at every record | `spark_jobs.replay.traced` |
 | where statuses change so often that nothing is quiet | `spark_jobs.replay.simulation` |
+| with partitions that are discovered later, where it is more than a minimum of maxima | the same |
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -19,6 +21,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.replay.columns import EVENT_TIME, PARTITION
 from spark_jobs.replay.inversion import invert
 from spark_jobs.replay.simulation import simulate
@@ -31,11 +34,24 @@ from spark_jobs.spark.cached import CachedFrames
 def way_of(strategy: WatermarkStrategy) -> str:
     """How the timeline is made, in a plan's words."""
     strategy, _ = strategy.over_one_maximum()
+    if _is_simulated(strategy):
+        return "timeline record by record, in one task, since partitions were discovered later"
     if strategy.is_invertible:
         return "timeline by inversion, set by set"
     if is_thinnable(strategy):
         return "timeline from aggregates; record by record where a partition or subtask becomes idle or active"
     return "timeline from each generator over its own records, in offset order, one task a generator"
+
+
+def _is_simulated(strategy: WatermarkStrategy) -> bool:
+    """Whether partitions are discovered later where the watermark is more than a minimum of maxima of records' times.
+
+    So it is with idleness, with the clock, and where the inputs of a union differ in the scope.
+    """
+    maximum = strategy.running_maximum
+    follows_records = maximum is not None and maximum.time is not RecordTime.ARRIVAL
+    is_alike = len({one.scope for one in strategy.inputs}) < 2
+    return bool(strategy.discovered) and not (strategy.is_invertible and follows_records and is_alike)
 
 
 class TimelineMaker:
@@ -57,24 +73,25 @@ class TimelineMaker:
         """The timeline of `records` up to the processing time `until` (epoch ms), continued from `state` if given."""
         strategy, cache, records = self.strategy, self._cache, _less_delays(records, self._delays)
         fits = thresholds.fits_in_memory(self._event_times, len(strategy.partitions))
-        if strategy.is_invertible:
+        one_by_one = _is_simulated(strategy)
+        if strategy.is_invertible and not one_by_one:
             return invert(
                 records, strategy, thresholds,
                 processing_time_end=until, cache=cache, state=state, fits_in_memory=fits,
             )  # fmt: skip
-        if until not in self._simulated:
+        if until not in self._simulated and not one_by_one:
             if until not in self._histories:
                 history_of = ThinnedHistory if is_thinnable(strategy) else TracedHistory
                 self._histories[until] = history_of(
                     records, strategy,
                     begins=self._event_times.start, processing_time_end=until, cache=cache, state=state,
                 )  # fmt: skip
-            try:
+            with suppress(TooManyChangesError):
                 return self._histories[until].timeline(thresholds, fits_in_memory=fits)
-            except TooManyChangesError:
-                self._simulated[until] = simulate(
-                    records, strategy, thresholds, processing_time_end=until, cache=cache, state=state
-                )
+        if until not in self._simulated:
+            self._simulated[until] = simulate(
+                records, strategy, thresholds, processing_time_end=until, cache=cache, state=state
+            )
         return self._simulated[until]
 
 

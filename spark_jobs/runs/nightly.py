@@ -24,6 +24,7 @@ from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, record_position
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.from_pipeline import rules_of, spec_of
+from spark_jobs.replay.inversion import is_past_discoveries
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.affected import PreviousRun, affected_windows, merged, run_before
@@ -410,7 +411,7 @@ def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:
 
 def _state_fits(before: PreviousRun, spec: ReplaySpec, new: DataFrame) -> bool:
     if before.state["kind"] != "simulation":
-        return True
+        return is_past_discoveries(before.state, spec.strategy)
     first = new.agg(F.min(record_position(new).as_struct())).collect()[0][0]
     return first is None or can_continue(before.state, spec.strategy, tuple(first))
 

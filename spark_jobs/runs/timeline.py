@@ -17,6 +17,7 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import record_position
 from spark_jobs.replay.engine import History, Replay, SavedTimeline, needs_old_closes
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
+from spark_jobs.replay.inversion import is_past_discoveries
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
@@ -138,5 +139,7 @@ def carried_state(
             first = rest.agg(F.min(record_position(rest).as_struct())).collect()[0][0]
             if first is not None and not can_continue(state, spec.strategy, tuple(first)):
                 continue
+        elif not is_past_discoveries(state, spec.strategy):
+            continue
         return Carried(row["run_id"], state, rest)
     return None

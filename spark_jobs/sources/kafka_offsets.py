@@ -113,7 +113,7 @@ def resolve(
         consent.require(
             "new_partitions",
             f"the topic has {_partitions(added)}, which watermark.partitions does not name, so it would not be read",
-            "Add it there (if the live job noticed it late, results near its first records can differ)",
+            "Add it there, and to watermark.discovered with the time at which the live job noticed it",
         )
         state = replace(state, partitions={p: bounds for p, bounds in state.partitions.items() if p not in added})
     starts = _starts(topic, state, offsets_at, consent) if past is None else _after(past, state, consent)

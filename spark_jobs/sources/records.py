@@ -109,6 +109,7 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
         placed = with_arrivals_bounded(rows, pipeline.history.position)
     else:
         placed = _with_log_positions(rows, pipeline)
+    placed = _read_when_discovered(placed, pipeline.watermark.discovered)
     more = lookup_columns(placed.sparkSession, pipeline, opened.lookup)
     before, after = _split_filter(placed, pipeline, schemas, more)
     for condition in before:
@@ -188,6 +189,15 @@ def _with_log_positions(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     if position.going_back == "running_maximum" and None not in (position.offset, position.arrival):
         return running_maximum(placed)
     return placed
+
+
+def _read_when_discovered(placed: DataFrame, discovered: Mapping[int, int]) -> DataFrame:
+    """Records that came to a partition before the job discovered it (epoch ms) arrive then."""
+    at = F.lit(None).cast("bigint")
+    for partition, time in discovered.items():
+        at = F.when(F.col(PARTITION) == partition, F.lit(time).cast("bigint")).otherwise(at)
+    arrival = F.when(F.col(ARRIVAL).isNotNull(), F.greatest(F.col(ARRIVAL), at))
+    return placed.withColumn(ARRIVAL, arrival) if discovered else placed
 
 
 def with_arrivals_bounded(placed: DataFrame, position: Position) -> DataFrame:

@@ -172,6 +172,10 @@ def test_the_subtasks_must_read_each_registered_partition_once(refusals, definit
         "p.yaml:12: watermark.partitions: partition 2 is read by none of the subtasks; add it to `subtasks`",
         "p.yaml:12: watermark.partitions: partition 4 of `subtasks` is not registered; add it to `partitions`",
     ]
+    assert messages("partitions: 2\n  discovered: {2: 2013-01-01T10:00:00Z}") == [
+        "p.yaml:13: watermark.discovered: partition 2 is not registered; write it under `partitions` too"
+    ]
+    assert messages("partitions: 2\n  discovered: {1: 2013-01-01}")[0].startswith("p.yaml:13: watermark.discovered")
     assert messages("subtasks: [[0, 1], [1]]") == [
         "p.yaml:12: watermark.subtasks: partition 1 is given twice; name each once"
     ]

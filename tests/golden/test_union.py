@@ -14,7 +14,10 @@ from spark_jobs.eventtime.source import Source
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
 
-CASES = json.loads((Path(__file__).parent / "union" / "cases.json").read_text())["cases"]
+CASES, DISCOVERED = (
+    json.loads((Path(__file__).parent / "union" / f"{name}.json").read_text())["cases"]
+    for name in ("cases", "discovered")
+)
 
 
 def strategy_of(case: dict[str, Any]) -> WatermarkStrategy:
@@ -28,6 +31,7 @@ def strategy_of(case: dict[str, Any]) -> WatermarkStrategy:
                 interval=case["interval"],
                 timer_start=case["start"],
                 idleness=idleness,
+                discovered=tuple((p, at) for p, at in case.get("discovered", ()) if p in partitions),
             )
             for kind, bound, emission, idleness, partitions in case["subtasks"]
         ]
@@ -58,6 +62,11 @@ def signals_of(case: dict[str, Any]) -> list[list[Any]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["seed"]))
 def test_the_operator_behind_a_union_gets_what_flink_sends_it(case: dict[str, Any]) -> None:
+    assert signals_of(case) == case["expected"]
+
+
+@pytest.mark.parametrize("case", DISCOVERED, ids=lambda case: str(case["seed"]))
+def test_a_partition_holds_the_watermark_back_from_its_discovery_on_as_in_flink(case: dict[str, Any]) -> None:
     assert signals_of(case) == case["expected"]
 
 

@@ -147,3 +147,17 @@ def random_union(draw: random.Random, *, density: int = 1) -> History:
         strategies.append(strategy if timed else replace(strategy, idleness=None, per_event=True))
     whole = WatermarkStrategy.of_union(strategies)
     return History(whole, sorted(records), max(one.until for one in inputs), inputs[0].grid)
+
+
+def with_discoveries(history: History, draw: random.Random) -> History:
+    """The history with some partitions that the job discovers later; what came to them before is read then."""
+    first, span = history.strategy.timer_start, history.until - history.strategy.timer_start
+    late = [p for p in history.strategy.partitions if draw.random() < 0.4]
+    discovered = {p: first + draw.choice([0, draw.randrange(max(1, span)), span // 3, span // 3]) for p in late}
+    records = [r._replace(arrival=max(r.arrival, discovered.get(r.partition, r.arrival))) for r in history.records]
+    inputs = tuple(
+        replace(one, discovered=tuple((p, at) for p, at in discovered.items() if p in one.partitions))
+        for one in history.strategy.inputs
+    )
+    strategy = replace(history.strategy, discovered=tuple(discovered.items()), inputs=inputs)
+    return replace(history, strategy=strategy, records=sorted(records))

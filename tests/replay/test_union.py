@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import Punctuated
+from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness, Punctuated
 from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.making import TimelineMaker
 from spark_jobs.replay.simulation import simulate
@@ -20,7 +20,7 @@ from spark_jobs.replay.thinned import is_thinnable
 from spark_jobs.replay.timeline import grid_thresholds
 from spark_jobs.spark.cached import CachedFrames
 from tests.replay.closes import COLUMNS, check, points
-from tests.replay.histories import BEGIN, History, LogRecord, random_union
+from tests.replay.histories import BEGIN, History, LogRecord, random_history, random_union, with_discoveries
 from tests.sampling import sample
 
 
@@ -44,7 +44,28 @@ def test_spark_makes_the_timeline_of_a_union_that_one_task_makes_of_every_record
     quick_spark: SparkSession, seed: int
 ) -> None:
     draw = random.Random(f"union {seed}")
-    history = random_union(draw, density=6)
+    assert_as_every_record(quick_spark, random_union(draw, density=6), draw)
+
+
+@pytest.mark.parametrize("seed", range(sample(2, 120)))
+def test_a_partition_that_is_discovered_later_counts_from_then_on_in_a_timeline_by_inversion(
+    quick_spark: SparkSession, seed: int
+) -> None:
+    draw = random.Random(f"discovered {seed}")
+    history = random_history(draw, density=6) if seed % 2 else random_union(draw, density=6)
+    plain = {"generator": BoundedOutOfOrderness(draw.choice([0, 2_000])), "idleness": None}
+    inputs = [replace(one, **plain) for one in history.strategy.inputs]
+    own = tuple(subtask for subtask in history.strategy.subtasks if subtask)  # as a definition has them
+    whole = WatermarkStrategy.of_union(inputs) if inputs else replace(history.strategy, subtasks=own, **plain)
+    history = replace(history, strategy=whole)  # a minimum of maxima: all else is made record by record
+    found = with_discoveries(history, draw)
+    while not found.strategy.discovered:
+        found = with_discoveries(history, draw)
+    assert_as_every_record(quick_spark, found, draw)
+
+
+def assert_as_every_record(quick_spark: SparkSession, history: History, draw: random.Random) -> None:
+    """The timeline, also continued from a cut, is the one that one task makes of every record."""
     rows = [(r.arrival, r.partition, r.offset, r.timestamp, r.marker) for r in history.records]
     records = quick_spark.createDataFrame(rows, COLUMNS)
     times = [r.timestamp for r in history.records]

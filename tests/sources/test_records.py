@@ -259,6 +259,16 @@ def test_arrivals_in_every_unit_are_epoch_milliseconds(
     assert [row.rw_arrival for row in frame.collect()] == expected
 
 
+def test_what_came_to_a_partition_before_the_job_discovered_it_arrives_then(
+    spark, tmp_path: Path, pipeline: MakePipeline
+) -> None:
+    write_log(tmp_path / "a.parquet", records((0, 0, 20), (1, 0, 10), (1, 1, 50), (1, 2, 90)))
+    watermark = {"generator": "ascending", "partitions": 2, "discovered": {1: BASE + 50}}
+    frame = good(opened(spark, pipeline(tmp_path, watermark=watermark)))
+    arrivals = {(row.rw_partition, row.rw_offset): row.rw_arrival - BASE for row in frame.collect()}
+    assert arrivals == {(0, 0): 20, (1, 0): 50, (1, 1): 50, (1, 2): 90}
+
+
 @pytest.mark.parametrize(("policy", "left"), [("fail", {0: None, 1: None}), ("drop", {1: None}),
                                               ("quarantine", {0: "missing event time", 1: None})])  # fmt: skip
 def test_a_record_without_event_time_fails_the_run_is_dropped_or_put_aside(

@@ -99,6 +99,7 @@ public class UnionRecorder {
             }
         };
         List<Timers> timers = new ArrayList<>();
+        List<ReaderOutput<Event>> mains = new ArrayList<>();
         Map<Integer, SourceOutput<Event>> outputs = new HashMap<>();
         CLOCK.now = start;
         for (int index = 0; index < subtasks; index++) {
@@ -127,22 +128,46 @@ public class UnionRecorder {
                 @Override public void updateCurrentSplitIdle(String split, boolean idle) {}
                 @Override public void splitFinished(String split) {}
             });
+            mains.add(main);
             for (int n = 0; n < partitions; n++) {
                 int partition = in.nextInt();
                 outputs.put(partition, main.createOutputForSplit("" + partition));
             }
             if (interval > 0) logic.startPeriodicWatermarkEmits();
         }
+        TreeMap<Long, List<int[]>> discovered = new TreeMap<>();  // by time: subtask and partition
+        for (int left = in.nextInt(); left > 0; left--) {
+            long at = in.nextLong();
+            discovered.computeIfAbsent(at, key -> new ArrayList<>()).add(new int[] {in.nextInt(), in.nextInt()});
+        }
         long next = interval > 0 ? start + interval : Long.MAX_VALUE;
         while (in.hasNext()) {
             int partition = in.nextInt();
             long arrival = in.nextLong(), timestamp = in.nextLong();
             boolean marker = in.nextInt() == 1;
-            for (; next <= arrival; next += interval) tick(timers, next);
+            for (; next <= arrival; next += interval) {
+                discover(discovered, next, mains, outputs);
+                tick(timers, next);
+            }
+            discover(discovered, arrival, mains, outputs);
             CLOCK.now = arrival;
             consumed++;
             outputs.get(partition).collect(new Event(timestamp, marker), timestamp);
         }
-        for (; next <= end; next += interval) tick(timers, next);
+        for (; next <= end; next += interval) {
+            discover(discovered, next, mains, outputs);
+            tick(timers, next);
+        }
+    }
+
+    /** The splits that are assigned up to a time, as SourceOperator does it: it makes an output for each. */
+    static void discover(
+            TreeMap<Long, List<int[]>> discovered, long until, List<ReaderOutput<Event>> mains,
+            Map<Integer, SourceOutput<Event>> outputs) {
+        while (!discovered.isEmpty() && discovered.firstKey() <= until) {
+            CLOCK.now = discovered.firstKey();
+            for (int[] one : discovered.pollFirstEntry().getValue())
+                outputs.put(one[1], mains.get(one[0]).createOutputForSplit("" + one[1]));
+        }
     }
 }
