@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,6 +21,8 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.spark.ivy import fetch_jars
+from spark_jobs.spark.java import find_java
 from tests.kafka import Sent, produce
 from tests.sampling import first_of
 
@@ -165,6 +169,36 @@ def test_a_comparison_finds_each_row_of_the_application_and_one_that_was_changed
     assert verdicts.get("match", 0) + verdicts.get("late_arrivals", 0) >= windows - changed
     assert verdicts.get("mismatch", 0) == changed
     assert not {"missing", "extra", "timing", "undecided"} & {name for name, count in verdicts.items() if count}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["tumbling_suppress", "session_suppress"])
+def test_a_comparison_with_the_rows_of_a_real_application_finds_no_difference(
+    spark, kafka: KafkaBroker, tmp_path: Path, name: str
+) -> None:
+    records, topic, rows = random_records(11, 400), f"real_{name}", f"real_{name}_rows"
+    for made, partitions in ((topic, 2), (rows, 1)):
+        kafka.create_topic(made, partitions, APPEND_TIME)
+    sent = [Sent(json.dumps({"k": r.key, "ts": r.time, "v": r.value}), r.partition, r.key) for r in records]
+    produce(spark, kafka.servers, topic, sent)
+    jars = fetch_jars("org.apache.kafka:kafka-streams-test-utils:4.1.1", "Kafka Streams")
+    source = Path(__file__).parent / "application" / "Application.java"
+    command = [str(find_java().executable), "-Xmx512m", "-cp", f"{jars}/*", str(source)]
+    given = [kafka.servers, topic, rows, name.partition("_")[0], str(len(records)), str(tmp_path / "state")]
+    done = subprocess.run([*command, *given], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+
+    value = {"format": "json", "schema": "k STRING, s BIGINT, e BIGINT, n BIGINT"}
+    live = {
+        "source": {"kind": "kafka", "servers": kafka.servers, "topic": rows, "value": value},
+        "window": {"start": "s", "end": "e", "unit": "ms"},
+        "values": {"n": "n"},
+    }
+    history = {"kind": "kafka", "servers": kafka.servers, "topic": topic}
+    report = run_compare(spark, defined(name, kafka.servers, history=history, live=live), NoProgress())
+    found = {verdict for verdict, count in report.counts.items() if count}
+    assert {"match", "late_arrivals"} <= found <= {"match", "late_arrivals", "not_closed", "all_late"}
+    assert report.counts["match"] > 20
 
 
 def emitted_rows(pipeline: Pipeline, records: list[Read]) -> list[dict[str, Any]]:
