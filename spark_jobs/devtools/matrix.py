@@ -1,9 +1,9 @@
 """Try the built wheel with several versions of Airflow, Spark and Great Expectations: `make matrix`.
 
 Each combination gets an environment of its own with the wheel and its extras. There a new user's steps are taken
-(`init`, `check`, a real `run` with its gate and report), and Airflow imports DAG files and plugin. The same is done
-with the image of `deploy/Dockerfile`, built without containers: what it copies, and the steps that need no root, in an
-environment. Needs uv and the network.
+(`init`, `check`, a real `run` with its gate and report), Airflow imports DAG files and plugin, and its scheduler
+carries out a backfill. The same is done with the image of `deploy/Dockerfile`, built without containers: what it
+copies, and the steps that need no root, in an environment. Needs uv and the network.
 """
 
 from __future__ import annotations
@@ -61,7 +61,16 @@ named = runpy.run_path("dags/rewindow_pipelines.py")
 (plugin,) = (entry.load() for entry in entry_points(group="airflow.plugins") if entry.name == "rewindow_reports")
 print(json.dumps(sorted({dag.dag_id for dag in named.values() if isinstance(dag, DAG)})))
 """
-_DAGS = ["backfill__orders", "decide__orders", "maintain__orders", "reconcile__orders"]
+_BACKFILL = """
+from pathlib import Path
+from spark_jobs.demo.airflow import Airflow
+with Airflow(Path("airflow"), project=Path(".")) as airflow:
+    airflow.unpause("backfill__orders")
+    run = airflow.trigger("backfill__orders", {"reason": "a try of these versions"})
+    state = airflow.wait(run)
+    print(state if state == "success" else airflow.failures(run))
+"""
+_DAGS = [f"{kind}__orders" for kind in ("backfill", "decide", "look", "maintain", "reconcile")]
 
 
 def orders(file: Path) -> None:
@@ -132,7 +141,7 @@ def try_image(folder: Path) -> None:
 
 
 def use(environment: Path, work: Path) -> None:
-    """A new user's steps with what is installed in an environment, in an empty folder, and the import by Airflow."""
+    """A new user's steps with what is installed in an environment, in an empty folder; then a backfill in Airflow."""
     work.mkdir()
     orders(work / "orders.jsonl")
     environ = {
@@ -155,6 +164,9 @@ def use(environment: Path, work: Path) -> None:
     found = called(["python", "-c", _IMPORTED], work, environ).splitlines()[-1]
     if json.loads(found) != _DAGS:
         raise ValueError(f"Airflow found the DAGs {found}")
+    ended = called(["python", "-c", _BACKFILL], work, environ).strip()
+    if ended != "success":
+        raise ValueError(f"the backfill in Airflow failed: {ended}")
 
 
 def called(command: list[str], folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
