@@ -34,6 +34,7 @@ from spark_jobs.lakehouse.delivery import DeliveryEvent, DeliveryKind, DeliveryS
 from spark_jobs.lakehouse.published_state import set_properties
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded
 from spark_jobs.spark.gateway import loaded_iceberg_table
+from spark_jobs.spark.snapshots import rows_at
 
 WORKER = "rewindow.delivering"
 """The property of the table that says which process delivers, and when it said so last: no row changes for that."""
@@ -133,7 +134,7 @@ class CorrectionTable:
         """All rows, at the snapshot `head` (None: now)."""
         if head is None:
             return self._spark.table(self.table)
-        return self._spark.read.option("snapshot-id", head).table(self.table)
+        return rows_at(self._spark, self.table, head)
 
     def latest(self, destination: str, head: int | None = None) -> DataFrame:
         """The row of each window's last finished delivery to `destination`."""

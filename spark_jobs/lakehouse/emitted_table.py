@@ -31,6 +31,7 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.commits import fast_forward, retried
 from spark_jobs.lakehouse.tables import aligned, ensure_table, guarded
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.spark.snapshots import rows_at
 
 HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
 EMITTED_COLUMNS = t.StructType(
@@ -127,8 +128,9 @@ class EmittedTable:
 
     def rows(self, kept: Kept) -> DataFrame:
         """The rows at this snapshot, in the columns that the module lists."""
-        table = self._spark.read.option("snapshot-id", str(kept.snapshot)).table(self.table)
-        return table.where(F.col("placing") == self.placing)
+        assert kept.snapshot is not None, "nothing has no rows"
+        rows = rows_at(self._spark, self.table, kept.snapshot)
+        return rows.where(F.col("placing") == self.placing)
 
     def append(self, addition: Callable[[Kept], Addition | None]) -> Kept:
         """Add what `addition` makes of what the table has, in one commit; called again where another run was faster.

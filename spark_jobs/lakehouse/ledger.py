@@ -25,7 +25,7 @@ from spark_jobs.lakehouse.commits import is_conflict, retried
 from spark_jobs.lakehouse.few_rows import Rows, arrow_rows, found, replaced
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
-from spark_jobs.spark.snapshots import snapshots_back
+from spark_jobs.spark.snapshots import rows_at, snapshots_back
 
 LedgerRow = Mapping[str, Any]
 """A row of the table `runs`, by column; times without a zone are local time, as Spark gives them."""
@@ -253,7 +253,7 @@ class Ledger:
         snapshot = current.snapshotId()
         rows = found(self._spark, iceberg, run_id, snapshot)
         if rows is None:
-            table = self._spark.read.option("snapshot-id", snapshot).table(self._tables.runs)
+            table = rows_at(self._spark, self._tables.runs, snapshot)
             rows = [row.asDict() for row in table.where(F.col("run_id") == run_id).collect()]
         if not rows:
             return _Known(None, snapshot)

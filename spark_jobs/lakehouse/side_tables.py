@@ -19,6 +19,7 @@ from spark_jobs.lakehouse.commits import heads_of, may_be_in_past, retried
 from spark_jobs.lakehouse.published_state import foreign_commits
 from spark_jobs.lakehouse.tables import aligned, ensure_table
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.spark.snapshots import rows_at
 
 PUBLISHED_TAG = "published"
 """A tag on the published snapshot of a side table: it does not expire while the windows name it."""
@@ -73,7 +74,7 @@ class SideTable:
             table = self._java()
         base = table.currentSnapshot().snapshotId()
         rows = None if change.rows is None else aligned(self._spark, self.table, change.rows)
-        gone = self._spark.read.option("snapshot-id", base).table(self.table).where(change.replaced)
+        gone = rows_at(self._spark, self.table, base).where(change.replaced)
         is_empty = table.currentSnapshot().summary().get("total-records") == "0"
         replaces = change.replaced != "FALSE" and not is_empty and not gone.isEmpty()
         is_lost = published is not None and table.snapshot(published) is None

@@ -8,7 +8,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.sources.snapshot import Change, PinnedSnapshot
 from spark_jobs.spark.failures import reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
-from spark_jobs.spark.snapshots import way_back
+from spark_jobs.spark.snapshots import rows_at, way_back
 
 _APPEND, _DELETE, _REWRITE = "append", "delete", "replace"
 
@@ -42,11 +42,11 @@ def snapshot_size(spark: SparkSession, pinned: PinnedSnapshot) -> tuple[int | No
 
 
 def read_snapshot(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
-    """The rows of a snapshot, with the columns that the table had then. Row-level deletes are applied."""
+    """The rows of a snapshot, with the columns that the table has now. Row-level deletes are applied."""
     with reading(pinned.table):
         if pinned.snapshot is None:
             return spark.table(pinned.table).limit(0)
-        return spark.read.option("snapshot-id", str(pinned.snapshot)).table(pinned.table)
+        return rows_at(spark, pinned.table, pinned.snapshot)
 
 
 def read_appended(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapshot) -> DataFrame:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_jobs.spark.gateway import JavaObject
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,25 @@ class Way:
 
     later: tuple[JavaObject, ...]
     is_past: bool | None
+
+
+def rows_at(spark: SparkSession, table: str, snapshot: int) -> DataFrame:
+    """The rows of an Iceberg table's snapshot, in the columns that the table has now; what it had not then is null.
+
+    Iceberg knows a renamed column by its id. Spark reads a snapshot in the columns that the table had then.
+    """
+    rows = spark.read.option("versionAsOf", str(snapshot)).table(table)
+    iceberg = loaded_iceberg_table(spark, table)
+    then, now = iceberg.snapshot(snapshot).schemaId(), iceberg.schema()
+    if then is None or then == now.schemaId():
+        return rows
+    former = iceberg.schemas().get(then)
+    columns = []
+    for field in spark.table(table).schema:
+        name = former.findColumnName(now.findField(field.name).fieldId())
+        value = F.lit(None) if name is None else F.col(f"`{name}`")
+        columns.append(value.cast(field.dataType).alias(field.name))
+    return rows.select(columns)
 
 
 def snapshots_back(table: JavaObject, head: int | None = None) -> Iterator[JavaObject]:

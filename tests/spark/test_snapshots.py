@@ -1,4 +1,4 @@
-"""The way from one snapshot of a real Iceberg table back to another, also where some have expired."""
+"""Snapshots of a real Iceberg table: the way back from one to another, and the rows of one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
-from spark_jobs.spark.snapshots import way_back
+from spark_jobs.spark.snapshots import rows_at, way_back
 
 
 class Commits:
@@ -72,3 +72,16 @@ def test_a_snapshot_is_past_not_past_or_nobody_knows(commits: Commits) -> None:
     assert commits.way(1, sequence=4) == ([6, 3], False), "an expired past does not hold what came later"
     assert commits.way(5) == ([6, 3], False), "it is there, and its number says that it came later"
     assert commits.way(None) == ([6, 3], None)
+
+
+def test_the_rows_of_a_snapshot_are_in_the_columns_of_today(spark: SparkSession, rewindow_home: object) -> None:
+    table = Commits(spark, "renamed")
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMN w INT")
+    spark.sql(f"INSERT INTO {table.name} VALUES (1, 2)")
+    snapshot = table.table.currentSnapshot().snapshotId()
+    assert rows_at(spark, table.name, snapshot).collect() == [(1, 2)]
+    for change in ("RENAME COLUMN v TO x", "ALTER COLUMN x TYPE BIGINT", "DROP COLUMN w", "ADD COLUMN w STRING"):
+        spark.sql(f"ALTER TABLE {table.name} {change}")
+    spark.sql(f"INSERT INTO {table.name} VALUES (3, 'c')")
+    rows = rows_at(spark, table.name, snapshot)
+    assert (rows.dtypes, rows.collect()) == ([("x", "bigint"), ("w", "string")], [(1, None)])
