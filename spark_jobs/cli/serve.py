@@ -131,20 +131,22 @@ _IDLE_SECONDS = 120
 
 
 def _load_samples(broker: KafkaBroker, airflow: Airflow, stop: threading.Event) -> None:
-    """A backfill, a night with late arrivals, both judged and put right, and a backfill that its gate stops.
+    """A backfill, a night with late arrivals, both judged and put right, a query's, and one that its gate stops.
 
     Each begins when nothing else runs. What goes wrong ends the samples, not Airflow.
     """
     from spark_jobs.demo.kafka_sample import load_sample
-    from spark_jobs.demo.run import FIRST_NIGHT, PIPELINE, night, trigger
+    from spark_jobs.demo.run import FIRST_NIGHT, PIPELINE, STREAMING, night, trigger
 
-    console.print("Three runs follow as samples, one after the other. The last one is meant to fail: its gate closes.")
+    console.print("Four runs follow as samples, one after the other. The last one is meant to fail: its gate closes.")
     try:
         trigger(console, airflow, f"backfill__{PIPELINE.stem}", {"reason": "all that had arrived by 25 March"})
         console.print("\nThe first sample is in the UI: Browse > Rewindow reports. Now try your own.")
         _await_turn(airflow)
         load_sample(broker, since=FIRST_NIGHT)
         night(console, airflow, f"reconcile__{PIPELINE.stem}")
+        _await_turn(airflow)
+        trigger(console, airflow, f"backfill__{STREAMING.stem}", {"reason": "a query of Structured Streaming"})
         _await_turn(airflow)
         form = {"reason": "a watermark that waits 1 minute: its gate closes"}
         trigger(console, airflow, "backfill__departures_hasty", form, ends_as="failed")
@@ -153,7 +155,7 @@ def _load_samples(broker: KafkaBroker, airflow: Airflow, stop: threading.Event) 
             f"\n[yellow]The samples end here[/]: {escape(first_line(problem))}. Airflow goes on.", soft_wrap=True
         )
         return
-    console.print("\nAll three runs are in the UI, with their reports. The gate stopped the last one, as it should.")
+    console.print("\nAll four runs are in the UI, with their reports. The gate stopped the last one, as it should.")
 
 
 def _await_turn(airflow: Airflow) -> None:

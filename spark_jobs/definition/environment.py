@@ -19,7 +19,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _SECTIONS = frozenset({"history", "live", "corrections", "value", "output"})
 _PLACES = (
     "path", "servers", "topic", "table", "namespace", "metastore", "options", "secrets", "connection", "schema_file",
-    "url", "subject",
+    "url", "subject", "checkpoint",
 )  # fmt: skip
 _NAMED_BY_USERS = frozenset({"keys", "values", "columns", "tolerance"})
 """Fields whose own fields have names of the user's choice."""
@@ -30,6 +30,8 @@ _SECRET = re.compile(r"passw|pwd|secret|token|credential|jaas|(api|access|privat
 def is_place(path: tuple[str | int, ...]) -> bool:
     """Whether the field at `path` says where things are: there variables count."""
     names = [step for step in path if isinstance(step, str)]
+    if names == ["watermark", "checkpoint"]:
+        return True
     if not names or names[0] not in _SECTIONS or not _NAMED_BY_USERS.isdisjoint(names):
         return False
     return any(name in _PLACES for name in names[1:])

@@ -381,6 +381,9 @@ class Pipeline(Section):
                 del content[name]
         if self.lookup is not None:
             content["lookup"] = self._sources.as_written(("lookup",), content["lookup"])
+        if self.engine is Engine.SPARK:  # where the checkpoint lies on some machine is not part of the definition
+            place = ("watermark", "checkpoint")
+            content["watermark"]["checkpoint"] = self._sources.as_written(place, content["watermark"]["checkpoint"])
         self._write_as_written(content, ())
         if self.inputs:
             for number, one in enumerate(content["history"]["of"]):

@@ -43,8 +43,11 @@ from spark_jobs.spark.jvm import SHORT_APPLICATIONS
 from spark_jobs.spark.session import rewindow_home, spark_session
 
 PIPELINE = Path("dags/pipelines/departures_live.yaml")
+STREAMING = Path("dags/pipelines/departures_streaming.yaml")
 BROKERS_VARIABLE = "REWINDOW_KAFKA"
-"""The environment variable from which the sample's pipeline takes its brokers."""
+"""The environment variable from which the sample's pipelines take their brokers."""
+CHECKPOINT_VARIABLE = "REWINDOW_STREAMING"
+"""The one from which the pipeline of the Structured Streaming query takes its checkpoint."""
 SAMPLE = Path("tests/data/flights")
 FIRST_NIGHT = datetime(2013, 3, 25, tzinfo=UTC)
 """Records that arrived before are there when the backfill runs; the others come before the reconciliation."""
@@ -104,6 +107,7 @@ def sample_services(
         environ = {
             Variable.HOME: str(home),
             BROKERS_VARIABLE: broker.servers,
+            CHECKPOINT_VARIABLE: str((SAMPLE / "streaming/checkpoint").absolute()),
             Variable.JAVA_OPTIONS: settings().java_options or SHORT_APPLICATIONS,
         }
         airflow = Airflow(home / "airflow", project=Path.cwd(), port=port, environ=environ)

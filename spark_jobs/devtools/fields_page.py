@@ -24,7 +24,7 @@ Each section of a definition has a table here. `required` fields have no default
 it: `30 min`, `1 h 30 min`, `200 ms`, `2 days`, `PT30M`; a time with its zone: `2013-01-01T10:00:00Z`. An expression is
 Spark SQL. `${NAME}` and `${NAME:-default}` come from the environment in
 fields that say where things are: `path`, `servers`, `topic`, `table`, `namespace`, `metastore`, `options`, `secrets`,
-`connection`, `schema_file`, `url`, `subject`. Elsewhere they are refused; `$${` stands for a plain `${`.
+`connection`, `schema_file`, `url`, `subject`, `checkpoint`. Elsewhere they are refused; `$${` stands for a plain `${`.
 
 An editor with a YAML language server completes and checks the fields. It needs one line, which `rewindow init` writes.
 The schema lies in the package as `spark_jobs/definition/pipeline.schema.json`; `rewindow schema` prints it.

@@ -51,7 +51,7 @@ def archived_queries(spark: SparkSession, table: str) -> set[str]:
 def archive_files(spark: SparkSession, table: str, query: str, files: Mapping[str, str]) -> int:
     """Append the files that the table does not have. Returns how many those were."""
     known = archived_files(spark, table, query)
-    new = [(query, name, _shortened(name, text)) for name, text in sorted(files.items()) if name not in known]
+    new = [(query, name, shortened(name, text)) for name, text in sorted(files.items()) if name not in known]
     if not new:
         return 0
 
@@ -71,7 +71,7 @@ def archive_files(spark: SparkSession, table: str, query: str, files: Mapping[st
     return len(new)
 
 
-def _shortened(name: str, text: str) -> str:
+def shortened(name: str, text: str) -> str:
     """The file without the settings that decide nothing: most of its length."""
     if not name.startswith("offsets/"):
         return text
