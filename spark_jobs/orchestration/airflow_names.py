@@ -9,4 +9,18 @@ except ImportError:  # before 3.2
     from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
     from airflow.timetables.interval import CronDataIntervalTimetable
 
-__all__ = ["AirflowException", "AirflowFailException", "AirflowSkipException", "CronDataIntervalTimetable"]
+try:
+    from airflow.sdk.exceptions import TaskAwaitingInput, TaskDeferred
+except ImportError:  # before 3.3
+    from airflow.exceptions import TaskDeferred
+
+    TaskAwaitingInput = TaskDeferred
+
+__all__ = [
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowSkipException",
+    "CronDataIntervalTimetable",
+    "TaskAwaitingInput",
+    "TaskDeferred",
+]

@@ -280,6 +280,7 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
     approve = Approve(
         task_id="approve",
         pipeline=pipeline.name,
+        corrects=pipeline.corrections is not None,
         params=comment_params(),
         notifiers=notified_approval(),
         doc_md="A person decides, if the policy requires an approval.",

@@ -8,11 +8,17 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk import BaseOperator, Context, Param
 
-from spark_jobs.orchestration.airflow_names import AirflowFailException, AirflowSkipException
+from spark_jobs.orchestration.airflow_names import (
+    AirflowFailException,
+    AirflowSkipException,
+    TaskAwaitingInput,
+    TaskDeferred,
+)
 from spark_jobs.orchestration.links import LINKS, report_path
 from spark_jobs.orchestration.notify import say_before_traceback
 from spark_jobs.orchestration.operators import folder_of, what_became, write_unread_request
 from spark_jobs.orchestration.summary import approval_body
+from spark_jobs.orchestration.waiting import AnsweredOrDecided, decided_status
 from spark_jobs.runs.documents import Answer, Approval, Outcome, Request, StagedRange
 from spark_jobs.runs.last_run import remember
 from spark_jobs.runs.status import RunStatus
@@ -29,13 +35,18 @@ def comment_params() -> dict[str, Param]:
 
 
 class Approve(ApprovalOperator):
-    """Ask a person, where policy and difference ask for one; else it is skipped. A "no" is an answer, not a failure."""
+    """Ask a person, where policy and difference ask for one; else it is skipped. A "no" is an answer, not a failure.
+
+    It is skipped, too, where the run is published or dropped while it waits. `corrects`: publishing delivers
+    corrections.
+    """
 
     operator_extra_links = (*LINKS, *ApprovalOperator.operator_extra_links)
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, corrects: bool, **kwargs: Any) -> None:
         super().__init__(subject=f"Publish what this run of {pipeline} has computed?", body="", **kwargs)
         self.pipeline = pipeline
+        self.corrects = corrects
 
     def execute(self, context: Context) -> Any:
         folder = folder_of(context)
@@ -44,9 +55,28 @@ class Approve(ApprovalOperator):
             why = outcome and (outcome.message or outcome.status.value)
             raise AirflowSkipException(f"no approval is required: {why or 'the run has no outcome'}")
         self.body = approval_body(folder)
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except (TaskAwaitingInput, TaskDeferred):
+            ti: Any = context.get("ti")
+            self.defer(
+                trigger=AnsweredOrDecided(
+                    run_id=folder.run_id,
+                    corrects=self.corrects,
+                    ti_id=ti.id,
+                    options=self.options,
+                    defaults=self.defaults,
+                    params=self.serialized_params,
+                    multiple=self.multiple,
+                    timeout_datetime=None,
+                ),
+                method_name="execute_complete",
+            )
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        if (status := decided_status(event)) is not None:
+            self.log.info("no answer is needed any more: the run is %s", status.in_words)
+            raise AirflowSkipException(f"the run is {status.in_words}")
         # Not ApprovalOperator's: it would skip the task that drops the staged windows.
         answer = HITLOperator.execute_complete(self, context, event)
         user = answer.get("responded_by_user") or {}
