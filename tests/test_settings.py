@@ -16,8 +16,8 @@ from spark_jobs.settings import Settings, Variable, settings
 
 ROOT = Path(__file__).parents[1]
 OWNER = ROOT / "spark_jobs/settings.py"
-OF_THE_SAMPLE_PIPELINE = {"REWINDOW_KAFKA"}
-"""A variable of the user's, which the sample pipeline names as `${REWINDOW_KAFKA}`."""
+OF_THE_SAMPLE_PIPELINES = {"REWINDOW_KAFKA", "REWINDOW_STREAMING"}
+"""Variables of the user's, which sample pipelines name, as `${REWINDOW_KAFKA}`."""
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,7 @@ def _is_name_of_variable(node: ast.AST) -> bool:
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         return False
     prefixed = node.value.startswith("REWINDOW_") and node.value.replace("_", "").isalnum()
-    return prefixed and node.value not in OF_THE_SAMPLE_PIPELINE
+    return prefixed and node.value not in OF_THE_SAMPLE_PIPELINES
 
 
 def _reads_a_variable(node: ast.AST) -> bool:
