@@ -42,6 +42,7 @@ from spark_jobs.spark.warm import warm_gateway
 _EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _METASTORE_KEY = "spark.hadoop.hive.metastore.uris"
 _PYTHON_FILES = "spark.submit.pyFiles"
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _REDACTION_KEY = "spark.redaction.regex"
 _SPARKS_REDACTION = "(?i)secret|password|token|access[.]?key"
 """Spark's default; a setting of our own takes its place, so it is repeated there."""
@@ -146,6 +147,8 @@ def _start(
         "spark.app.name": app_name,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
+        # Files are named one by one: Spark would start a task for each of them, only to look at it.
+        _LISTING_TASKS: "256",
         # Folders `store=007` are text: a type guessed from the folders that are there changes with the next one.
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         # Otherwise a file with such a column cannot be opened at all: see `sources.parquet`.
@@ -218,7 +221,8 @@ def _start(
         context.setLogLevel("ERROR")
         cores = _local_cores(context.master or "")
         if cores:
-            SparkSession.builder.getOrCreate().conf.set("spark.sql.shuffle.partitions", str(2 * cores))
+            for name, value in _by_cores(cores).items():
+                SparkSession.builder.getOrCreate().conf.set(name, value)
 
 
 def _redaction(own: str | None, configured: str | None) -> str:
@@ -227,7 +231,7 @@ def _redaction(own: str | None, configured: str | None) -> str:
 
 
 def _placement(master: str) -> dict[str, str]:
-    """Settings for where Spark runs. Locally: loopback interface, this Python, two shuffle partitions for each core."""
+    """Settings for where Spark runs. Locally: loopback interface, this Python, few tasks for each core."""
     cores = _local_cores(master)
     if cores is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -237,8 +241,13 @@ def _placement(master: str) -> dict[str, str]:
         "spark.master": master,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": str(2 * cores),
+        **_by_cores(cores),
     }
+
+
+def _by_cores(cores: int) -> dict[str, str]:
+    """How many tasks a shuffle and a look at many files have on this machine."""
+    return {"spark.sql.shuffle.partitions": str(2 * cores), _LISTING_TASKS: str(4 * cores)}
 
 
 def _local_cores(master: str) -> int | None:

@@ -34,6 +34,19 @@ def test_the_session_listens_on_the_loopback_interface_and_serves_no_page(spark:
     assert spark.sparkContext.uiWebUrl is None
 
 
+def test_few_tasks_look_at_many_named_files(spark: SparkSession, tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.txt" for number in range(100)]
+    for file in files:
+        file.write_text("x")
+    context = spark.sparkContext
+    context.setJobGroup("listing", "")
+    spark.read.text([str(file) for file in files])
+    context.setJobGroup("", "")
+    jobs = [context.statusTracker().getJobInfo(job) for job in context.statusTracker().getJobIdsForGroup("listing")]
+    stages = [context.statusTracker().getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    assert 0 < sum(stage.numTasks for stage in stages if stage) <= 4 * (os.cpu_count() or 1)
+
+
 def test_python_workers_run_the_same_python(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect() == [sys.executable]
 
