@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,7 +11,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.microbatch.batches import Partition
-from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, KafkaOffsets, SourceOffset
+from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
 from spark_jobs.eventtime.microbatch.estimate import Gap, Tick, gaps_of, with_batches
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
@@ -58,10 +58,9 @@ def _ticks(
     interval: int,
 ) -> list[Tick]:
     """What there was to read at each tick between the batches around the gap."""
-    ends = {place.number: _end(gap.after.offsets, place) for place in places}
-    first = checkpoint.first_offsets.get(places[0].source)
-    before = gap.before.offsets if gap.before is not None else {places[0].source: first}
-    starts = {place.number: _end(before, place) for place in places}
+    ends = {place.number: place.end_in(gap.after.offsets.get(place.source)) for place in places}
+    before = checkpoint.first_offsets if gap.before is None else gap.before.offsets
+    starts = {place.number: place.end_in(before.get(place.source)) for place in places}
     since = gap.before.timestamp if gap.before is not None else 0
     rows = _read(spark, pipeline, starts, ends, since, interval).where(F.col("tick") < gap.after.timestamp)
     ticks: list[Tick] = []
@@ -88,8 +87,3 @@ def _read(
     )
     entries = F.map_from_entries(F.collect_list(F.struct(PARTITION, "end"))).alias("ends")
     return of_partition.groupBy("tick").agg(entries, F.max("largest").alias("largest"))
-
-
-def _end(offsets: Mapping[str, SourceOffset | None], place: Partition) -> int:
-    found = offsets.get(place.source)
-    return found.ends.get(place.topic, {}).get(place.number, 0) if isinstance(found, KafkaOffsets) else 0

@@ -221,8 +221,9 @@ def _start(
         context.setLogLevel("ERROR")
         cores = _local_cores(context.master or "")
         if cores:
+            spark = SparkSession.builder.getOrCreate()
             for name, value in _by_cores(cores).items():
-                SparkSession.builder.getOrCreate().conf.set(name, value)
+                spark.conf.set(name, value)
 
 
 def _redaction(own: str | None, configured: str | None) -> str:

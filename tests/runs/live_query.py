@@ -142,13 +142,13 @@ def live_section(live: LiveQuery) -> dict:
     }
 
 
-def over_files(live: LiveQuery, path: Path, kind: str, name: str, window: dict, **more: object) -> Pipeline:
-    """The definition of a query whose files are these, with a delay of 10 seconds."""
+def defined(live: LiveQuery, history: dict, values: str, name: str, window: dict, /, **more: object) -> Pipeline:
+    """The definition of a query over a history whose values have this format, with a delay of 10 seconds."""
     return Pipeline.model_validate(
         {
             "name": name,
-            "history": {"kind": "files", "path": str(path), "format": kind},
-            "value": {"format": "columns", "schema": SCHEMA},
+            "history": history,
+            "value": {"format": values, "schema": SCHEMA},
             "keys": {"k": "k"},
             "event_time": {"expression": "ts", "unit": "ms"},
             "engine": "spark",
@@ -157,10 +157,15 @@ def over_files(live: LiveQuery, path: Path, kind: str, name: str, window: dict, 
             "window": window,
             "aggregates": {"n": "count(*)", "total": "sum(v)"},
             "output": {"namespace": name},
-            "live": live_section(live),
             **more,
         }
     )
+
+
+def over_files(live: LiveQuery, path: Path, kind: str, name: str, window: dict, **more: object) -> Pipeline:
+    """The definition of a query whose files are these."""
+    history = {"kind": "files", "path": str(path), "format": kind}
+    return defined(live, history, "columns", name, window, **{"live": live_section(live), **more})
 
 
 def backfilled(spark: SparkSession, pipeline: Pipeline) -> tuple[set[tuple], int, str]:

@@ -28,6 +28,7 @@ from tests.runs.live_query import (
     LiveQuery,
     as_rows,
     backfilled,
+    defined,
     live_section,
     sent,
     topic_stream,
@@ -49,23 +50,9 @@ def topic_query(
     return LiveQuery([topic_stream(spark, servers, topic, delay)], folder, mode, window, ids=ids)
 
 
-def defined(query: LiveQuery, servers: str, topic: str, name: str, window: dict, **more: object) -> Pipeline:
-    return Pipeline.model_validate(
-        {
-            "name": name,
-            "history": {"kind": "kafka", "servers": servers, "topic": topic},
-            "value": {"format": "json", "schema": SCHEMA},
-            "keys": {"k": "k"},
-            "event_time": {"expression": "ts", "unit": "ms"},
-            "engine": "spark",
-            "watermark": {"delay": "10 seconds", "checkpoint": str(query.checkpoint)},
-            "output_mode": query.mode,
-            "window": window,
-            "aggregates": {"n": "count(*)", "total": "sum(v)"},
-            "output": {"namespace": name},
-            **more,
-        }
-    )
+def over_topic(query: LiveQuery, servers: str, topic: str, name: str, window: dict, **more: object) -> Pipeline:
+    history = {"kind": "kafka", "servers": servers, "topic": topic}
+    return defined(query, history, "json", name, window, **more)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +72,7 @@ def test_what_a_query_emitted_is_what_its_checkpoint_gives(
     live.run([sending(step) for step in STEPS[3:5]])  # a start of the same query again
 
     name = f"of_{mode}_{window}"
-    pipeline = defined(live, kafka.servers, topic, name, WINDOWS[window], live=live_section(live))
+    pipeline = over_topic(live, kafka.servers, topic, name, WINDOWS[window], live=live_section(live))
     last = {(row["k"], row["s"], row["e"]): row for row in live.emitted()}
     found, late, fidelity = backfilled(spark, pipeline)
     assert found == as_rows(list(last.values()))
@@ -142,7 +129,7 @@ def test_a_query_that_drops_duplicates_is_replayed_with_the_delays_that_it_had(
         "by": ["k", "v"],
         "delays": [{"first_batch": 0, "delay": "10 s"}, {"first_batch": first_of_second, "delay": "1 min"}],
     }
-    pipeline = defined(
+    pipeline = over_topic(
         live, kafka.servers, topic, "of_twice", WINDOWS["tumbling"], live=live_section(live), deduplicate=deduplicate
     )
     with planned_records(spark, pipeline) as (plan, records):
@@ -220,7 +207,7 @@ def test_batches_that_nobody_has_kept_are_refused_or_placed_by_append_times(
     steps = [partial(produce, spark, kafka.servers, "streaming_lost", sent(step)) for step in STEPS[:3]]
     live.run(steps)
     kept, lost = (
-        defined(live, kafka.servers, "streaming_lost", name, WINDOWS["tumbling"]) for name in ("of_kept", "of_lost")
+        over_topic(live, kafka.servers, "streaming_lost", name, WINDOWS["tumbling"]) for name in ("of_kept", "of_lost")
     )
     before = backfilled(spark, kept)
     assert before[0]
@@ -234,7 +221,7 @@ def test_batches_that_nobody_has_kept_are_refused_or_placed_by_append_times(
     for part in ("offsets", "commits"):
         (live.checkpoint / part / "2").unlink()
     watermark = {"delay": "10 seconds", "checkpoint": str(live.checkpoint), "gaps": "approximate", "trigger": "200 ms"}
-    guessed = defined(
+    guessed = over_topic(
         live, kafka.servers, "streaming_lost", "of_guessed", WINDOWS["tumbling"],
         watermark=watermark, live=live_section(live),
     )  # fmt: skip

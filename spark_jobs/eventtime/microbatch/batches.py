@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, FileOffset, KafkaOffsets, OffsetLogEntry
+from spark_jobs.eventtime.microbatch.checkpoint import (
+    Checkpoint,
+    FileOffset,
+    KafkaOffsets,
+    OffsetLogEntry,
+    SourceOffset,
+)
 
 INITIAL_WATERMARK: Final = 0
 """The watermark before batch 0, and the least that there is (Spark rule 8)."""
@@ -63,6 +69,10 @@ class Partition:
     source: str
     topic: str
     number: int
+
+    def end_in(self, offset: SourceOffset | None) -> int:
+        """The offset at which the partition ends (exclusive) in an offset of its source; 0 where it is not there."""
+        return offset.ends.get(self.topic, {}).get(self.number, 0) if isinstance(offset, KafkaOffsets) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +183,8 @@ def _offset_ranges(
             continue
         for place, end in _ends(entry):
             # Where the batch before is not there, nobody knows where this one begins.
-            unknown = _first_offset(checkpoint.first_offsets.get(place.source), place) if follows else end
+            # A new partition begins at its first offset (Spark rule 2).
+            unknown = place.end_in(checkpoint.first_offsets.get(place.source)) if follows else end
             start = reached.get(place, unknown)
             ranges = read.setdefault(place, [])
             if end > start:
@@ -195,11 +206,6 @@ def _ends(entry: OffsetLogEntry) -> Iterator[tuple[Partition, int]]:
             for topic, ends in offset.ends.items():
                 for number, end in ends.items():
                     yield Partition(source, topic, number), end
-
-
-def _first_offset(first: KafkaOffsets | None, place: Partition) -> int:
-    """Where a partition begins: a new one at its first offset (Spark rule 2)."""
-    return 0 if first is None else first.ends.get(place.topic, {}).get(place.number, 0)
 
 
 def _file_batches(
