@@ -36,6 +36,18 @@ settings.load_profile("rewindow")
 # At the end of a process py4j logs each closed connection, when pytest has closed the log's stream.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
+
+def _is_no_traceback_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record may be written, since Python 3.11 parses source to write a traceback.
+
+    py4j reports from finalizers that a connection is closed. Where one runs while source is parsed (by Hypothesis, by
+    pytest), the inner parsing ends the outer one with a SystemError ("AST constructor recursion depth mismatch").
+    """
+    return not (record.module == "java_gateway" and record.exc_info)
+
+
+logging.getLogger().addFilter(_is_no_traceback_of_py4j)
+
 ROOM = "-Xms1500m -Xmn600m -XX:MetaspaceSize=256m"
 """Java options of the Spark of all tests: a heap that grew from Java's small start cost a tenth of the time."""
 
