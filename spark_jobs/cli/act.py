@@ -373,7 +373,7 @@ def archive_topic(
         hint = "Leave --as-of out: a copy has all that the Hive table has."
         raise DefinitionError("--as-of says where a topic is cut, and --migrate reads no topic", hint=hint)
     if loaded.engine is Engine.SPARK and not loaded.history.is_stitched and migrate is None:
-        _archive_batches(loaded)
+        console.print(archive.archived(session(loaded, "archive"), loaded), soft_wrap=True)
         return
     spark = session(loaded, "archive")
     if migrate is not None:
@@ -389,21 +389,8 @@ def archive_topic(
         console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
     if dry_run and result.ranges:
         console.print(f"would be appended to {result.table}; nothing was written")
-    elif result.batch is None:
-        console.print(f"nothing new: {result.table} holds all of {migrate or 'the topic'}")
     else:
-        console.print(f"{result.records:,} records appended to {result.table} as batch {result.batch}")
-
-
-def _archive_batches(pipeline: Pipeline) -> None:
-    from spark_jobs.lakehouse.tables import Tables, create_tables
-    from spark_jobs.runs.live_batches import keep_batches
-
-    spark = session(pipeline, "archive")
-    tables = Tables.of(pipeline)
-    create_tables(spark, tables)
-    files = keep_batches(spark, pipeline)
-    console.print(f"{files:,} files of the checkpoint kept in {tables.checkpoint}", soft_wrap=True)
+        console.print(result.sentence(migrate or "the topic"))
 
 
 kafka_app = typer.Typer(help="A Kafka broker for trying things out.", no_args_is_help=True)

@@ -306,6 +306,11 @@ class Pipeline(Section):
         return _are_files_of_query(self.history, self.watermark)
 
     @property
+    def is_archived(self) -> bool:
+        """Whether `rewindow archive` keeps what the history loses: a topic's records, or a query's batches."""
+        return self.history.is_stitched or self.engine is Engine.SPARK
+
+    @property
     def missing_positions(self) -> tuple[str, ...]:
         """The fields of the position without which the order of the log is not known."""
         return () if self.has_files_of_query else self.history.position.missing

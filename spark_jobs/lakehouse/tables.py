@@ -234,20 +234,28 @@ def create_tables(spark: SparkSession, tables: Tables) -> None:
     guarded("cannot make the tables", tables.runs, create)
 
 
+_BELOW_INT = re.compile(r"\b(tinyint|smallint)\b(?!:)")
+
+
+def held_as(kind: t.DataType) -> str:
+    """The name of the type as which an Iceberg table holds such values: it has no whole numbers shorter than INT."""
+    return _BELOW_INT.sub("int", kind.simpleString())
+
+
 def ensure_table(
     spark: SparkSession, table: str, schema: t.StructType, few_files: Mapping[str, str] = FEW_FILES
 ) -> None:
     """Make the table, or add the columns that it lacks. Raises CatalogError where a column has another type."""
     if not spark.catalog.tableExists(table):
-        columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema)
+        columns = ", ".join(f"`{f.name}` {held_as(f.dataType)}" for f in schema)
         few = [f"'{name}'='{value}'" for name, value in few_files.items()]
         properties = ", ".join((_PROPERTIES, *few, *([_BY_RUN] if "run_id" in schema.names else [])))
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
     known = {f.name: f.dataType for f in spark.table(table).schema}
     for field in schema:
         if field.name not in known:
-            spark.sql(f"ALTER TABLE {table} ADD COLUMNS (`{field.name}` {field.dataType.simpleString()})")
-        elif known[field.name].simpleString() != field.dataType.simpleString():
+            spark.sql(f"ALTER TABLE {table} ADD COLUMNS (`{field.name}` {held_as(field.dataType)})")
+        elif known[field.name].simpleString() != held_as(field.dataType):
             raise CatalogError(
                 f"column {field.name} is {known[field.name].simpleString()} in the table "
                 f"and {field.dataType.simpleString()} in this run",

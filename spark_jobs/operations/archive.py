@@ -14,7 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import PastTable
 from spark_jobs.errors import CatalogError, DefinitionError, SourceError
+from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.operations.iceberg_archive import IcebergArchive
+from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.sources.archive_table import ArchiveTable
 from spark_jobs.sources.history import stitched_history
 from spark_jobs.sources.kafka import pin_topic, read_log
@@ -40,6 +42,24 @@ class ArchiveResult:
     ranges: tuple[OffsetRange, ...]
     records: int
     notes: tuple[str, ...]
+
+    def sentence(self, source: str = "the topic") -> str:
+        """What was appended, for people."""
+        if self.batch is None:
+            return f"nothing new: {self.table} holds all of {source}"
+        return f"{self.records:,} records appended to {self.table} as batch {self.batch}"
+
+
+def archived(spark: SparkSession, pipeline: Pipeline) -> str:
+    """Archive what is new: of the topic, or of a query's checkpoint. Says what that was.
+
+    Raises what `archive` raises; SourceError and CatalogError for a checkpoint.
+    """
+    if pipeline.history.is_stitched:
+        return archive(spark, pipeline).sentence()
+    tables = Tables.of(pipeline)
+    create_tables(spark, tables)
+    return f"{keep_batches(spark, pipeline):,} files of the checkpoint kept in {tables.checkpoint}"
 
 
 def archive(

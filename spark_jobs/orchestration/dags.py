@@ -219,20 +219,22 @@ def look_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 
 
 def maintain_dag(dag_id: str, pipeline: Pipeline) -> DAG:
-    """The weekly DAG that cleans up a pipeline's tables."""
+    """The weekly DAG that cleans up a pipeline's tables. By its form it archives, where there is something to."""
+    archives = ", or archives its history" if pipeline.is_archived else ""
     with DAG(
         dag_id,
-        description=f"Clean up the tables of {pipeline.name}.",
+        description=f"Clean up the tables of {pipeline.name}{archives}.",
         doc_md=described(
-            pipeline, "Clears up killed runs, expires snapshots, compacts small files, removes orphan files."
+            pipeline, f"Clears up killed runs, expires snapshots, compacts small files, removes orphan files{archives}."
         ),
         schedule=CronDataIntervalTimetable(_MAINTENANCE, timezone="UTC"),
         start_date=_START,
         catchup=False,
-        params=ParamsDict(maintain_params()),
+        params=ParamsDict(maintain_params(archives=pipeline.is_archived)),
         **_common(pipeline, max_active_runs=1),
     ) as dag:
-        Maintain(task_id="maintain", doc_md="One Spark application.", **_stage_arguments(pipeline))
+        said = "One Spark application."
+        Maintain(task_id="maintain", archives=pipeline.is_archived, doc_md=said, **_stage_arguments(pipeline))
     return dag
 
 

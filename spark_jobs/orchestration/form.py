@@ -30,6 +30,7 @@ PUBLISH, DISCARD, REPEAT, REVERT = "publish", "discard", "repeat", "revert"
 DECISIONS = (PUBLISH, DISCARD)
 """Actions on a run that waits."""
 CORRECTING = (REPEAT, REVERT)
+CLEAN_UP, ARCHIVE = "clean up", "archive"
 """Actions on a run that is published, where its pipeline delivers corrections."""
 BACKFILL_FIELDS = (
     "from", "to", "reason", "as_of", "mode", "chunks", "accept_degraded", "beyond_limits", "another_log", "dry_run",
@@ -258,9 +259,19 @@ def subjects_of(pipeline: Pipeline) -> list[Subject]:
     return [subject for subject in Subject if subject not in without]
 
 
-def maintain_params() -> dict[str, Param]:
-    """The fields of the form of `maintain__<pipeline>`."""
-    return {
+def maintain_params(*, archives: bool) -> dict[str, Param]:
+    """The fields of the form of `maintain__<pipeline>`. `archives`: its history loses what can be kept."""
+    what = {
+        "what": Param(
+            CLEAN_UP,
+            type="string",
+            enum=[CLEAN_UP, ARCHIVE],
+            title="What",
+            description_md=f"`{CLEAN_UP}`: what the fields below say. `{ARCHIVE}`: keep what is new in the "
+            "topic, or in the query's checkpoint, and do nothing else.",
+        )
+    }
+    return (what if archives else {}) | {
         "keep_snapshots": Param(
             "7 d",
             type="string",
@@ -319,11 +330,16 @@ def read_nightly_form(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_maintain_form(params: Mapping[str, Any]) -> list[str]:
-    """The checked fields as options of the application. Raises DefinitionError that names the field."""
-    fields = maintain_params()
+def read_maintain_form(params: Mapping[str, Any], file: str, *, archives: bool) -> list[str]:
+    """The checked fields as arguments of the application; `file`: the definition's.
+
+    Raises DefinitionError that names the field.
+    """
+    fields = maintain_params(archives=archives)
     refuse_unknown(params, fields)
-    options: list[str] = []
+    if _one_of(params.get("what", CLEAN_UP), (CLEAN_UP, ARCHIVE), "What") == ARCHIVE:
+        return ["--archive", file]
+    options = ["--maintain", file]
     for name, option in _KEEP_OPTIONS.items():
         text, title = str(params.get(name) or "").strip(), fields[name].schema["title"]
         if name == "keep_snapshots":

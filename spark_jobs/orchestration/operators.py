@@ -451,18 +451,19 @@ class Decide(SparkStage):
 
 
 class Maintain(SparkTask):
-    """Clean up a pipeline's tables, as `rewindow maintain` does."""
+    """Clean up a pipeline's tables, as `rewindow maintain` does, or archive, as `rewindow archive` does."""
 
-    def __init__(self, *, pipeline: str, pipeline_file: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, pipeline_file: str, archives: bool, **kwargs: Any) -> None:
         super().__init__(work="maintain", pipeline=pipeline, pipeline_file=pipeline_file, **kwargs)
+        self.archives = archives
 
     def _carry_out(self, context: Context) -> None:
         try:
-            kept = read_maintain_form(params_of(context))
+            arguments = read_maintain_form(params_of(context), self.pipeline_file, archives=self.archives)
         except DefinitionError as problem:
             raise AirflowFailException(str(problem)) from None
         try:
-            self._run_application(context, ["--maintain", self.pipeline_file, *kept])
+            self._run_application(context, arguments)
         except AirflowException as problem:
             end = end_of(self._hook, problem)
             raise _failure(end.sentence, end.code in NON_RETRYABLE_EXIT_CODES) from None

@@ -20,6 +20,7 @@ from pyarrow.orc import ORCFile
 from spark_jobs.errors import SourceError
 from spark_jobs.project.sample import Sample, ddl_of, json_object, nameable
 from spark_jobs.sources.csv_text import CsvRules
+from spark_jobs.sources.table_folders import refuse_table_folders
 
 _FORMATS = {
     ".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json",
@@ -60,7 +61,7 @@ def read_files(path: str, limit: int) -> Sample:
 
 
 def _files(path: str) -> tuple[Any, str, list[str]]:
-    """The file system, the path in it, and the files there, by name, without those that begin with . or _."""
+    """The file system, the path in it, and the files there, by name, without those that a run leaves out."""
     try:
         system, place = fsspec.core.url_to_fs(path)
         if _GLOB & set(place):
@@ -72,10 +73,17 @@ def _files(path: str) -> tuple[Any, str, list[str]]:
         files = sorted(file for file in found if system.isfile(file))
     except (OSError, ValueError, ImportError) as error:
         raise SourceError(f"cannot be listed: {error}", path, "Check the path and the access to it.") from error
-    files = [file for file in files if not PurePosixPath(file).name.startswith((".", "_"))]
+    refuse_table_folders(files)
+    base = _literal_folder(place)
+    files = [file for file in files if not _is_hidden(file.removeprefix(base) or PurePosixPath(file).name)]
     if not files:
         raise SourceError("no file is there", path, "Name a file, a folder or a glob such as data/*.jsonl.")
     return system, place, files
+
+
+def _is_hidden(file: str) -> bool:
+    """Whether a file, or a folder above it, is one that Spark leaves out: an unfinished write, mostly."""
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in PurePosixPath(file).parts)
 
 
 def _format_of(file: str) -> str | None:
@@ -225,9 +233,8 @@ def _records(rules: CsvRules, text: str) -> list[str]:
 def _cells(record: str, delimiter: str) -> list[str] | None:
     """The cells of one record by RFC 4180, as a run reads it; None where a quote is not closed."""
     single = delimiter if len(delimiter) == 1 else "\x1f"
-    lines = record.replace(delimiter, single).splitlines(keepends=True)
     try:
-        rows = list(csv.reader(lines, delimiter=single, strict=True))
+        rows = list(csv.reader([record.replace(delimiter, single)], delimiter=single, strict=True))
     except csv.Error:
         return None
     return rows[0] if len(rows) == 1 else None

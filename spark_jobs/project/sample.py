@@ -221,11 +221,16 @@ def _type_of(values: Sequence[Any]) -> str:
 
 
 def json_object(text: Any) -> dict[str, Any] | None:
-    """The JSON object in a text or its bytes; None where it is none."""
+    """The JSON object in a text or its bytes, as a run reads it; None where it is none."""
     if not isinstance(text, (str, bytes)):
         return None
     try:
-        found = json.loads(text)
+        found = json.loads(text, strict=False, parse_constant=_refuse)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _refuse(constant: str) -> None:
+    """Raises ValueError: `NaN` and `Infinity` are no JSON."""
+    raise ValueError(constant)

@@ -20,8 +20,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS, window_columns
-from spark_jobs.quality.conditions import columns_of_condition, columns_of_query
+from spark_jobs.quality.conditions import columns_of_condition
 from spark_jobs.quality.live import LIVE_COLUMNS
+from spark_jobs.quality.queries import columns_of_query
 from spark_jobs.quality.suites import Data, Expectation, Suite, Suites
 
 PARAMETERS = {

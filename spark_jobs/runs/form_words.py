@@ -28,7 +28,8 @@ COMMANDS = {
     "doctor": "the DAG `look__<pipeline>`, which looks at `doctor`",
     "corrections": "the DAG `look__<pipeline>`, which looks at `corrections`,",
     "revisions": "the DAG `look__<pipeline>`, which looks at a `window`",
-    "upgrade": "whoever runs Rewindow's commands here, by an upgrade of the pipeline,",
+    "archive": "the DAG `maintain__<pipeline>`, by its form's `archive`,",
+    "upgrade": "an administrator, by the command `upgrade` where Rewindow is installed (docs/operations.md, Upgrade),",
     "expectations": "whoever runs Rewindow's commands here, by a list of the expectations,",
 }
 """What does in Airflow what a command does; an upgrade and a list are no work of a DAG."""

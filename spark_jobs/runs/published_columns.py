@@ -9,7 +9,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.lakehouse.published_table import PublishedTable
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import Tables, held_as
 from spark_jobs.replay.spec import complete_name
 
 
@@ -30,12 +30,12 @@ def refuse_other_columns(spark: SparkSession, pipeline: Pipeline, records: DataF
             what = "was a key of windows that are published, and cannot be an aggregate in their table"
             problems.append(_problem(pipeline, ("aggregates", name), what))
             continue
-        kind = records.agg(F.expr(text)).schema[0].dataType.simpleString()
+        kind = held_as(records.agg(F.expr(text)).schema[0].dataType)
         other = next((known[c] for c in (name, complete_name(name)) if known.get(c, kind) != kind), None)
         if other is not None:
             problems.append(_problem(pipeline, ("aggregates", name), _of_another_type(kind, other)))
     for name in pipeline.keys:
-        kind = records.schema[name].dataType.simpleString()
+        kind = held_as(records.schema[name].dataType)
         if known.get(name, kind) != kind:
             problems.append(_problem(pipeline, ("keys", name), _of_another_type(kind, known[name])))
     if problems:

@@ -6,23 +6,15 @@ either of them, and a failure of it would end the query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.sources.decode import NOT_UTF8
-from spark_jobs.spark.expression_tree import NO_CLEAR_TIME, SHORT_ZONES, nodes_of, shown_part
-from spark_jobs.spark.gateway import (
-    JavaObject,
-    analyzed_plan,
-    column_of,
-    expression_of,
-    jvm,
-    tried,
-    with_children,
-)
+from spark_jobs.sources.misread import misreadings, reads_bytes, reads_time
+from spark_jobs.spark.expression_tree import nodes_of, shown_part
+from spark_jobs.spark.gateway import JavaObject, analyzed_plan, column_of, jvm, tried
 
 FAILED = "rw_failed"
 """Why an expression fails on a record; null where none does. The column is there only if one can fail."""
@@ -99,10 +91,6 @@ _SAFE = {
 """Parts that fail on no record, whatever is in them."""
 _DIVISIONS = ("Divide", "IntegralDivide", "Remainder", "Pmod")
 _SUMS = ("Add", "Subtract", "Multiply", "UnaryMinus", "Abs")
-_LOCAL_NAMES = ("NamedLambdaVariable", "CommonExpressionRef")
-_READERS_OF_TIME = ("Cast", "to_timestamp", "ParseToTimestamp", "try_to_timestamp")
-_ZONES_OF = {"ToUTCTimestamp": (1,), "FromUTCTimestamp": (1,), "ConvertTimezone": (0, 1), "make_timestamp": (6,)}
-"""The children of expressions that name a zone."""
 _SHOWN_LENGTH = 60
 _MOST_PARTS = 20
 
@@ -146,9 +134,10 @@ def evaluated(frame: DataFrame, attempts: Mapping[str, Attempt]) -> DataFrame:
     for index, one in enumerate(risky.values()):
         kind = frame.select(one.value.alias(_TRIED)).schema[0].dataType
         right = tried(F.struct(one.value.alias("value"), F.lit(None).cast("string").alias("why")))
-        for unclear in (*_unclear_times(spark, one.tree), *_no_texts(spark, one.tree)):
-            right = F.when(~F.coalesce(unclear, F.lit(False)), right)
-        wrong = F.struct(F.lit(None).cast(kind).alias("value"), _reason(spark, one).alias("why"))
+        misread = misreadings(spark, one.tree)
+        for is_misread, _ in misread:
+            right = F.when(~F.coalesce(is_misread, F.lit(False)), right)
+        wrong = F.struct(F.lit(None).cast(kind).alias("value"), _reason(spark, one, misread).alias("why"))
         outcome = F.coalesce(right, wrong)
         if one.only_if is not None:
             outcome = F.when(one.only_if, outcome)
@@ -185,10 +174,10 @@ def _may_fail(spark: SparkSession, node: JavaObject, name: str) -> bool:
     if name in _SAFE or node.foldable():
         return False
     if name == "Cast":
-        if _reads_bytes(node, name):
+        if reads_bytes(node, name):
             return True
         if node.evalMode().toString() == "TRY":
-            return _reads_time(node, name)
+            return reads_time(node, name)
         cast = jvm(spark).org.apache.spark.sql.catalyst.expressions.Cast
         return not cast.canUpCast(node.child().dataType(), node.dataType())
     if name in _DIVISIONS:
@@ -199,7 +188,7 @@ def _may_fail(spark: SparkSession, node: JavaObject, name: str) -> bool:
     return True
 
 
-def _reason(spark: SparkSession, one: Attempt) -> Column:
+def _reason(spark: SparkSession, one: Attempt, misread: Sequence[tuple[Column, str]]) -> Column:
     """Which part of the expression fails, and on what: Spark's own words as far as they depend on the record."""
     found = []
     for node in _parts(spark, one.tree):
@@ -219,15 +208,9 @@ def _reason(spark: SparkSession, one: Attempt) -> Column:
             what = "overflow" if name in _SUMS else "fails"
             why = F.concat(F.lit(f"{what} for "), F.concat_ws(", ", *inputs)) if inputs else F.lit(what)
         found.append(F.when(fails, F.concat(F.lit(f"{one.label}: {shown_part(node, one.text)}: "), why)))
-    unclear = [
-        F.when(condition, f"{one.label}: {one.text[:_SHOWN_LENGTH]}: text without a date or a clear zone is no time")
-        for condition in _unclear_times(spark, one.tree)
-    ]
-    unclear += [
-        F.when(condition, f"{one.label}: {one.text[:_SHOWN_LENGTH]}: {NOT_UTF8}")
-        for condition in _no_texts(spark, one.tree)
-    ]
-    return F.coalesce(*unclear, *found, F.lit(f"{one.label}: {one.text[:_SHOWN_LENGTH]}: fails"))
+    shown = f"{one.label}: {one.text[:_SHOWN_LENGTH]}"
+    unread = [F.when(condition, f"{shown}: {why}") for condition, why in misread]
+    return F.coalesce(*unread, *found, F.lit(f"{shown}: fails"))
 
 
 def _parts(spark: SparkSession, tree: JavaObject) -> list[JavaObject]:
@@ -249,125 +232,6 @@ def _parts(spark: SparkSession, tree: JavaObject) -> list[JavaObject]:
 
     walk(tree)
     return found[:_MOST_PARTS]
-
-
-def _unclear_times(spark: SparkSession, tree: JavaObject) -> list[Column]:
-    """Whether text that the expression reads as a time has no date, or a zone that is not clear.
-
-    Text in a branch (CASE, coalesce, AND, OR) counts only for records for which that branch is evaluated.
-    """
-    found: list[Column] = []
-    for node, name, path in _evaluated_parts(spark, tree, None):
-        children = [node.children().apply(i) for i in range(node.children().size())]
-        if _reads_time(node, name) and not _has_local_names(node):
-            found.append(_within(path, tried(column_of(spark, children[0])).rlike(NO_CLEAR_TIME)))
-        for index in _ZONES_OF.get(name, ()):
-            if index < len(children) and not children[index].foldable() and not _has_local_names(children[index]):
-                zone = F.upper(tried(column_of(spark, children[index])))
-                found.append(_within(path, zone.isin(sorted(SHORT_ZONES))))
-    whole = tree.child() if tree.nodeName() == "Alias" else tree
-    guarded = _guarded(spark, whole)
-    if guarded is not None:
-        fails, succeeds = (tried(F.struct(column_of(spark, one))) for one in (guarded, whole))
-        found.append(fails.isNull() & succeeds.isNotNull())
-    return found
-
-
-def _no_texts(spark: SparkSession, tree: JavaObject) -> list[Column]:
-    """Whether bytes that the expression reads as text are no UTF-8. Not known within a lambda function."""
-    return [
-        _within(path, ~F.is_valid_utf8(tried(column_of(spark, node))))
-        for node, name, path in _evaluated_parts(spark, tree, None)
-        if _reads_bytes(node, name) and not _has_local_names(node)
-    ]
-
-
-def _within(path: Column | None, condition: Column) -> Column:
-    """The condition, where the branch is evaluated."""
-    return condition if path is None else F.coalesce(tried(path), F.lit(False)) & condition
-
-
-def _evaluated_parts(
-    spark: SparkSession, node: JavaObject, path: Column | None
-) -> Iterator[tuple[JavaObject, str, Column | None]]:
-    """Each node of an expression, its name, and the condition on which it is evaluated; None: always."""
-    name, children = node.nodeName(), [node.children().apply(i) for i in range(node.children().size())]
-    yield node, name, path
-    for child, condition in _branches(spark, name, children):
-        joined = condition if path is None else path if condition is None else path & condition
-        yield from _evaluated_parts(spark, child, joined)
-
-
-def _guarded(spark: SparkSession, node: JavaObject, *, is_within: bool = False) -> JavaObject | None:
-    """The expression, so that its lambda functions fail on text that `_unclear_times` looks for; None: they read none.
-
-    `is_within`: the node is a part of a lambda function.
-    """
-    name, children = node.nodeName(), [node.children().apply(i) for i in range(node.children().size())]
-    inside = [_guarded(spark, child, is_within=is_within or name == "LambdaFunction") for child in children]
-    changed = any(one is not None for one in inside)
-    children = [child if one is None else one for child, one in zip(children, inside, strict=True)]
-    result = with_children(spark, node, children) if changed else None
-    if not is_within:
-        return result
-    for index in _ZONES_OF.get(name, ()):
-        if index < len(children) and not children[index].foldable():
-            zone = column_of(spark, children[index])
-            is_short = F.upper(zone).isin(sorted(SHORT_ZONES))
-            children[index] = expression_of(spark, F.when(is_short, F.concat(F.lit("?"), zone)).otherwise(zone))
-            result = with_children(spark, node, children)
-    if _reads_time(node, name):
-        text, value = column_of(spark, children[0]), column_of(spark, node if result is None else result)
-        failing = F.concat(F.lit("?"), text).cast(node.dataType().typeName())
-        result = expression_of(spark, F.when(text.rlike(NO_CLEAR_TIME), failing).otherwise(value))
-    return result
-
-
-def _reads_time(node: JavaObject, name: str) -> bool:
-    """Whether the expression reads text, which comes from the record, as a time without a pattern."""
-    if name not in _READERS_OF_TIME or node.children().size() != 1 or not node.resolved():
-        return False
-    child = node.children().apply(0)
-    is_time = node.dataType().typeName() in ("timestamp", "timestamp_ntz")
-    return is_time and child.dataType().typeName() == "string" and not child.foldable()
-
-
-def _reads_bytes(node: JavaObject, name: str) -> bool:
-    """Whether the expression takes bytes for text."""
-    if name != "Cast" or not node.resolved():
-        return False
-    return (node.child().dataType().typeName(), node.dataType().typeName()) == ("binary", "string")
-
-
-def _has_local_names(node: JavaObject) -> bool:
-    """Whether the expression uses a variable of a lambda function, or a part that Spark computes once."""
-    names = {name for _, name in nodes_of(node)}
-    return bool(names.intersection(_LOCAL_NAMES)) and not names.intersection(("LambdaFunction", "With"))
-
-
-def _branches(spark: SparkSession, name: str, children: list[JavaObject]) -> list[tuple[JavaObject, Column | None]]:
-    """The children of a node, each with the condition on which it is evaluated; None: always."""
-    if name not in ("CaseWhen", "If", "Coalesce", "And", "Or") or any(map(_has_local_names, children)):
-        return [(child, None) for child in children]
-
-    def column(child: JavaObject) -> Column:
-        return tried(column_of(spark, child))
-
-    found: list[tuple[JavaObject, Column | None]] = []
-    if name in ("CaseWhen", "If"):
-        before: Column | None = None
-        for condition, value in zip(children[0::2], children[1::2], strict=False):
-            holds = F.coalesce(column(condition), F.lit(False))
-            found += [(condition, before), (value, holds if before is None else before & holds)]
-            before = ~holds if before is None else before & ~holds
-        return [*found, (children[-1], before)] if len(children) % 2 else found
-    before = None
-    for child in children:
-        found.append((child, before))
-        goes_on = column(child).isNull() if name == "Coalesce" else column(child).eqNullSafe(F.lit(name == "Or"))
-        goes_on = goes_on if name == "Coalesce" else ~goes_on
-        before = goes_on if before is None else before & goes_on
-    return found
 
 
 def _shown_value(spark: SparkSession, node: JavaObject) -> Column:

@@ -23,6 +23,14 @@ RAW = "rw_raw"
 RAW_BYTES = "rw_raw_bytes"
 NO_VALUE = "no value"
 NOT_UTF8 = "not valid UTF-8"
+JSON_AS_SPARK: Mapping[str, Any] = {
+    "allowSingleQuotes": True,
+    "allowNonNumericNumbers": True,
+    "allowUnquotedControlChars": False,
+}
+"""What Spark takes for JSON where its options do not say."""
+_JSON_AS_FLINK: Mapping[str, Any] = {name: not allowed for name, allowed in JSON_AS_SPARK.items()}
+"""What Flink's JSON format takes: control characters within text, and neither `NaN` nor text in single quotes."""
 _DECODED = "rw_decoded"
 _CORRUPT = "rw_corrupt"
 
@@ -62,12 +70,15 @@ def decode(
         text: The column to decode.
         text_format: `json` or `csv`.
         schema: The fields of the text.
-        options: Options of Spark's reader.
+        options: Options of Spark's reader. What they do not say of JSON is as in Flink's format.
         only: The part of the schema whose fields are added; None: all of it.
     """
     chosen = {key: value for key, value in (options or {}).items() if key.lower() not in ("mode", "header")}
     chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     is_json = text_format == "json"
+    if is_json:
+        said = {key.lower() for key in chosen}
+        chosen = {key: value for key, value in _JSON_AS_FLINK.items() if key.lower() not in said} | chosen
     has_pattern = any(key.lower() == "timestampformat" for key in chosen)
 
     def decoder(of: Column, fields: StructType) -> Column:
@@ -99,6 +110,7 @@ def _json_reason(text: Column, schema: StructType) -> Column:
     return (
         F.when(~F.ltrim(text).startswith("{"), F.when(_is_json(text), "not a JSON object").otherwise("not valid JSON"))
         .when(parsed[_CORRUPT].isNull(), F.when(_has_more(text), "not valid JSON"))
+        .when(text.rlike(r"^\s*\{\s*'"), "not valid JSON: text in single quotes")
         .when(_is_json(text), F.coalesce(*wrong, F.lit("wrong type in a field")))
         .otherwise("not valid JSON")
     )

@@ -17,6 +17,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.sources.containers import Containers, read_containers
 from spark_jobs.sources.lines import OptionValue, option, read_lines
 from spark_jobs.sources.parquet import FileColumns, check_same_columns, columns_of, parquet_footers, read_parquet
+from spark_jobs.sources.table_folders import MARKS, folders_above, refuse_table_folders
 from spark_jobs.spark.failures import plain_path, reading, short
 from spark_jobs.spark.gateway import (
     JAVA_ERRORS,
@@ -58,10 +59,15 @@ class PinnedFile:
 
 
 def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, ...]:
-    """The files that match the definition's paths, sorted by path. Raises SourceError where there is none."""
+    """The files that match the definition's paths, sorted by path.
+
+    Raises SourceError where there is none, and where they are data files of a lake table.
+    """
     where = ", ".join(plain_path(path) for path in history.path)
     try:
         with reading(where):
+            if not history.has_lines:
+                refuse_table_folders(_marks_of_tables(spark, history))
             found = _pinned(_relation(spark, history))
     except AnalysisException as error:
         raise SourceError(f"the files cannot be listed: {short(str(error))}", where, "Correct history.path.") from error
@@ -239,6 +245,16 @@ def _literal_folder(spark: SparkSession, path: str) -> str:
     except JAVA_ERRORS:
         pass  # listing it says what is wrong
     return path.rpartition("/")[0] or "/"
+
+
+def _marks_of_tables(spark: SparkSession, history: FilesHistory) -> Iterator[str]:
+    """What says that a folder of the history is that of a lake table."""
+    folders = dict.fromkeys(above for path in history.path for above in folders_above(_literal_folder(spark, path)))
+    for folder in folders:
+        escaped = _GLOB_CHARACTER.sub(r"\\\g<0>", folder)
+        pattern = hadoop_path(spark, f"{escaped}/{{{','.join(MARKS)}}}")
+        for status in pattern.getFileSystem(hadoop_conf(spark)).globStatus(pattern) or ():
+            yield plain_path(status.getPath().toString())
 
 
 def file_partitions(spark: SparkSession, history: FilesHistory) -> tuple[str, ...]:

@@ -7,9 +7,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.payload import Value
 from spark_jobs.sources.csv_text import CsvRules
-from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, RAW, RAW_BYTES, REASON, decode, parse_schema
+from spark_jobs.sources.decode import (
+    JSON_AS_SPARK,
+    NO_VALUE,
+    NOT_UTF8,
+    RAW,
+    RAW_BYTES,
+    REASON,
+    decode,
+    parse_schema,
+)
 from spark_jobs.sources.decode_avro import avro_fields, decode_avro, decode_by_writers
 from spark_jobs.sources.envelopes import AFTER, OPERATION, enclosed, envelope_of, opened, row_fields
 from spark_jobs.sources.expressions import Refused, expression_type, refuse, refuse_schema
@@ -85,15 +95,24 @@ def with_payload(frame: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | 
         what = f"column `{value.column}` is text, and {'Avro' if value.format == 'avro' else 'the framing'} is bytes"
         raise refuse(pipeline, ("value", "column"), Refused(what, "name a BINARY column"))
     if not from_lines:
-        return _of_text(frame.withColumn(RAW, text), F.col(RAW), value)
+        return _of_text(frame.withColumn(RAW, text), F.col(RAW), value, pipeline.engine)
     line = frame.withColumnsRenamed({REASON: _LINE_REASON, RAW: _LINE_RAW}).withColumn(RAW, text)
-    decoded = _of_text(line, F.col(RAW), value)
+    decoded = _of_text(line, F.col(RAW), value, pipeline.engine)
     both = {REASON: F.coalesce(_LINE_REASON, REASON), RAW: F.col(_LINE_RAW)}
     return decoded.withColumns(both).drop(_LINE_REASON, _LINE_RAW)
 
 
-def decode_bytes(frame: DataFrame, content: Column, value: Value, schemas: PinnedSchemas | None = None) -> DataFrame:
-    """Add the fields of `fields_of` to the frame, and REASON: why the bytes cannot be decoded; null where they can."""
+def decode_bytes(
+    frame: DataFrame,
+    content: Column,
+    value: Value,
+    schemas: PinnedSchemas | None = None,
+    engine: Engine = Engine.FLINK,
+) -> DataFrame:
+    """Add the fields of `fields_of` to the frame, and REASON: why the bytes cannot be decoded; null where they can.
+
+    `engine`: the live job's, which decides what is JSON.
+    """
     if value.format == "avro":
         whole = encoded_fields(frame.sparkSession, value, schemas)
         if schemas is not None:
@@ -103,7 +122,7 @@ def decode_bytes(frame: DataFrame, content: Column, value: Value, schemas: Pinne
             decoded = decode_avro(frame, content, value.ddl or "", whole, framed=framed, schema_id=number)
         return decoded if value.envelope is None else opened(decoded, whole, value.envelope)
     text = (body_of(content) if value.is_framed else content).cast("string")
-    decoded = _of_text(frame, text, value)
+    decoded = _of_text(frame, text, value, engine)
     broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)
     if value.is_framed:
         known = value.schema_id if schemas is None else schemas.writers.keys()
@@ -112,14 +131,14 @@ def decode_bytes(frame: DataFrame, content: Column, value: Value, schemas: Pinne
     return decoded.withColumn(REASON, F.coalesce(broken, REASON))
 
 
-def _of_text(frame: DataFrame, text: Column, value: Value) -> DataFrame:
+def _of_text(frame: DataFrame, text: Column, value: Value, engine: Engine) -> DataFrame:
     if value.format == "text":
         return frame.withColumns({REASON: F.when(text.isNull(), NO_VALUE), TEXT_FIELD: text})
     whole = encoded_fields(frame.sparkSession, value)
     if value.format == "csv":
         read = decode(frame, text, "csv", whole, {"escape": '"'})
         return read.withColumn(REASON, F.coalesce(CsvRules().why_wrong(text), REASON))
-    decoded = decode(frame, text, "json", whole)
+    decoded = decode(frame, text, "json", whole, JSON_AS_SPARK if engine is Engine.SPARK else None)
     return decoded if value.envelope is None else opened(decoded, whole, value.envelope)
 
 
@@ -132,7 +151,7 @@ def _of_bytes(frame: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | Non
     raw = F.make_valid_utf8(body.cast("string"))
     if pipeline.value.format == "avro":
         raw = F.lit(None).cast("string")
-    decoded = decode_bytes(frame, F.col(RAW_BYTES), pipeline.value, schemas).withColumn(RAW, raw)
+    decoded = decode_bytes(frame, F.col(RAW_BYTES), pipeline.value, schemas, pipeline.engine).withColumn(RAW, raw)
     if tombstones == "keep":
         decoded = decoded.withColumn(REASON, F.when(F.col(RAW_BYTES).isNotNull(), F.col(REASON)))
     return decoded

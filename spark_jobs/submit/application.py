@@ -24,6 +24,7 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
+from spark_jobs.operations.archive import archived
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.operations.run_ends import end_policy_of
@@ -242,6 +243,17 @@ def maintain_tables(
         return problem.exit_code
 
 
+def archive_history(file: str, master: str | None = None) -> int:
+    """Archive what is new in a pipeline's topic or checkpoint; the exit code."""
+    try:
+        pipeline = load_pipeline(file)
+        print(archived(_session(f"rewindow archive {pipeline.name}", pipeline, master), pipeline), flush=True)
+        return 0
+    except RewindowError as problem:
+        _say(str(problem))
+        return problem.exit_code
+
+
 def _record_failure(folder: RunFolder, stage: Stage, problem: Exception) -> None:
     """Write the error into the outcome. A run that waits or is published keeps its status: it was only refused."""
     try:
@@ -303,6 +315,7 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--run", help="the run whose stage is carried out")
     what.add_argument("--maintain", metavar="PIPELINE.yaml", help="clean up this pipeline's tables instead")
+    what.add_argument("--archive", metavar="PIPELINE.yaml", help="archive what is new in this pipeline's topic instead")
     what.add_argument("--look", metavar="PIPELINE.yaml", help="answer a question about this pipeline instead")
     parser.add_argument("--question", help="the document of the question, needed with --look")
     parser.add_argument("--stage", type=Stage, choices=list(Stage), help="needed with --run")
@@ -318,6 +331,8 @@ def main() -> None:
         code = maintain_tables(
             given.maintain, given.keep_snapshots, given.keep_revisions, given.keep_runs, given.master
         )
+    elif given.archive:
+        code = archive_history(given.archive, given.master)
     elif given.look:
         if given.question is None:
             parser.error("--look needs --question")

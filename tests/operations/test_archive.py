@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from spark_jobs.operations.archive import archive, migrate
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.sources.archive_table import ArchiveTable
 from spark_jobs.sources.archived import archived_in
+from spark_jobs.submit import application
 from tests.kafka import Sent, produce
 from tests.processes import start_python
 from tests.sources.conftest import BASE
@@ -29,28 +31,30 @@ def events(count: int, partition: int = 0) -> list[Sent]:
     return [Sent(json.dumps({"t": BASE + n}), partition, key=f"k{n}", headers={"h": str(n)}) for n in range(count)]
 
 
+def definition(kafka: KafkaBroker, topic: str, database: str) -> dict[str, Any]:
+    return {
+        "name": "p",
+        "history": {
+            "kind": "stitched",
+            "past": {"table": f"{database}.log"},
+            "recent": {"servers": kafka.servers, "topic": topic},
+        },
+        "value": {"format": "json", "schema": "t BIGINT"},
+        "keys": {"h": "headers['h']"},
+        "event_time": {"expression": "t", "unit": "ms"},
+        "watermark": {"generator": "ascending"},
+        "window": {"type": "tumbling", "size": "1 h"},
+        "aggregates": {"n": "count(*)"},
+    }
+
+
 @pytest.fixture
 def pipeline(spark, kafka: KafkaBroker, tmp_path: Path) -> Pipeline:
     number = next(_NUMBERS)
     topic, database = f"archived_{number}", f"archive_{number}"
     kafka.create_topic(topic, 2, APPEND_TIME)
     spark.sql(f"CREATE DATABASE {database} LOCATION '{tmp_path / 'warehouse'}'")
-    return Pipeline.model_validate(
-        {
-            "name": "p",
-            "history": {
-                "kind": "stitched",
-                "past": {"table": f"{database}.log"},
-                "recent": {"servers": kafka.servers, "topic": topic},
-            },
-            "value": {"format": "json", "schema": "t BIGINT"},
-            "keys": {"h": "headers['h']"},
-            "event_time": {"expression": "t", "unit": "ms"},
-            "watermark": {"generator": "ascending"},
-            "window": {"type": "tumbling", "size": "1 h"},
-            "aggregates": {"n": "count(*)"},
-        }
-    )
+    return Pipeline.model_validate(definition(kafka, topic, database))
 
 
 def places(spark, pipeline: Pipeline) -> list[tuple[int, int]]:
@@ -58,7 +62,9 @@ def places(spark, pipeline: Pipeline) -> list[tuple[int, int]]:
     return sorted((row.partition, row.offset) for row in rows)
 
 
-def test_only_what_is_new_is_appended_and_positions_are_kept(spark, kafka: KafkaBroker, pipeline: Pipeline) -> None:
+def test_only_what_is_new_is_appended_and_positions_are_kept(
+    spark, kafka: KafkaBroker, pipeline: Pipeline, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = pipeline.history.recent.topic
     produce(spark, kafka.servers, topic, events(3) + events(2, partition=1))
     first = archive(spark, pipeline)
@@ -67,7 +73,11 @@ def test_only_what_is_new_is_appended_and_positions_are_kept(spark, kafka: Kafka
     produce(spark, kafka.servers, topic, events(2, partition=1))
     assert archive(spark, pipeline, as_of={0: 3, 1: 3}).records == 1
     assert archive(spark, pipeline, dry_run=True).ranges[0].start == 3
-    assert archive(spark, pipeline).records == 1
+    database = pipeline.history.past.table.partition(".")[0]
+    (tmp_path / "p.yaml").write_text(json.dumps(definition(kafka, topic, database)))
+    monkeypatch.setattr("sys.argv", ["main", "--archive", str(tmp_path / "p.yaml")])
+    application.main()
+    assert capsys.readouterr().out == f"1 records appended to {pipeline.history.past.table} as batch 2\n"
     assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
     live = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.servers).option("subscribe", topic)
     live = live.option("includeHeaders", "true").load()

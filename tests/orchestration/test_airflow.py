@@ -356,15 +356,19 @@ def test_a_person_approves_a_restatement(airflow: Airflow, project: Path, spark:
 
 
 @pytest.mark.long
-def test_a_run_that_decide_drops_while_it_waits_goes_on_by_itself(airflow: Airflow, project: Path) -> None:
-    dropped = airflow.trigger("backfill__reviewed", {"from": day(3), "reason": "a test"})
-    airflow.wait(dropped, PATIENCE, until=waits_for_approval)
-    form = {"run": folder_of(dropped).run_id, "action": "discard", "reason": "it was a mistake"}
+@pytest.mark.parametrize(("action", "ends"), [("discard", "failed"), ("publish", "success")])
+def test_a_run_that_is_decided_while_it_waits_goes_on_by_itself(
+    airflow: Airflow, project: Path, action: str, ends: str
+) -> None:
+    waiting = airflow.trigger("backfill__reviewed", {"from": day(3), "reason": "a test"})
+    airflow.wait(waiting, PATIENCE, until=waits_for_approval)
+    form = {"run": folder_of(waiting).run_id, "action": action, "reason": "it was agreed"}
     assert airflow.wait(airflow.trigger("decide__reviewed", form), PATIENCE) == "success"
-    assert airflow.wait(dropped, PATIENCE) == "failed"
-    found = states(airflow, dropped)
-    assert (found["approve"], found["publish"]) == ({"skipped"}, {"failed"})
-    assert folder_of(dropped).read(OUTCOME)["status"] == "rejected" and folder_of(dropped).read_bytes(PAGE)
+    assert airflow.wait(waiting, PATIENCE) == ends
+    found = states(airflow, waiting)
+    assert (found["approve"], found["publish"], found["report"]) == ({"skipped"}, {ends}, {ends})
+    assert folder_of(waiting).read(OUTCOME)["status"] == {"failed": "rejected", "success": "published"}[ends]
+    assert folder_of(waiting).read_bytes(PAGE)
 
 
 @pytest.mark.long

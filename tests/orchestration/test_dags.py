@@ -107,7 +107,9 @@ def test_each_pipeline_has_its_five_dags(folder: Path, tmp_path: Path) -> None:
     assert look["choices"]["what"] == ["window", "late", "quarantined", "corrections", "live", "doctor"]
     hasty = parsed["dags"]["look__departures_hasty"]["choices"]["what"]
     assert hasty == ["window", "late", "quarantined", "doctor"], "it has no section `live:`"
-    assert not parsed["dags"]["maintain__departures_hourly"]["catchup"]
+    maintain = parsed["dags"]["maintain__departures_hourly"]
+    assert maintain["form"] == ["keep_revisions", "keep_runs", "keep_snapshots"] and not maintain["catchup"]
+    assert parsed["dags"]["maintain__departures_streaming"]["choices"]["what"] == ["clean up", "archive"]
     assert parsed["heavy"] == []
 
 

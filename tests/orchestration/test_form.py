@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -141,17 +142,26 @@ def test_an_application_that_fails_is_quoted_and_its_command_line_is_not() -> No
 
 
 def test_the_form_of_maintenance_is_checked_before_spark_starts() -> None:
-    given = {name: param.value for name, param in maintain_params().items()}
-    assert read_maintain_form(given) == ["--keep-snapshots", "7 d", "--keep-runs", "400 d"]
-    assert read_maintain_form(given | {"keep_revisions": "365 d"})[2:4] == ["--keep-revisions", "365 d"]
+    given = {name: param.value for name, param in maintain_params(archives=True).items()}
+    assert given.keys() - maintain_params(archives=False).keys() == {"what"}
+
+    def read(answers: dict[str, Any], *, archives: bool = True) -> list[str]:
+        return read_maintain_form(answers, "p.yaml", archives=archives)
+
+    assert read(given) == ["--maintain", "p.yaml", "--keep-snapshots", "7 d", "--keep-runs", "400 d"]
+    assert read(given | {"keep_revisions": "365 d"})[4:6] == ["--keep-revisions", "365 d"]
+    assert read(given | {"what": "archive"}) == ["--archive", "p.yaml"]
+    with pytest.raises(DefinitionError, match="no field `what`"):
+        read(given | {"what": "archive"}, archives=False)
     for wrong, words in (
         ({"keep_snapshots": "long"}, "Keep snapshots: "),
         ({"keep_snapshots": ""}, "Keep snapshots: "),
         ({"keep_runs": "7 moons"}, "Keep runs: "),
         ({"keep": "7 d"}, "no field `keep`"),
+        ({"what": "drop"}, "What: "),
     ):
         with pytest.raises(DefinitionError, match=words):
-            read_maintain_form(given | wrong)
+            read(given | wrong)
 
 
 def test_times_keep_their_instant_whatever_zone_they_are_written_in() -> None:

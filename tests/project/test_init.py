@@ -386,3 +386,23 @@ def test_folders_encodings_and_line_breaks_are_seen_as_a_run_reads_them(project:
     (project / "wide.csv").write_text("a,b\n1,2\n", encoding="utf-16")
     with pytest.raises(SourceError, match="look like UTF-16"):
         read_files("wide.csv", 10)
+
+
+def test_letters_that_look_like_line_breaks_and_unfinished_writes_are_no_records(project: Path) -> None:
+    letters = "\u2028\u0085\x0b\x1c"
+    (project / "notes").mkdir()
+    (project / "notes/a.csv").write_text("shop,ordered_at,v\n" + f"a{letters}b,{NOON.isoformat()},1\n" * 5)
+    sample = read_files("notes", 10)
+    assert (sample.records[0]["shop"], sample.unreadable) == (f"a{letters}b", 0)
+    write_lines(project / "orders/a.jsonl", [order(1)])
+    write_lines(project / "orders/_temporary/0/a.jsonl", [order(2)])
+    write_lines(project / "orders/.staging/a.jsonl", [order(3)])
+    (project / "orders/README.md").write_text("Orders.\n")
+    sample = read_files("orders", 10)
+    assert (sample.path, len(sample.records)) == ("orders/*.jsonl", 1)
+
+
+def test_what_is_no_json_to_flink_is_none_here(project: Path) -> None:
+    (project / "a.jsonl").write_text('{"v": NaN}\n{"v": 1, "w": "a\tb"}\n{"v": -Infinity}\n')
+    sample = read_files("a.jsonl", 10)
+    assert (sample.records, sample.unreadable) == ([{"v": 1, "w": "a\tb"}], 2)

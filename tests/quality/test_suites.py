@@ -146,6 +146,14 @@ def test_a_condition_on_columns_that_are_there_is_accepted(suites_folder) -> Non
         "select distinct carrier c, CAST(flights AS DOUBLE) / 2 half from {batch} where `flights` BETWEEN 1 AND 2e3",
         "SELECT *, row_number() OVER (PARTITION BY carrier ORDER BY window_start DESC) AS r FROM {batch}",
         "WITH x AS (SELECT flights AS f FROM {batch}) SELECT f FROM x",
+        "SELECT a.carrier FROM {batch} AS a LEFT JOIN {batch} b ON a.carrier = b.carrier AND a.flights > b.flights",
+        "SELECT s.n FROM (SELECT carrier, count(*) n FROM {batch} GROUP BY carrier) s JOIN {batch} USING (carrier)",
+        "SELECT * FROM {batch} WHERE flights > (SELECT max(t.a) FROM (SELECT flights FROM {batch}) AS t(a))",
+        "SELECT * FROM {batch} WHERE aggregate(sequence(1, flights), 0, (sum, x) -> sum + x) < 0",
+        "SELECT CASE WHEN flights > 0 THEN carrier END label FROM {batch} UNION ALL SELECT carrier FROM {batch}",
+        "SELECT * FROM {batch} JOIN lake.other.t ON t.its_own = carrier",
+        "SELECT * FROM {batch} f, lake.other.t WHERE its_own > 0",
+        "SELECT ) ( FROM {batch} AS (",
     ]
     expectations = [*(conditional(text, "spark") for text in conditions), *map(unexpected_rows, queries)]
     suites_folder("departures_hourly.json", own(*expectations))
@@ -183,6 +191,19 @@ def test_a_condition_on_columns_that_are_there_is_accepted(suites_folder) -> Non
         ),
         (unexpected_rows("SELECT * FROM {batch} WHERE flihgts < 0"), "'flihgts' is no column of the windows; did you"),
         (unexpected_rows("SELECT b.carier AS c FROM {batch} b WHERE c > 1"), "'carier' is no column of the windows"),
+        (
+            unexpected_rows("SELECT * FROM {batch} a JOIN {batch} b ON a.carrier = b.carier"),
+            "'carier' is no column of the windows; did you mean `carrier`?",
+        ),
+        (
+            unexpected_rows("SELECT * FROM {batch} WHERE flights > (SELECT avg(flihgts) FROM {batch})"),
+            "'flihgts' is no column of the windows",
+        ),
+        (
+            unexpected_rows("WITH x AS (SELECT flights AS f FROM {batch}) SELECT f FROM x WHERE x.g > 1"),
+            "'g' is no column of the windows",
+        ),
+        (unexpected_rows("SELECT * FROM {batch} WHERE exists(array(1), x -> x > limt)"), "'limt' is no column"),
         (between(meta={"data": "input"}), "'flights' is no column of the input; the columns are partition, records"),
         (between(type="expect_rows_to_be_unique_by_columns", kwargs={"column_list": []}), "column_list"),
         (between(kwargs={"column": "flights", "min_value": 0, "mostly": "half"}), "kwargs.mostly"),

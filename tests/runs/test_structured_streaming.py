@@ -14,8 +14,9 @@ from spark_jobs.comparison.compare import compare_planned, run_compare
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import HistoryError
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.archive import archived
 from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import NoProgress
@@ -216,7 +217,7 @@ def test_batches_that_nobody_has_kept_are_refused_or_placed_by_append_times(
     with pytest.raises(HistoryError, match="no longer has the batches 0: which records"):
         backfilled(spark, lost)
     assert len(make_plan(spark, kept).partitions) == 2, "a run has kept them"
-    assert keep_batches(spark, kept) == 0, "each once"
+    assert archived(spark, kept) == f"0 files of the checkpoint kept in {Tables.of(kept).checkpoint}", "each once"
 
     for part in ("offsets", "commits"):
         (live.checkpoint / part / "2").unlink()

@@ -38,6 +38,25 @@ def test_json_values_of_another_type_are_read_as_flink_does(spark: SparkSession,
     assert found == AS_FLINK[kind]
 
 
+NO_JSON = ['{"v": NaN}', '{"v": 1, "w": -Infinity}', "{'v': 2}", '{"w": "it\'s", "v": 3}', '{"w": "a\tb", "v": 4}',
+           '{"w": {"x": "a\tb"}, "v": 5}', '{"v": "NaN"}']  # fmt: skip
+
+
+def test_what_is_json_is_as_in_flinks_format_or_as_options_say(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(text,) for text in NO_JSON], "text STRING")
+    schema = parse_schema(spark, "v DOUBLE, w STRING")
+
+    def read(**options: bool) -> list[Any]:
+        rows = decode(frame, F.col("text"), "json", schema, options).collect()
+        return [str(row.v) if row[REASON] is None else row[REASON] for row in rows]
+
+    single = "not valid JSON: text in single quotes"
+    assert read() == ["not valid JSON", "not valid JSON", single, "3.0", "4.0", "5.0", "nan"]
+    as_spark = {"allowsinglequotes": True, "allowNonNumericNumbers": True, "allowUnquotedControlChars": False}
+    assert read(**as_spark)[:4] == ["nan", "1.0", "2.0", "3.0"]
+    assert all(said.startswith(("not valid JSON", "wrong type")) for said in read(**as_spark)[4:6])
+
+
 def test_values_in_structs_arrays_and_maps_are_read_alike(spark: SparkSession) -> None:
     texts = [json.dumps({"v": {"a": ["1", 2.5], "m": {"k": value}, "s": {"x": value}}}) for value in ("7", 8, "x")]
     found = decoded(spark, texts, "v STRUCT<a: ARRAY<BIGINT>, m: MAP<STRING, BIGINT>, s: STRUCT<x: DOUBLE>>")

@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.errors import SourceError
+from spark_jobs.project.reading import read_files
 from spark_jobs.sources import canonical, good, open_history, partition_columns, quarantined, reading
+from spark_jobs.sources.files import find_files
 from spark_jobs.spark.gateway import query_execution
 from tests.sources.conftest import BASE, MakePipeline, payload, records, write_log
 
@@ -76,6 +78,28 @@ def test_no_file_is_refused_by_the_name_of_the_pattern(
     assert str(refusal(spark, pipeline(tmp_path / path))) == (
         f"no file matches ({tmp_path}/{path}). Correct history.path, or put the files there."
     )
+
+
+@pytest.mark.parametrize(
+    ("table", "mark", "path", "what"),
+    [
+        ("t", "_delta_log/00000000000000000000.json", "t", "Delta table.*kind: table, format: delta, table: .*/t}"),
+        ("t", "_delta_log/00000000000000000000.json", "t/day=1/*.parquet", "Delta table.*table: .*/t}"),
+        ("a b", ".hoodie/hoodie.properties", "a b/day=1", "Hudi table"),
+        ("t", "metadata/00001-5c.metadata.json", "t/data/day=1", "Iceberg table"),
+    ],
+)
+def test_the_files_behind_a_lake_table_are_refused_since_not_all_of_them_count(
+    spark, tmp_path: Path, pipeline: MakePipeline, table: str, mark: str, path: str, what: str
+) -> None:
+    below = "data/day=1" if "data" in path else "day=1"
+    write_log(tmp_path / table / below / "part-0.parquet", records((0, 0, 0)))
+    assert find_files(spark, pipeline(tmp_path / path).history)
+    (tmp_path / table / mark).parent.mkdir(parents=True)
+    (tmp_path / table / mark).write_text("{}")
+    assert re.search(what, str(refusal(spark, pipeline(tmp_path / path))))
+    with pytest.raises(SourceError, match=what):
+        read_files(str(tmp_path / table), 10)
 
 
 @pytest.mark.parametrize("kept", [0, 3, 200, -1])

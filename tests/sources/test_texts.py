@@ -15,8 +15,9 @@ BYTES = "X'4DFC6E'"
 BAD = f"CAST({BYTES} AS STRING)"
 COLUMNS = {
     "k": "'a'", "f": "'b'", "a": "'c'", "s": "named_struct('name', 'd', 'other', 'e')", "l": "array('f', 'g')",
-    "m": "map('x', 'h')", "bin": "CAST('i' AS BINARY)", "unused": "'j'", "n": "1",
+    "m": "map('x', 'h')", "bin": "CAST('i' AS BINARY)", "bins": "array(CAST('k' AS BINARY))", "unused": "'j'", "n": "1",
 }  # fmt: skip
+IN_LAMBDA = "max(array_join(transform(bins, x -> if(n = 1, CAST(x AS STRING), '')), ','))"
 ROWS: list[tuple[dict[str, str], str | None]] = [
     ({}, None),
     ({"k": BAD}, "column `k`: not valid UTF-8"),
@@ -29,6 +30,8 @@ ROWS: list[tuple[dict[str, str], str | None]] = [
     ({"bin": BYTES}, "aggregate `bin`: max(CASE WHEN n = 1 THEN CAST(bin AS STRING) END): not valid UTF-8"),
     ({"bin": BYTES, "n": "2"}, None),
     ({"unused": BAD}, None),
+    ({"bins": f"array(CAST('k' AS BINARY), {BYTES})"}, f"aggregate `bins`: {IN_LAMBDA[:60]}: not valid UTF-8"),
+    ({"bins": f"array({BYTES})", "n": "2"}, None),
     ({"k": "NULL", "l": "NULL", "m": "NULL", "s": "NULL", "bin": "NULL"}, None),
 ]
 
@@ -47,6 +50,7 @@ def definition(path: Path | str = "/nowhere", **history: object):
             "listed": "max(array_join(l, ','))",
             "of": "max(m['x'])",
             "bin": "max(CASE WHEN n = 1 THEN CAST(bin AS STRING) END)",
+            "bins": IN_LAMBDA,
         },
     )
 
@@ -61,15 +65,25 @@ def rows(spark):
     return spark.sql(" UNION ALL ".join(selects)).coalesce(1)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "avro", "iceberg"])
+@pytest.fixture(scope="module")
+def database(spark, hive_metastore) -> str:
+    spark.sql("CREATE DATABASE texts")
+    return "texts"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro", "iceberg", "hive"])
 def test_text_that_is_no_utf8_costs_its_record_where_an_expression_uses_it(
-    spark, tmp_path: Path, rows, kind: str
+    spark, tmp_path: Path, rows, database: str, kind: str
 ) -> None:
-    if kind == "iceberg":
-        spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.texts")
-        rows.writeTo("rewindow.texts.t").using("iceberg").create()
+    if kind in ("iceberg", "hive"):
+        if kind == "hive":
+            rows.write.format("hive").option("fileFormat", "textfile").saveAsTable(f"{database}.t")
+            history = {"kind": "hive", "table": f"{database}.t", "position": position(arrival_unit="ms")}
+        else:
+            spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.texts")
+            rows.writeTo("rewindow.texts.t").using("iceberg").create()
+            history = {"kind": "table", "table": "rewindow.texts.t", "position": position(arrival_unit="ms")}
         whole = definition().model_dump(exclude_unset=True)
-        history = {"kind": "table", "table": "rewindow.texts.t", "position": position(arrival_unit="ms")}
         used = Pipeline.model_validate({**whole, "history": history})
     else:
         rows.write.format(kind).save(str(tmp_path / "t"))
@@ -79,7 +93,7 @@ def test_text_that_is_no_utf8_costs_its_record_where_an_expression_uses_it(
     assert reasons == {number: why for number, (_, why) in enumerate(ROWS) if why is not None}
     assert good(records).count() == len(ROWS) - len(reasons)
     plan = query_execution(good(records)).executedPlan().toString()
-    assert "unused" not in plan.split("ReadSchema")[-1] or kind == "iceberg"
+    assert "unused" not in plan.split("ReadSchema")[-1] or kind in ("iceberg", "hive")
     assert "Python" not in plan and "Exchange" not in plan
 
 
