@@ -23,7 +23,7 @@ from spark_jobs.project.proposal import (
     propose_position,
     summable_fields,
 )
-from spark_jobs.project.sample import Field, Sample
+from spark_jobs.project.sample import Field, FieldKind, Sample
 from spark_jobs.project.times import TimeReading, bounds_of, time_reading
 
 NONE = "none"
@@ -57,6 +57,7 @@ _SAY_NOTHING = {
 }
 """Names of folders that make no name of a pipeline."""
 _UNKNOWN_TIME = "event_time"
+_GUESSED_UNITS = {FieldKind.TEXT: "iso", FieldKind.INTEGER: "ms", FieldKind.NUMBER: "s"}
 _NO_TIME = "no field of the records that were read looks like a time; name the one that is the event time"
 _UNITS = ("timestamp", "s", "ms", "us", "iso")
 _KINDS = ("append_time", "producer_time")
@@ -174,9 +175,11 @@ class _Settling:
             return None, TimeReading(chosen, unit, f"{_NO_TIME}, and what it is", lambda value: None)
         if reading is None or self.flags.unit:
             why = "What it is: a timestamp, a number of s, ms or us since 1970, or ISO text with a zone (iso)."
-            unit = self("unit", "Unit of the event time", why, None, _one_of(_UNITS))
+            guess = _GUESSED_UNITS.get(field.kind, "timestamp") if field is not None else "timestamp"
+            unit = self("unit", "Unit of the event time", why, guess, _one_of(_UNITS))
+            note = f"the unit is a guess; it can be {', '.join(_UNITS)}" if self.flags.unit is None else ""
             expression = field.expression if field is not None else chosen
-            reading = TimeReading(expression, unit, "", reading.to_ms if reading else lambda value: None)
+            reading = TimeReading(expression, unit, note, reading.to_ms if reading else lambda value: None)
         if field is not None:
             times = [time for time in map(reading.to_ms, field.values) if time is not None]
             reading = replace(reading, bounds=bounds_of(times))

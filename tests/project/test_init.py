@@ -141,6 +141,11 @@ def test_what_cannot_be_proposed_is_marked_and_what_is_wrong_is_refused(project:
     init("data", "--name", "sizes", "--yes")
     text = (project / "dags/pipelines/sizes.yaml").read_text()
     assert "# CHECK: no field of the records that were read looks like a time" in text
+    for time, unit in {"b": "iso", "a": "ms", "to_timestamp(b, 'dd.MM.yyyy')": "timestamp"}.items():
+        init("data", "--name", "sizes", "--time", time, "--yes", "--force")
+        text = (project / "dags/pipelines/sizes.yaml").read_text()
+        assert "# CHECK: the unit is a guess; it can be" in text
+        assert definition(project, "sizes").event_time.unit == unit
     with pytest.raises(DefinitionError, match="--bound: `30` has no unit"):
         init("data", "--time", "a", "--unit", "s", "--bound", "30", "--yes")
     with pytest.raises(DefinitionError, match=r"kafka://HOST:PORT/TOPIC"):

@@ -96,7 +96,6 @@ def test_what_cannot_be_used_keeps_its_position_its_text_and_a_reason(
         payload(0, text="}\n{"),
         payload(0) + " \n",
         "  " + payload(0),
-        payload(0).replace('"', "'"),
         payload(0, unknown=[1, "two", None]),
     ],
 )
