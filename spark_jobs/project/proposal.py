@@ -26,9 +26,12 @@ _EVENT_TIME = re.compile(r"event|occur|happen|creat|order|start|sched|observ|mea
 _KEY = re.compile(r"(^|_)(id|key|code|name|type|country|region|city|store|shop|device|carrier|user|customer|account)$")
 _NO_SUM = re.compile(
     r"(^|_)(ids?|keys?|codes?|no|nr|num|number|seq|sequence|version|revision|year|month|day|hour|zip|postcode|port|phone|"
-    r"lat|lon|lng|latitude|longitude|status|level|lsn|pos|row|offset|partition)$"
+    r"lat|lon|lng|latitude|longitude|status|level|lsn|pos|row|offset|partition|date|week|weekday|priority|rank|"
+    r"index|flag|pid|ts|epoch)$"
 )
-_AVERAGED = re.compile(r"temp|price|rate|ratio|percent|pct|score|speed|humidity|pressure|voltage|average|avg|mean")
+_AVERAGED = re.compile(
+    r"temp|price|rate|ratio|rating|percent|pct|score|speed|humidity|pressure|voltage|average|avg|mean|(^|_)(age|stars)$"
+)
 _NICE_BOUNDS_S = (0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _MAX_SUMS = 3
 

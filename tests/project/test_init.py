@@ -359,7 +359,16 @@ def test_fields_whose_names_differ_in_case_only_are_left_out(project: Path) -> N
 
 def test_numbers_that_are_no_amounts_are_not_summed(project: Path) -> None:
     records = [
-        order(n, userId=n * 7919, orderNo=5000 + n, temperature=20.5, serial=n, qty=n % 5, latitude=1.5)
+        order(
+            n,
+            userId=n * 7919,
+            orderNo=5000 + n,
+            temperature=20.5,
+            serial=n,
+            due_date=19783 + n % 9,
+            priority=n % 3,
+            qty=n % 5,
+        )
         for n in range(100)
     ]
     write_lines(project / "data/numbers.jsonl", records)
