@@ -25,6 +25,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from spark_jobs.devtools.bench.kafka import kafka
     from spark_jobs.devtools.bench.ledger import ledger
     from spark_jobs.devtools.bench.reconcile import diff, reconcile
+    from spark_jobs.devtools.bench.scale import cluster, scale, skew
     from spark_jobs.devtools.bench.small import small
     from spark_jobs.devtools.bench.strategies import strategies
     from spark_jobs.devtools.bench.streaming import streaming
@@ -46,6 +47,9 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "kafka": kafka,
         "small": small,
         "ledger": ledger,
+        "skew": skew,
+        "cluster": cluster,
+        "scale": scale,
     }
 
 

@@ -1,6 +1,6 @@
 """How time and memory grow: each size in a process of its own, with a heap of 4 GiB.
 
-`python -m spark_jobs.devtools.bench.growth KIND RECORDS` (replay, year, idle_year) runs one size and prints it as JSON.
+`python -m spark_jobs.devtools.bench.growth KIND RECORDS [MASTER]` runs one size and prints it as JSON.
 """
 
 from __future__ import annotations
@@ -61,12 +61,14 @@ def growth_row(bench: Bench, section: str, kind: str, records: int, what: str) -
     bench.log(f"{what}: {seen['seconds']:.1f} s, {note}")
     if "lookup_seconds" in seen:
         note = f"{seen['rows']:,} rows, a day of it looked up in {seen['lookup_seconds']:.1f} s; {note}"
+    if "shuffle_mib" in seen:
+        note = f"{seen['shuffle_mib'] / 1024:.2f} GiB shuffled; {note}"
     return Row(section, what, seen["seconds"], note=note)
 
 
-def in_child(kind: str, records: int, home: Path) -> dict[str, Any]:
+def in_child(kind: str, records: int, home: Path, *master: str) -> dict[str, Any]:
     """Run one size in a new process and return what it measured. Raises RewindowError when it fails."""
-    command = [sys.executable, "-m", "spark_jobs.devtools.bench.growth", kind, str(records)]
+    command = [sys.executable, "-m", "spark_jobs.devtools.bench.growth", kind, str(records), *master]
     environment = {**os.environ, Variable.DRIVER_MEMORY: HEAP, Variable.HOME: str(home)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -160,12 +162,20 @@ def _measure_year(spark: SparkSession, records: int) -> dict[str, Any]:
 
 def main() -> None:
     """One size, measured in this process; the result is the last line, as JSON."""
+    from spark_jobs.devtools.bench.scale import measure_pairs, measure_scale, measure_windows
     from spark_jobs.spark.session import spark_session
 
-    kind, records = sys.argv[1], int(sys.argv[2])
-    spark = spark_session(f"rewindow bench {kind}")
-    measure = {"year": _measure_year, "idle_year": _measure_idle_year, "replay": _measure_replay}[kind]
-    seen = measure(spark, records)
+    kind, records, *master = sys.argv[1:]
+    spark = spark_session(f"rewindow bench {kind}", master=master[0] if master else None)
+    measure = {
+        "year": _measure_year,
+        "idle_year": _measure_idle_year,
+        "replay": _measure_replay,
+        "scale": measure_scale,
+        "pairs": measure_pairs,
+        "windows": measure_windows,
+    }[kind]
+    seen = measure(spark, int(records))
     # The largest resident size: kilobytes on Linux, bytes on macOS.
     python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
     print(json.dumps({**seen, "jvm_mib": peak_memory_mib(spark), "python_mib": python}))

@@ -94,10 +94,11 @@ def peak_memory_mib(spark: SparkSession) -> float | None:
 
 @dataclass(slots=True)
 class InputRead:
-    """The input that the stages of a block have read from files and tables."""
+    """The input that the stages of a block have read from files and tables, and the bytes that they shuffled."""
 
     bytes: int = 0
     records: int = 0
+    shuffled: int = 0
 
 
 @contextmanager
@@ -110,6 +111,7 @@ def input_read(spark: SparkSession) -> Iterator[InputRead]:
         if stage.stageId() > before:
             read.bytes += stage.inputBytes()
             read.records += stage.inputRecords()
+            read.shuffled += stage.shuffleWriteBytes()
 
 
 def _known_stages(spark: SparkSession) -> list[Any]:
