@@ -12,7 +12,17 @@ from spark_jobs.definition.kafka import Topic
 from spark_jobs.definition.union import of_union
 from spark_jobs.runs.another_log import refuse_another_log
 from spark_jobs.runs.past import FilesSince, Past, ReadBefore, counted_below, sums
-from spark_jobs.sources import Change, Later, OpenHistory, PinnedFile, PinnedSnapshot, cut_at, is_small, names_of
+from spark_jobs.sources import (
+    Change,
+    Later,
+    OpenHistory,
+    PinnedFile,
+    PinnedSnapshot,
+    change_between,
+    cut_at,
+    is_small,
+    names_of,
+)
 from spark_jobs.sources.files import how_it_changed
 from spark_jobs.spark.failures import plain_path
 
@@ -61,8 +71,8 @@ class Comparison:
         self.refuse_another_log()
         if past is not None and (why := past.other_schemas(self.opened.schemas)):
             found = PastChanges(f"{why} since run {self.before.run_id}")
-        elif history.is_stitched:  # records go from the topic to the table; all is read anyway
-            found = self._by_count()
+        elif history.is_stitched:
+            found = self._of_stitched(past)
         elif history.topic_alone is not None:
             found = self._of_topic(history.topic_alone)
         elif past is None:
@@ -121,13 +131,23 @@ class Comparison:
                     return PastChanges(below=past.counts)
                 found = None if past.counts is None else sums(past.counts, below)
                 return PastChanges(self._came_late(sum(below.values()), None), below=found)
-            case Change.REMOVED | Change.UNKNOWN | None:
+            case Change.FILLED | Change.REMOVED | Change.UNKNOWN | None:
                 return self._by_count()
             case Change.ANOTHER:
                 return PastChanges(f"table {now.table} {change.value} since run {self.before.run_id}")
             case _:
-                why = f"table {now.table} {change.value} since run {self.before.run_id} (snapshot {before.snapshot})"
+                why = _since(now, change, before, self.before.run_id)
                 return PastChanges(why, self._by_count().has_lost)
+
+    def _of_stitched(self, past: Past | None) -> PastChanges:
+        """Records go from the topic to the table, so they are counted; rows that were changed are as many as before."""
+        found = self._by_count()
+        before, now = None if past is None else past.snapshot, self.opened.snapshot
+        if found.full or before is None or now is None:
+            return found
+        if change_between(self.everything.sparkSession, before, now) is not Change.REWRITTEN:
+            return found
+        return replace(found, full=_since(now, Change.REWRITTEN, before, self.before.run_id))
 
     def _of_topic(self, topic: Topic) -> PastChanges:
         """Retention moves the first offset and compaction removes any; both only where the definition accepts it."""
@@ -168,3 +188,7 @@ class Comparison:
 
     def _below(self, records: DataFrame) -> dict[int, int]:
         return counted_below(records, self.pipeline, self.before.as_of)[0]
+
+
+def _since(now: PinnedSnapshot, change: Change, before: PinnedSnapshot, run_id: str) -> str:
+    return f"table {now.table} {change.value} since run {run_id} (snapshot {before.snapshot})"

@@ -66,11 +66,19 @@ def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnaps
     if not way.is_past:
         return Change.UNKNOWN if way.is_past is None else Change.ROLLED_BACK
     operations = {snapshot.operation() for snapshot in way.later}
-    if not operations <= {_APPEND, _DELETE, _REWRITE}:
+    if any(_takes_away(one) for one in way.later if one.operation() not in (_APPEND, _DELETE, _REWRITE)):
         return Change.REWRITTEN
     if _DELETE in operations:
         return Change.REMOVED
+    if not operations <= {_APPEND, _REWRITE}:
+        return Change.FILLED
     return Change.APPENDED if _APPEND in operations else Change.NONE
+
+
+def _takes_away(snapshot: JavaObject) -> bool:
+    """Whether the commit removed files or marked rows as deleted; INSERT OVERWRITE of an empty partition does not."""
+    summary = snapshot.summary()
+    return any(int(summary.get(name) or 0) for name in ("deleted-data-files", "added-delete-files"))
 
 
 def table_partitions(spark: SparkSession, table: str) -> tuple[str, ...]:

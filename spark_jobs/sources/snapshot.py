@@ -40,6 +40,7 @@ class Change(Enum):
 
     NONE = "has the same rows"
     APPENDED = "has more rows"
+    FILLED = "has partitions that were written over, where no rows were"
     REMOVED = "has rows that were removed"
     REWRITTEN = "has rows that were changed"
     UNKNOWN = "lacks the snapshots between, which have expired"

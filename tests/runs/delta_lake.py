@@ -223,6 +223,8 @@ def stitched(spark: SparkSession, folder: Path) -> None:
         send(range(40, 120))
         second = night(spark, defined)
         assert second.continued_from is not None and "full run" not in second.note, second.note
+        spark.sql(f"UPDATE delta.`{path}` SET value = value WHERE offset = 3")
+        assert "has rows that were changed" in night(spark, defined).note
         whole = of_topic("of_topic", {"kind": "kafka", **topic})
         run(spark, whole)
         assert tables_of(spark, defined) == tables_of(spark, whole)

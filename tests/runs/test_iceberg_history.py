@@ -138,6 +138,28 @@ def test_rows_that_somebody_removed_or_changed_are_noticed(spark, lake: Lake) ->
     assert sum(row in after for row in before) >= len(before) - 4  # those around the end have new records
 
 
+def test_a_partition_that_was_written_over_where_nothing_was_is_read_as_new_rows(spark, tmp_path: Path) -> None:
+    table = f"rewindow.lake.log_{next(_numbers)}"
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.lake")
+    spark.sql(f"CREATE TABLE {table} ({SCHEMA}) USING iceberg PARTITIONED BY (truncate(o, 50))")
+    lake = Lake(spark, tmp_path, table)
+
+    def overwrite(numbers: Iterable[int], **other: object) -> None:
+        lake.frame([record(i, **other) for i in numbers]).sortWithinPartitions("o").writeTo(table).overwritePartitions()
+
+    defined = lake.pipeline("filled")
+    overwrite(range(100))
+    lake.night(defined)
+    overwrite(range(100, 200))
+    filled = lake.night(defined)
+    assert filled.continued_from is not None and "full run" not in filled.note, filled.note
+    assert lake.is_as_one_full_run(defined)
+
+    overwrite(range(100, 200), v=5)
+    assert "has rows that were changed" in lake.night(defined).note
+    assert lake.is_as_one_full_run(defined)
+
+
 def test_a_rolled_back_and_a_replaced_table_are_noticed(spark, lake: Lake) -> None:
     defined = lake.pipeline("rolled_back")
     lake.append(range(100))
