@@ -71,6 +71,7 @@ def at(carrier: str | None, hours: int, count: int) -> str:
     return row(carrier, count, s=NOON + hours * HOUR)
 
 
+@pytest.mark.long
 def test_what_is_read_is_the_same_whenever_rows_were_kept(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
     draw = random.Random(2)
     name = topic(partitions=2)

@@ -130,6 +130,7 @@ def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(
     assert again.note == f"nothing has arrived since run {idle.run_id}"
 
 
+@pytest.mark.long
 def test_a_run_that_is_repeated_writes_its_verdicts_once_and_a_dry_run_none(spark, tmp_path) -> None:
     defined = live_pipeline(tmp_path, "repeated")
     write(tmp_path / "data", log_of(6, count=120), "part-0.json")

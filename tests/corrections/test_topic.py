@@ -75,6 +75,7 @@ def set_up(spark, kafka, tmp_path, mode: str, more: str = "", operation: str | N
     return topic, job, counts_of(published(spark, job))
 
 
+@pytest.mark.long
 def test_a_topic_is_put_right_once_wherever_a_process_ends(spark, kafka, tmp_path, monkeypatch) -> None:
     topic, job, before = set_up(spark, kafka, tmp_path, "upsert")
     assert before["mismatch"] == 1 and before["missing"] == 1 and before["late_arrivals"] > 3, before

@@ -80,6 +80,7 @@ def test_a_repeated_run_leaves_the_late_records_and_the_table_as_they_are(spark,
     assert snapshots() == before and spark.table(tables.late).collect() == rows
 
 
+@pytest.mark.long
 def test_a_night_after_a_run_over_a_part_of_the_range_has_each_late_record_once(spark, tmp_path) -> None:
     """The run over a part has read what arrived; to the night, which goes on from the last whole run, it is new."""
     records = log_of(17, count=200)

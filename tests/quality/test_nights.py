@@ -73,6 +73,7 @@ def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
     assert tables_of(spark, defined) == tables_of(spark, full)
 
 
+@pytest.mark.long
 def test_what_a_closed_gate_kept_back_can_be_published_with_a_reason(spark, tmp_path, suites_folder) -> None:
     records = [record | {"k": record["k"] or "c"} for record in log_of(32, count=160)]
     defined = pipeline(tmp_path, "kept_back", CASE)

@@ -57,6 +57,7 @@ def test_ranges_one_after_another_give_what_one_run_gives(spark, tmp_path) -> No
     assert contents(spark, parts)[1] == contents(spark, whole)[1]
 
 
+@pytest.mark.long
 def test_between_windows_a_lateness_for_ever_reads_from_the_start(spark, tmp_path) -> None:
     """Its closes lie below every watermark, so an earlier run's state does not know them."""
     gaps = "window: {type: sliding, size: 20 s, slide: 1 min, gaps_between: true}\nallowed_lateness: forever"

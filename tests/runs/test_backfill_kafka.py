@@ -124,6 +124,7 @@ def test_a_broker_that_stands_still_for_a_while_is_waited_for(spark, own_broker:
     assert result.counts.pairs_on_time + result.counts.pairs_dropped == 50
 
 
+@pytest.mark.long
 def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: KafkaBroker) -> None:
     kafka.create_topic("nights", 1, APPEND_TIME)
     defined = {
@@ -219,6 +220,7 @@ def of_two_topics(broker: KafkaBroker, name: str) -> Pipeline:
     )
 
 
+@pytest.mark.long
 def test_two_topics_are_one_stream_night_after_night(spark, kafka: KafkaBroker) -> None:
     at = 1_357_034_400_000
     for topic, partitions in (("union_orders", 2), ("union_returns", 1)):

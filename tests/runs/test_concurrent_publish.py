@@ -209,6 +209,7 @@ def test_processes_that_publish_other_windows_both_succeed_also_where_there_was_
     assert_history_is_whole(spark, defined)
 
 
+@pytest.mark.long
 def test_what_is_published_twice_changes_nothing(spark, tmp_path) -> None:
     write(tmp_path / "data", RECORDS, "part-0.json")
     path = stamped(tmp_path, "twice", 0)

@@ -110,6 +110,7 @@ def test_a_file_that_is_loaded_twice_is_refused_until_it_is_gone(of_any_size: Ni
     assert sum(count for count, *_ in nights.windows().values()) == 200
 
 
+@pytest.mark.long
 def test_windows_keep_their_values_where_retention_has_removed_the_records(of_any_size: Nights) -> None:
     nights = of_any_size
     first = nights.put("a.json", range(120))
@@ -140,6 +141,7 @@ def test_windows_keep_their_values_where_retention_has_removed_the_records(of_an
     assert {w: now[w] for w in gone} == gone
 
 
+@pytest.mark.long
 def test_as_many_new_records_as_are_gone_hide_nothing(of_any_size: Nights) -> None:
     """Counts alone would say that all is there."""
     nights, in_one = of_any_size, {"k": "a", "t": T0 + 30_000}

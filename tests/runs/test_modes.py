@@ -84,6 +84,7 @@ def assert_values_stay_where_files_are_gone(spark, tmp_path: Path, nightly: Pipe
     assert rows(spark.table(table)) == rows(spark.table(Tables.of(full).windows))
 
 
+@pytest.mark.long
 def test_sessions_of_a_history_without_order_have_nights_too(spark, tmp_path) -> None:
     def sessions(name: str) -> Pipeline:
         file = Path(in_mode(tmp_path, name, next(iter(CASES)), Mode.COMPLETE, has_order=False).file)
@@ -111,7 +112,7 @@ def test_a_night_of_complete_values_cannot_end_at_an_instant_without_arrivals(sp
     assert "`mode: complete`" in refused.value.hint and "--mode" not in str(refused.value)
 
 
-@pytest.mark.parametrize("case", first_of(list(CASES)[:2]))
+@pytest.mark.parametrize("case", first_of(list(CASES)[:2], 0))
 def test_nights_of_faithful_values_end_in_the_tables_of_a_full_run(spark, tmp_path, case) -> None:
     records, number = log_of(5), list(CASES).index(case)
     nightly = in_mode(tmp_path, f"faithful_nights_{number}", case, Mode.FAITHFUL)

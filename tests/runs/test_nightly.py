@@ -200,6 +200,7 @@ def test_the_cause_says_why_a_window_changed(spark, tmp_path) -> None:
     assert_history_is_whole(spark, changed)
 
 
+@pytest.mark.long
 def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tmp_path, monkeypatch) -> None:
     from spark_jobs.errors import CatalogError
     from spark_jobs.runs import job as jobs

@@ -108,6 +108,7 @@ TWICE: list[list[tuple[int, str, int]]] = [
 """Records by step as in STEPS; the same key and time are copies of one event."""
 
 
+@pytest.mark.long
 def test_a_query_that_drops_duplicates_is_replayed_with_the_delays_that_it_had(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_query_that_drops_duplicates_is_replayed_with_the_delays_that_it_had(
     assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
 
 
+@pytest.mark.long
 def test_two_topics_as_one_stream_are_what_the_query_made_of_both(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

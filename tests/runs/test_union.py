@@ -180,6 +180,7 @@ def column_of(table: Table, name: str) -> list[str | None]:
     return [row[table.columns.index(name)] for row in table.rows]
 
 
+@pytest.mark.long
 def test_what_becomes_of_one_inputs_files_is_told_with_its_name(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

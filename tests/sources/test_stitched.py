@@ -141,6 +141,7 @@ def alone(spark, kafka: KafkaBroker, log) -> tuple[list, list]:
     return found
 
 
+@pytest.mark.long
 def test_the_past_alone_gives_the_same_tables(spark, kafka: KafkaBroker, log, table, alone) -> None:
     hive = definition(of_hive(table(log[1])), value={"format": "json", "column": "value",
                       "schema": "t BIGINT, n BIGINT, timestamp STRING"}, keys={"k": "CAST(key AS STRING)"})  # fmt: skip
