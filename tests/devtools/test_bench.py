@@ -11,12 +11,14 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from spark_jobs.devtools.bench import COMMAND, run_bench, sections
-from spark_jobs.devtools.bench.data import Dataset, dataset
+from spark_jobs.devtools.bench.data import MIDNIGHT, Dataset, dataset
 from spark_jobs.devtools.bench.measure import alternate, input_read, to_nowhere
+from spark_jobs.devtools.bench.scale import Log
 from spark_jobs.devtools.bench.workload import plain, replayed
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.durations import MINUTE
+from spark_jobs.eventtime.durations import HOUR, MINUTE
 from spark_jobs.eventtime.windows import TumblingWindows
+from spark_jobs.replay.columns import ARRIVAL, OFFSET
 
 pytestmark = pytest.mark.long
 
@@ -119,6 +121,25 @@ def test_the_engine_section_prints_a_table(spark: SparkSession, home: Path, data
     assert [row.target for row in rows] == ["<= 2.6", "<= 1.6"]
     assert "| engine: 0.1M records" in text.getvalue()
     assert COMMAND in text.getvalue()
+
+
+def test_a_burst_is_a_tenth_of_the_log_within_one_minute_and_arrivals_never_go_back(spark: SparkSession) -> None:
+    log = Log(RECORDS, HOUR, burst=0.1)
+    arrivals = [row[0] for row in log.read(spark).records.orderBy(OFFSET).select(ARRIVAL).collect()]
+
+    middle = MIDNIGHT + HOUR // 2
+    assert arrivals == sorted(arrivals)
+    assert sum(middle <= arrival < middle + MINUTE for arrival in arrivals) == RECORDS // 10
+    assert arrivals[0] >= MIDNIGHT and arrivals[-1] < MIDNIGHT + HOUR
+
+
+def test_chunks_of_a_generated_log_have_the_windows_of_the_whole(spark: SparkSession) -> None:
+    whole, parts = (
+        [row for windows in Log(RECORDS, HOUR, chunks=chunks).replay(spark) for row in windows.collect()]
+        for chunks in (1, 3)
+    )
+    assert sorted(map(str, parts)) == sorted(map(str, whole))
+    assert sum(row["records_on_time"] + row["records_dropped"] for row in whole) == RECORDS
 
 
 def test_an_unknown_section_is_refused() -> None:
