@@ -12,6 +12,7 @@ from spark_jobs.comparison.deployed import no_deployment, only_of, replay_of
 from spark_jobs.comparison.emitted import read_emitted, refuse_without_live
 from spark_jobs.comparison.join_keys import key_types
 from spark_jobs.comparison.report import make_report, of_deployments
+from spark_jobs.comparison.uncommitted import touched_by_pending
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.eventtime.durations import DAY
@@ -65,6 +66,7 @@ def compare_planned(
     spec = spec_of(pipeline, partitions, mode=Mode.BOTH, panes=Panes.LAST, batches=batches)
     types = key_types(records.schema, spec.keys)
     history = History(records, plan.event_times, plan.processing_time_end)
+    uncommitted = touched_by_pending(records.sparkSession, pipeline, plan, spec)
     reports = []
     with CachedFrames() as cached, Replay(history, spec) as replay, reading(plan.pipeline):
         for deployed in deployments_of(pipeline):
@@ -75,7 +77,9 @@ def compare_planned(
                 emitted = only_of(deployed, read_emitted(spark, deployed.pipeline, types, span, cached))
             with (
                 replay_of(deployed, replay, partitions) as own,
-                Comparer(own, deployed.pipeline, emitted, deployed.within(plan.chunks)) as comparer,
+                Comparer(
+                    own, deployed.pipeline, emitted, deployed.within(plan.chunks), uncommitted=uncommitted
+                ) as comparer,
             ):
                 with progress.stage("timeline", plan.watermark):
                     own.timeline  # noqa: B018 - made here, so that the progress shows its time

@@ -93,6 +93,7 @@ class Comparer:
     """Compares the windows of one replay in the ranges `spans`. A context manager, since it caches frames.
 
     `older`: in these ranges only the windows of `pairs` (keys, `window_start`, `window_end` in epoch ms, distinct).
+    `uncommitted`: in the same columns the windows of which an unknown row may be out (`uncommitted.py`).
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Comparer:
         spans: Sequence[TimeRange],
         older: Sequence[TimeRange] = (),
         pairs: DataFrame | None = None,
+        uncommitted: DataFrame | None = None,
     ) -> None:
         self.replay = replay
         self.pipeline = pipeline
@@ -110,6 +112,7 @@ class Comparer:
         self.spans = (*older, *spans)
         self._parts = [*((span, pairs) for span in older), *((span, None) for span in spans)]
         self.live = live_of(pipeline)
+        self._uncommitted = uncommitted
         self._cached = CachedFrames()
 
     def __enter__(self) -> Comparer:
@@ -145,7 +148,7 @@ class Comparer:
         parts = (self.replay.windows(span, self.band, only) for span, only in self._parts)
         windows = reduce(DataFrame.unionByName, parts)
         none = F.lit(None)
-        first = classify(windows, self.emitted, self.scope).withColumns(
+        first = classify(windows, self.emitted, self.scope, self._uncommitted).withColumns(
             {
                 KIND: none.cast("string"),
                 FIT_KEYS: none.cast("int"),

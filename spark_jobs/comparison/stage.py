@@ -21,6 +21,7 @@ from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_k
 from spark_jobs.comparison.report import make_report, of_deployments
 from spark_jobs.comparison.tally import width_of
 from spark_jobs.comparison.timing_band import final_until
+from spark_jobs.comparison.uncommitted import touched_by_pending
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
 from spark_jobs.definition.deployments import Deployed, deployments_of
 from spark_jobs.errors import CatalogError, RewindowError, RunStateError
@@ -133,7 +134,10 @@ def _compare_one(
             emitted = one.rows.chosen(chosen.spans, chosen.older, chosen.pairs)
         else:
             emitted = only_of(deployed, one.rows.windows(chosen.hull))
-        with Comparer(own, deployed.pipeline, emitted, chosen.spans, chosen.older, chosen.pairs) as comparer:
+        uncommitted = touched_by_pending(job.spark, job.pipeline, job.plan, replay.spec)
+        with Comparer(
+            own, deployed.pipeline, emitted, chosen.spans, chosen.older, chosen.pairs, uncommitted
+        ) as comparer:
             comparison = comparer.compare()
 
             def reported() -> Verdicts:

@@ -176,16 +176,23 @@ def all_same(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: 
     )
 
 
-def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> DataFrame:
+def classify(
+    windows: DataFrame, emitted: Emitted, scope: ComparisonScope, uncommitted: DataFrame | None = None
+) -> DataFrame:
     """One row for each key and window of either side; `windows` are those of `replay_windows` in mode BOTH.
 
     Columns: the keys, `window_start`, `window_end` (BIGINT), for each compared aggregate `<a>__emitted`, `<a>`
     (faithful), `<a>__complete`; `verdict`, `label`, `basis`, `differs` (emitted against faithful);
     `emitted_rows`, `emitted_pane`, `emitted_at`, `first_emitted_at`, `last_offsets`; `state`,
     `records_on_time/_late/_dropped/_undecided`, `pane`, `closed_at`; and the
-    `hashed_columns` of `spark_jobs.comparison.join_keys`.
+    `hashed_columns` of `spark_jobs.comparison.join_keys`. `uncommitted`: see `Comparer`.
     """
     joined = _joined(windows, emitted, scope)
+    is_touched = F.lit(False)
+    if uncommitted is not None:
+        columns = hashed_columns(scope.keys)
+        touched = with_window_hash(uncommitted, scope.keys).select(*columns, F.lit(True).alias("rw_touched"))
+        joined, is_touched = joined.join(touched, columns, "left"), F.col("rw_touched").isNotNull()
     has_emitted, has_faithful = F.col(ROWS) > 0, F.col(replayed.STATE) == "closed"
     equal = all_same(joined, scope, emitted_name, str)
     complete = all_same(joined, scope, str, complete_name)
@@ -194,6 +201,7 @@ def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Da
         F.col(replayed.STATE).isNull() & (F.col(END) >= F.lit(scope.open_from))
     )
     is_doubtful = is_open & ~has_emitted & (F.col(END) <= F.lit(scope.may_be_out_until))
+    is_doubtful = is_doubtful | (is_touched & ~(has_emitted & has_faithful & equal))
     verdict = (
         F.when(is_doubtful, Verdict.UNDECIDED)
         .when(is_open, Verdict.NOT_CLOSED)
@@ -214,7 +222,8 @@ def classify(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Da
     basis = F.when(F.col(UNDECIDED) > 0, EvidenceKind.LOG_UNDECIDED).otherwise(EvidenceKind.LOG)
     both = has_emitted & has_faithful
     classified = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis})
-    return classified.withColumn(DIFFERS, F.when(both & ~equal, differing(classified, scope, emitted_name, str)))
+    differs = F.when(both & ~equal, differing(classified, scope, emitted_name, str))
+    return classified.withColumn(DIFFERS, differs).drop("rw_touched")
 
 
 def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> DataFrame:

@@ -75,7 +75,8 @@ class MicroBatchCase(CaseFile):
     @cached_property
     def checkpoint(self) -> Checkpoint:
         """The checkpoint with what Spark has removed from it: what an archive would have kept."""
-        return read_checkpoint({**self.document.get("checkpoint_removed", {}), **self.document["checkpoint"]})
+        files = {**self.document.get("checkpoint_removed", {}), **self.document["checkpoint"]}
+        return read_checkpoint(files.items())
 
     @cached_property
     def batches(self) -> Batches:

@@ -6,17 +6,17 @@ every batch: a record is counted with each batch from its own on, whose number i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.conformance.microbatch_case import MicroBatchCase
 from spark_jobs.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind
+from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, BatchLog, OffsetRanges
 from spark_jobs.eventtime.microbatch.query import BatchSettings
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
@@ -103,9 +103,9 @@ def _rules(case: MicroBatchCase) -> tuple[StructuredStreamingRules, SparkDedupli
     if case.output_mode is OutputMode.APPEND:
         end = Batch(last.number + 1, BatchKind.PENDING, last.timestamp + 1, _FAR * 1000, last.watermark)
         running.append((end, BatchSettings()))
-    batches = MicroBatches.of(
-        [(batch, settings.allow_multiple) for batch, settings in running], _ranges(case), case.ticks_per_ms
-    )
+    multiple = np.array([settings.allow_multiple for _, settings in running])
+    log = BatchLog.of(batch for batch, _ in running)
+    batches = MicroBatches.of(log, multiple, _ranges(case), case.ticks_per_ms)
     deduplication = None
     if case.deduplication is not None:
         delays = tuple(
@@ -115,21 +115,16 @@ def _rules(case: MicroBatchCase) -> tuple[StructuredStreamingRules, SparkDedupli
     return StructuredStreamingRules(batches, case.output_mode, running[0][1].merge_locally), deduplication
 
 
-def _ranges(case: MicroBatchCase) -> Iterable[tuple[int, int, int, int]]:
+def _ranges(case: MicroBatchCase) -> dict[int, OffsetRanges]:
     """What the batches have read: of each file one batch, of each partition one range a batch."""
     if case.config["source"] == "file":
-        read = {
-            (record.input * _INPUT + record.partition, batch)
+        return {
+            record.input * _INPUT + record.partition: OffsetRanges.of([0], [1_000_000], [batch])
             for record, batch in zip(case.records, case.batch_of_record, strict=True)
             if batch is not None
         }
-        return [(place, 0, 1_000_000, batch) for place, batch in sorted(read)]
     sources = {source: i for i, source in enumerate(case.sources)}
-    return [
-        (sources[place.source] * _INPUT + place.number, *read)
-        for place, ranges in case.batches.ranges.items()
-        for read in zip(ranges.starts, ranges.ends, ranges.numbers, strict=True)
-    ]
+    return {sources[place.source] * _INPUT + place.number: read for place, read in case.batches.ranges.items()}
 
 
 def _with_each_batch(spark: SparkSession, records: DataFrame, rules: StructuredStreamingRules) -> DataFrame:

@@ -14,7 +14,7 @@ from pydantic import Discriminator, Tag
 from spark_jobs.definition.deduplicate import deduplicate_refusals, with_default_kind
 from spark_jobs.definition.fields import Refusal, Refusals
 from spark_jobs.definition.kafka_streams import StreamsWatermark, foreign_to_streams, in_streams_words, of_streams_alone
-from spark_jobs.definition.structured_streaming import StreamingWatermark, foreign_to_spark, in_spark_words
+from spark_jobs.definition.structured_streaming import Gaps, StreamingWatermark, foreign_to_spark, in_spark_words
 from spark_jobs.definition.watermark import Watermark
 
 
@@ -74,9 +74,13 @@ def in_words_of_the_engine(raw: Any) -> Any:
 
 def _missing(raw: Mapping[str, Any]) -> Iterator[Refusal]:
     watermark = raw.get("watermark")
-    for name, example in (("delay", "10 minutes"), ("checkpoint", "/srv/checkpoints/orders")):
-        if isinstance(watermark, Mapping) and name not in watermark:
-            yield Refusal("is missing", f"write `{name}: {example}`", ("watermark", name))
+    if not isinstance(watermark, Mapping):
+        return
+    if "delay" not in watermark:
+        yield Refusal("is missing", "write `delay: 10 minutes`", ("watermark", "delay"))
+    if "checkpoint" not in watermark and watermark.get("gaps") != Gaps.APPROXIMATE:
+        hint = "write `checkpoint: /srv/checkpoints/orders`; where it is lost, `gaps: approximate` and `trigger: 10 s`"
+        yield Refusal("is missing", hint, ("watermark", "checkpoint"))
 
 
 def _of_spark_alone(raw: Mapping[str, Any]) -> Iterator[Refusal]:

@@ -57,8 +57,10 @@ class StreamingWatermark(OneRuleWatermark):
         description="The delay of `withWatermark`. Which records were late is read from the checkpoint, not from it.",
         examples=["10 minutes"],
     )
-    checkpoint: Text = Field(
-        description="The query's `checkpointLocation`: a folder, or an address of an object store or HDFS.",
+    checkpoint: Text | None = Field(
+        None,
+        description="The query's `checkpointLocation`: a folder, or an address of an object store or HDFS. Left out "
+        "where it is lost, with `gaps: approximate`.",
         examples=["/srv/checkpoints/orders"],
     )
     source: Text | None = Field(

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.demo.kafka_sample import SAMPLE, TOPIC, load_flights
 from spark_jobs.lakehouse.checkpoint_archive import shortened
-from spark_jobs.sources.checkpoint import checkpoint_files
+from spark_jobs.sources.checkpoint import checkpoint_files, texts_of
 from spark_jobs.spark.session import spark_session
 
 TARGET = SAMPLE.parent / "streaming"
@@ -94,7 +94,8 @@ def main() -> None:
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", 10_000)
         spark.conf.set("spark.sql.shuffle.partitions", 2)
         rows = recorded(spark, broker.servers, Path(folder) / "checkpoint")
-        files = kept(checkpoint_files(spark, str(Path(folder) / "checkpoint")))
+        listed = checkpoint_files(spark, str(Path(folder) / "checkpoint"))
+        files = kept(dict(texts_of(spark, listed)))
         spark.stop()
     shutil.rmtree(TARGET, ignore_errors=True)
     for name, text in files.items():

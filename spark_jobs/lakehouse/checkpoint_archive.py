@@ -13,9 +13,10 @@ what a replay reads of them. So a history of months can be replayed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
@@ -26,20 +27,18 @@ _SCHEMA = t.StructType([t.StructField(name, t.StringType()) for name in ("query"
 _SETTINGS = ("spark.sql.streaming.multipleWatermarkPolicy", "spark.sql.shuffle.partitions")
 
 
-def archived_files(spark: SparkSession, table: str, query: str) -> dict[str, str]:
-    """The texts that the table has of a query, by path within the checkpoint."""
+def archived_texts(spark: SparkSession, table: str, query: str) -> Iterator[tuple[str, str]]:
+    """The files that the table has of a query: path within the checkpoint and text, one by one."""
 
-    def read() -> dict[str, str]:
-        if not spark.catalog.tableExists(table):
-            return {}
-        rows = spark.table(table).where(f"query = '{_quoted(query)}'").select("file", "text").toArrow()
-        return dict(zip(rows.column("file").to_pylist(), rows.column("text").to_pylist(), strict=True))
+    def read() -> pa.Table:
+        return spark.table(table).where(f"query = '{_quoted(query)}'").select("file", "text").toArrow()
 
-    return guarded("cannot read", table, read)
+    for batch in guarded("cannot read", table, read).to_batches(1024):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def archived_queries(spark: SparkSession, table: str) -> set[str]:
-    """The ids of the queries that the table has batches of."""
+    """The ids of the queries that the table has batches of; none where it is not there."""
 
     def read() -> set[str]:
         there = spark.catalog.tableExists(table)
@@ -48,10 +47,23 @@ def archived_queries(spark: SparkSession, table: str) -> set[str]:
     return guarded("cannot read", table, read)
 
 
-def archive_files(spark: SparkSession, table: str, query: str, files: Mapping[str, str]) -> int:
-    """Append the files that the table does not have. Returns how many those were."""
-    known = archived_files(spark, table, query)
-    new = [(query, name, shortened(name, text)) for name, text in sorted(files.items()) if name not in known]
+def not_archived(spark: SparkSession, table: str, query: str, names: Collection[str]) -> set[str]:
+    """Those of the files with these names that the table does not have of a query."""
+
+    def read() -> set[str]:
+        if not spark.catalog.tableExists(table):
+            return set(names)
+        known = spark.table(table).where(f"query = '{_quoted(query)}'")
+        asked = spark.createDataFrame(pa.table({"file": pa.array(names, pa.string())}))
+        new = asked.join(known.select("file"), "file", "left_anti").toArrow()
+        return set(new.column("file").to_pylist())
+
+    return guarded("cannot read", table, read)
+
+
+def archive_files(spark: SparkSession, table: str, query: str, files: Iterable[tuple[str, str]]) -> int:
+    """Append files that the table did not have. Returns how many they are."""
+    new = [(query, name, shortened(name, text)) for name, text in files]
     if not new:
         return 0
 

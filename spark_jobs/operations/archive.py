@@ -16,7 +16,7 @@ from spark_jobs.definition.kafka import PastTable
 from spark_jobs.errors import CatalogError, DefinitionError, SourceError
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.operations.iceberg_archive import IcebergArchive
-from spark_jobs.runs.live_batches import keep_batches
+from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.sources.archive_table import ArchiveTable
 from spark_jobs.sources.history import stitched_history
 from spark_jobs.sources.kafka import pin_topic, read_log

@@ -74,7 +74,7 @@ def _read(folder: Path) -> Checkpoint:
         hint = "Name the folder that the query has as its `checkpointLocation`."
         raise SourceError("there is no checkpoint of a Structured Streaming query: no offsets/N", str(folder), hint)
     try:
-        return read_checkpoint(files)
+        return read_checkpoint(files.items())
     except CheckpointError as problem:
         raise SourceError(f"{problem.file}: {problem.what}", str(folder), problem.hint) from problem
 

@@ -6,7 +6,7 @@ before it. So positions, closes and timelines are those of every other engine, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK, Batch
+from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK, Batch, BatchLog, OffsetRanges
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, NEVER, OFFSET, PARTITION
@@ -50,26 +50,24 @@ class MicroBatches:
     @classmethod
     def of(
         cls,
-        batches: Iterable[tuple[Batch, bool]],
-        ranges: Iterable[tuple[int, int, int, int]],
+        batches: BatchLog,
+        allow_multiple: bool | np.ndarray,
+        ranges: Mapping[int, OffsetRanges],
         ticks_per_ms: int = 1,
         pending: Batch | None = None,
         estimated: tuple[TimeRange, ...] = (),
         interval: int = 0,
     ) -> MicroBatches:
-        """From batches with their `allowMultiple`, and `(partition, start, end, batch number)` of what they read."""
-        known = list(batches)
-        numbers = np.array([batch.number for batch, _ in known], dtype=np.int64)
-        planned = np.array([batch.timestamp for batch, _ in known], dtype=np.int64)
-        late = [batch.late_watermark(allow_multiple=multiple) for batch, multiple in known]
-        watermark = [batch.watermark for batch, _ in known]
-        read = np.array(list(ranges), dtype=np.int64).reshape(-1, 4)
+        """From batches with their `allowMultiple`, and what they have read of each partition."""
+        late = np.where(allow_multiple, batches.watermarks_before, batches.watermarks)
+        read = [(np.full(len(one.ends), number), one.starts, one.ends, one.numbers) for number, one in ranges.items()]
+        empty = np.empty(0, dtype=np.int64)
         return cls(
-            numbers,
-            _ascending(planned),
-            np.array(late, dtype=np.int64) * ticks_per_ms,
-            np.array(watermark, dtype=np.int64) * ticks_per_ms,
-            *(read[:, i] for i in range(4)),
+            batches.numbers,
+            _ascending(batches.timestamps),
+            late * ticks_per_ms,
+            batches.watermarks * ticks_per_ms,
+            *(np.concatenate(columns) for columns in zip(*read, strict=True)) if read else (empty,) * 4,
             pending=None if pending is None else pending.watermark * ticks_per_ms,
             estimated=estimated,
             interval=interval,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-_CELL, _GROUP, _START, _END = "rw_cell", "rw_range_group", "rw_range_start", "rw_range_end"
+_KEY, _START, _END = "rw_cell", "rw_range_start", "rw_range_end"
 
 
 def joined_to_ranges(
@@ -39,10 +39,12 @@ def joined_to_ranges(
     repeats = (last - first + 1).astype(np.int64)
     which = np.repeat(np.arange(len(start)), repeats)
     offsets = np.arange(len(which)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    cell_of = first[which] + offsets
+    # One number for group and cell: Spark finds a single BIGINT in an array, and hashes a row of two.
+    lowest, cells_of_group = (int(cell_of.min()), int(np.ptp(cell_of)) + 1) if len(cell_of) else (0, 1)
     table = pa.table(
         {
-            _CELL: first[which] + offsets,
-            _GROUP: of_range[which],
+            _KEY: of_range[which] * cells_of_group + cell_of - lowest,
             _START: start[which],
             _END: end[which],
             **{name: values[keep][which] for name, values in payload.items()},
@@ -50,11 +52,13 @@ def joined_to_ranges(
     )
     cells = F.broadcast(frame.sparkSession.createDataFrame(table))
     mine = F.lit(0).cast("bigint") if group is None else group.cast("bigint")
-    placed = frame.withColumns({"rw_value": value.cast("bigint"), "rw_mine": mine})
+    placed = frame.withColumn("rw_value", value.cast("bigint"))
     cell = F.call_function("div", F.col("rw_value") - F.pmod(F.col("rw_value"), F.lit(step)), F.lit(step))
-    same = (F.col(_CELL) == cell) & (F.col(_GROUP) == F.col("rw_mine"))
+    cell = cell - F.lit(lowest)
+    own = (cell >= 0) & (cell < F.lit(cells_of_group))  # beyond them lie the cells of another group
+    placed = placed.withColumn("rw_key", F.when(own, mine * F.lit(cells_of_group) + cell))
     inside = (F.col("rw_value") >= F.col(_START)) & (F.col("rw_value") < F.col(_END))
-    return placed.join(cells, same & inside).drop(_CELL, _GROUP, _START, _END, "rw_value", "rw_mine")
+    return placed.join(cells, (F.col(_KEY) == F.col("rw_key")) & inside).drop(_KEY, _START, _END, "rw_value", "rw_key")
 
 
 def _step(start: np.ndarray, end: np.ndarray) -> int:

@@ -6,9 +6,10 @@ is planned and not committed is left out: whether its rows are out is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
@@ -17,15 +18,22 @@ from spark_jobs.definition.structured_streaming import Gaps, QueryInput, Streami
 from spark_jobs.definition.union import of_union
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
-from spark_jobs.eventtime.microbatch.batches import Batch, Batches, BatchKind, OffsetRanges, Partition, batches_of
+from spark_jobs.eventtime.microbatch.batches import Batch, Batches, BatchKind, BatchLog, OffsetRanges, batches_of
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
+from spark_jobs.eventtime.microbatch.logs import Partition
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.checkpoint_archive import archive_files, archived_files, archived_queries
+from spark_jobs.lakehouse.checkpoint_archive import archived_queries, archived_texts
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.microbatches import MicroBatches
-from spark_jobs.runs.gap_batches import without_gaps
+from spark_jobs.runs.gap_batches import instead_of_all, without_gaps
 from spark_jobs.sources import names_of
-from spark_jobs.sources.checkpoint import checkpoint_files, parsed_checkpoint
+from spark_jobs.sources.checkpoint import (
+    CheckpointFiles,
+    LastRead,
+    checkpoint_files,
+    parsed_checkpoint,
+    read_once,
+)
 from spark_jobs.sources.query_files import ROWS, file_source
 
 
@@ -37,7 +45,7 @@ class LiveBatches:
     which times (epoch ms) batches are missing, and others are in their place (`spark_jobs.runs.gap_batches`).
     """
 
-    batches: tuple[Batch, ...]
+    batches: BatchLog
     ranges: Mapping[int, OffsetRanges]
     allow_multiple: bool
     pending: Batch | None = None
@@ -49,19 +57,14 @@ class LiveBatches:
 
         `until`: nor was planned after this time (epoch ms). A batch without data moves no offset, and lets windows out.
         """
-        beyond = [
-            number
-            for partition, ranges in self.ranges.items()
-            for end, number in zip(ranges.ends, ranges.numbers, strict=True)
-            if end > as_of.get(partition, 0)
-        ]
+        beyond = [ranges.first_beyond(as_of.get(partition, 0)) for partition, ranges in self.ranges.items()]
         if until is not None:
-            beyond += [batch.number for batch in self.batches if batch.timestamp > until]
-        first = min(beyond, default=None)
+            beyond += self.batches.numbers[self.batches.timestamps > until][:1].tolist()
+        first = min((number for number in beyond if number is not None), default=None)
         if first is None:
             return self
-        chosen = tuple(batch for batch in self.batches if batch.number < first)
-        last = max((batch.timestamp for batch in chosen), default=0)
+        chosen = self.batches.where(self.batches.numbers < first)
+        last = int(np.max(chosen.timestamps, initial=0))
         return replace(
             self,
             batches=chosen,
@@ -72,28 +75,29 @@ class LiveBatches:
     @property
     def planned_until(self) -> int:
         """When the last of them was planned, epoch ms: with the end offsets, where these batches end."""
-        return max(batch.timestamp for batch in self.batches)
+        return int(self.batches.timestamps.max())
 
     @property
     def ends(self) -> dict[int, int]:
         """The end offset (exclusive) of each partition after the last batch."""
-        last = self.batches[-1].number if self.batches else -1
-        return {
-            partition: max((e for e, n in zip(r.ends, r.numbers, strict=True) if n <= last), default=0)
-            for partition, r in sorted(self.ranges.items())
-        }
+        return {partition: ranges.end_at(self._last) for partition, ranges in sorted(self.ranges.items())}
+
+    @property
+    def pending_ends(self) -> dict[int, int]:
+        """The same after the batch that was planned and not committed."""
+        last = self._last if self.pending is None else self.pending.number
+        return {partition: ranges.end_at(last) for partition, ranges in sorted(self.ranges.items())}
+
+    @property
+    def _last(self) -> int:
+        return int(self.batches.numbers[-1]) if self.batches else -1
 
     def as_arrays(self) -> MicroBatches:
         """The same as the engine takes them."""
-        last = self.batches[-1].number if self.batches else -1
         return MicroBatches.of(
-            [(batch, self.allow_multiple) for batch in self.batches],
-            [
-                (partition, *read)
-                for partition, ranges in self.ranges.items()
-                for read in zip(ranges.starts, ranges.ends, ranges.numbers, strict=True)
-                if read[2] <= last
-            ],
+            self.batches,
+            self.allow_multiple,
+            {partition: ranges.up_to(self._last) for partition, ranges in self.ranges.items()},
             pending=self.pending,
             estimated=self.estimated,
             interval=self.interval,
@@ -119,38 +123,39 @@ class LiveBatches:
         )
 
 
+_READ: LastRead[LiveBatches] = LastRead()
+
+
 def live_batches(
     spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int] | None = None, until: int | None = None
 ) -> LiveBatches | None:
     """The batches that the live query has committed, at most up to `as_of` and `until`, see `LiveBatches.up_to`.
 
-    None: the live job is of another engine.
+    What the checkpoint and the archive have is read once, until a file of the checkpoint is another one. None: the
+    live job is of another engine.
 
     Raises SourceError for a checkpoint that cannot be read, HistoryError where batches are missing in it.
     """
     watermark = pipeline.watermark
     if not isinstance(watermark, StreamingWatermark):
         return None
-    checkpoint = _known_checkpoint(spark, pipeline, watermark.checkpoint)
-    found, estimated = batches_of(checkpoint), ()
-    if watermark.gaps is Gaps.APPROXIMATE and _missing(found):
-        places = () if pipeline.inputs or pipeline.has_files_of_query else _places(found, pipeline, watermark)
-        checkpoint, estimated = without_gaps(spark, pipeline, watermark, checkpoint, places)
-        found = batches_of(checkpoint)
-    _refuse_gaps(found, watermark.checkpoint)
-    known = LiveBatches(
-        tuple(batch for batch in found.batches if batch.kind is BatchKind.COMMITTED),
-        _ranges(found, pipeline, watermark),
-        watermark.allow_multiple,
-        found.pending,
-        estimated,
-        watermark.trigger or 0,
-    )
+    key = Tables.of(pipeline).checkpoint, pipeline.definition_hash
+    if watermark.checkpoint is None:
+        stamp = None if as_of is None else tuple(sorted(as_of.items()))
+        known = None if stamp is None else _READ.get(key, stamp)
+        if known is None:
+            known = _without_checkpoint(spark, pipeline, watermark, as_of)
+            _READ.keep(key, tuple(known.ends.items()), known)
+    else:
+        files = checkpoint_files(spark, watermark.checkpoint)
+        known = _READ.get(key, files)
+        if known is None:
+            known = _READ.keep(key, files, _committed(spark, pipeline, watermark, files))
     chosen = known if as_of is None else known.up_to(as_of, until)
     if not chosen.batches:
         raise HistoryError(
             "the query has committed no batch" + ("" if as_of is None else " up to these end offsets"),
-            watermark.checkpoint,
+            watermark.checkpoint or pipeline.name,
             "Wait until it has, or give later end offsets.",
         )
     return chosen
@@ -168,44 +173,57 @@ def micro_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, i
     return None if batches is None else batches.as_arrays()
 
 
-def keep_batches(spark: SparkSession, pipeline: Pipeline) -> int:
-    """Append the committed batches that only the checkpoint has to the pipeline's archive of them, each once.
+def _committed(
+    spark: SparkSession, pipeline: Pipeline, watermark: StreamingWatermark, files: CheckpointFiles
+) -> LiveBatches:
+    """All committed batches that the checkpoint and the archive have; with `gaps: approximate` others between them."""
+    checkpoint = _with_archive(spark, pipeline, read_once(spark, files), files.path)
+    found, estimated = batches_of(checkpoint), ()
+    if watermark.gaps is Gaps.APPROXIMATE and found.missing:
+        places = () if pipeline.inputs or pipeline.has_files_of_query else _places(found, pipeline, watermark)
+        checkpoint, estimated = without_gaps(spark, pipeline, watermark, checkpoint, found, places)
+        found = batches_of(checkpoint)
+    _refuse_gaps(found, files.path)
+    return LiveBatches(
+        found.batches.of_kind(BatchKind.COMMITTED),
+        _ranges(found, pipeline, watermark),
+        watermark.allow_multiple,
+        found.pending,
+        estimated,
+        watermark.trigger or 0,
+    )
 
-    Returns how many files of the checkpoint those were; 0 where the live job is of another engine.
-    """
-    watermark = pipeline.watermark
-    if not isinstance(watermark, StreamingWatermark):
-        return 0
-    files = checkpoint_files(spark, watermark.checkpoint)
-    checkpoint = parsed_checkpoint(files, watermark.checkpoint)
-    pending = batches_of(checkpoint).pending
-    unsettled = "" if pending is None else f"offsets/{pending.number}"
-    # Spark keeps the log of a file source, and each compact entry repeats all before it: that is not kept again.
-    logs = tuple(f"sources/{source}/" for source in checkpoint.files)
-    settled = {n: text for n, text in files.items() if n not in (unsettled, "metadata") and not n.startswith(logs)}
-    return archive_files(spark, Tables.of(pipeline).checkpoint, checkpoint.query, settled)
+
+def _without_checkpoint(
+    spark: SparkSession, pipeline: Pipeline, watermark: StreamingWatermark, as_of: Mapping[int, int] | None
+) -> LiveBatches:
+    """Batches by the append times of the records below these end offsets, where the checkpoint is lost."""
+    checkpoint, span = instead_of_all(spark, pipeline, watermark, as_of)
+    found = batches_of(checkpoint)
+    ranges = {place.number: read for place, read in found.ranges.items()}
+    return LiveBatches(found.batches, ranges, watermark.allow_multiple, None, (span,), watermark.trigger or 0)
 
 
-def _known_checkpoint(spark: SparkSession, pipeline: Pipeline, path: str) -> Checkpoint:
+def _with_archive(spark: SparkSession, pipeline: Pipeline, now: Checkpoint, path: str) -> Checkpoint:
     """The checkpoint, and what earlier runs have kept of it."""
-    files = checkpoint_files(spark, path)
-    now = parsed_checkpoint(files, path)
     table = Tables.of(pipeline).checkpoint
-    kept = archived_files(spark, table, now.query)
-    if not kept and (others := archived_queries(spark, table)):
+    queries = archived_queries(spark, table)
+    if now.query in queries:
+        return parsed_checkpoint(archived_texts(spark, table, now.query), path).then(now)
+    if queries:
         raise HistoryError(
-            f"the checkpoint is of another query (id {now.query}) than before (id {', '.join(sorted(others))}): it was "
-            "deleted and begun anew",
+            f"the checkpoint is of another query (id {now.query}) than before (id {', '.join(sorted(queries))}): it "
+            "was deleted and begun anew",
             path,
             "Its batches belong to another life of the query. Write to another table under `output`.",
         )
-    return parsed_checkpoint({**kept, **files}, path) if kept else now
+    return now
 
 
 def _ranges(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -> dict[int, OffsetRanges]:
     """What the batches have read of the history, or of each input of a union under the union's numbers."""
     if pipeline.has_files_of_query and (source := file_source(found.files, pipeline, watermark)) is not None:
-        return {0: _of_files(tuple(found.files[source].values()))}
+        return {0: _of_files(np.array(list(found.files[source].values()), dtype=np.int64))}
     if not pipeline.inputs:
         return {place.number: found.ranges[place] for place in _places(found, pipeline, watermark)}
     ranges: dict[int, OffsetRanges] = {}
@@ -225,14 +243,11 @@ def _ranges(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -
     return ranges
 
 
-def _of_files(batches: Sequence[int]) -> OffsetRanges:
+def _of_files(batches: np.ndarray) -> OffsetRanges:
     """What each batch has read of the files in the order of the log, given each file's batch."""
-    starts = [i for i, number in enumerate(batches) if not i or number != batches[i - 1]]
-    return OffsetRanges(
-        tuple(start * ROWS for start in starts),
-        tuple(end * ROWS for end in (*starts[1:], len(batches))),
-        tuple(batches[start] for start in starts),
-    )
+    starts = np.flatnonzero(np.diff(batches, prepend=-1))
+    ends = np.append(starts[1:], len(batches))[: len(starts)]
+    return OffsetRanges(starts * ROWS, ends * ROWS, batches[starts])
 
 
 def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark | QueryInput) -> list[Partition]:
@@ -254,16 +269,11 @@ def _places(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark | 
     )
 
 
-def _missing(found: Batches) -> list[int]:
-    """The numbers of the batches that are not known."""
-    return [*range(found.batches[0].number), *found.missing]
-
-
 def _refuse_gaps(found: Batches, checkpoint: str) -> None:
-    missing = _missing(found)
-    if not missing:
+    if not found.missing:
         return
-    lost = f"{missing[0]} to {missing[-1]}" if len(missing) > 1 else str(missing[0])
+    first, last = found.missing[0][0], found.missing[-1][-1]
+    lost = f"{first} to {last}" if last > first else str(first)
     raise HistoryError(
         f"the checkpoint no longer has the batches {lost}: which records they have read is not known",
         checkpoint,

@@ -20,7 +20,7 @@ from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.microbatch.checkpoint import SourceFile
 from spark_jobs.replay.columns import OFFSET, PARTITION
-from spark_jobs.sources.checkpoint import checkpoint_files, parsed_checkpoint
+from spark_jobs.sources.checkpoint import checkpoint_files, read_once
 from spark_jobs.sources.files import PinnedFile
 from spark_jobs.spark.failures import plain_path
 
@@ -57,7 +57,13 @@ def files_read(spark: SparkSession, pipeline: Pipeline) -> tuple[SourceFile, ...
     watermark = pipeline.watermark
     if not pipeline.has_files_of_query or not isinstance(watermark, StreamingWatermark):
         return None
-    checkpoint = parsed_checkpoint(checkpoint_files(spark, watermark.checkpoint), watermark.checkpoint)
+    if watermark.checkpoint is None:
+        raise DefinitionError(
+            "the query reads files, and only its checkpoint says which batch has read each",
+            pipeline.source_of(("watermark",)) or pipeline.name,
+            "Name it under `watermark.checkpoint`. Without it nobody can say which records were late.",
+        )
+    checkpoint = read_once(spark, checkpoint_files(spark, watermark.checkpoint))
     source = file_source(checkpoint.files, pipeline, watermark)
     return None if source is None else checkpoint.files[source]
 

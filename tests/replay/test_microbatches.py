@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind
+from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, BatchLog
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.range_lookup import joined_to_ranges
@@ -18,11 +18,10 @@ from spark_jobs.replay.range_lookup import joined_to_ranges
 def batches_with(watermarks: list[int], timestamps: list[int] | None = None) -> MicroBatches:
     before = [0, *watermarks]
     planned = timestamps or list(range(len(watermarks)))
-    batches = [
-        (Batch(i, BatchKind.COMMITTED, planned[i], watermark, before[i]), True)
-        for i, watermark in enumerate(watermarks)
-    ]
-    return MicroBatches.of(batches, [])
+    batches = BatchLog.of(
+        Batch(i, BatchKind.COMMITTED, planned[i], watermark, before[i]) for i, watermark in enumerate(watermarks)
+    )
+    return MicroBatches.of(batches, True, {})
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=8).map(sorted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, OffsetRanges
+from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, BatchLog, OffsetRanges
 from spark_jobs.runs.live_batches import LiveBatches
 
 #   batch        0     1     2 (no data)   3
@@ -10,8 +10,8 @@ from spark_jobs.runs.live_batches import LiveBatches
 #   partition 0  [0,2) [2,5)               [5,6)
 #   partition 1  [0,1)       .             [1,4)
 ALL = LiveBatches(
-    tuple(Batch(i, BatchKind.COMMITTED, 10 * (i + 1), 0, 0) for i in range(4)),
-    {0: OffsetRanges((0, 2, 5), (2, 5, 6), (0, 1, 3)), 1: OffsetRanges((0, 1), (1, 4), (0, 3))},
+    BatchLog.of(Batch(i, BatchKind.COMMITTED, 10 * (i + 1), 0, 0) for i in range(4)),
+    {0: OffsetRanges.of((0, 2, 5), (2, 5, 6), (0, 1, 3)), 1: OffsetRanges.of((0, 1), (1, 4), (0, 3))},
     allow_multiple=True,
 )
 

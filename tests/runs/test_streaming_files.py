@@ -16,11 +16,23 @@ from spark_jobs.comparison.compare import compare_planned
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, HistoryError
+from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, read_checkpoint
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import NoProgress
-from tests.runs.live_query import SCHEMA, START, WINDOWS, LiveQuery, as_rows, backfilled, files_stream, over_files
+from spark_jobs.sources import checkpoint, open_history
+from tests.runs.live_query import (
+    SCHEMA,
+    START,
+    WINDOWS,
+    LiveQuery,
+    as_rows,
+    backfilled,
+    files_stream,
+    live_section,
+    over_files,
+)
 
 FILES: list[list[tuple[str, int]]] = [
     [("a", 5), ("a", 30), ("b", 20), ("a", 30)],
@@ -59,7 +71,9 @@ def started(spark: SparkSession, landing: Landing, folder: Path) -> LiveQuery:
     return LiveQuery([stream], folder, "append", "tumbling")
 
 
-def test_each_record_is_decided_by_the_batch_that_has_read_its_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_record_is_decided_by_the_batch_that_has_read_its_file(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     landing = Landing(spark, tmp_path, "json")
     live = started(spark, landing, tmp_path)
     live.run([lambda: [landing.land(number) for number in (0, 1, 2)]])
@@ -72,10 +86,15 @@ def test_each_record_is_decided_by_the_batch_that_has_read_its_file(spark: Spark
     landing.land(0, "unread.json")  # in no batch
 
     pipeline = defined(live, landing, "of_files", WINDOWS["tumbling"])
+    readings: list[Checkpoint] = []
+    monkeypatch.setattr(
+        checkpoint, "read_checkpoint", lambda files: readings.append(read_checkpoint(files)) or readings[-1]
+    )
     with planned_records(spark, pipeline) as (plan, records):
         assert any("was planned and not committed" in warning for warning in plan.warnings)
         tables = execute(spark, pipeline, plan, NoProgress(), records=records).tables
         report = compare_planned(spark, pipeline, plan, NoProgress(), records=records)
+    assert len(readings) == 1, "the plan, the run and the comparison read the checkpoint once, all of them together"
     rows = spark.table(tables.windows).where("pane IS NOT NULL").collect()
     assert {(row["k"], row["n"], row["total"]) for row in rows} == {(r[0], *r[3:]) for r in as_rows(live.emitted())}
     assert len(rows) == 5 and plan.fidelity == "recorded"
@@ -85,6 +104,15 @@ def test_each_record_is_decided_by_the_batch_that_has_read_its_file(spark: Spark
     assert {name for name, n in report.counts.items() if n} <= {*fine, "undecided"}
     assert report.labels["undecided"] == {"batch_not_committed": 1}
     assert not spark.table(tables.checkpoint).where("file LIKE 'sources/%'").count(), "Spark keeps that log itself"
+
+    lost = {"delay": "10 seconds", "checkpoint": str(tmp_path / "lost"), "gaps": "approximate", "trigger": "1 s"}
+    shutil.copytree(live.checkpoint, tmp_path / "lost")
+    (tmp_path / "lost/offsets/0").unlink()
+    with pytest.raises(DefinitionError, match="a file's time says when it was written, not when the query listed it"):
+        make_plan(spark, defined(live, landing, "of_lost", WINDOWS["tumbling"], watermark=lost))
+    with pytest.raises(DefinitionError, match="only its checkpoint says which batch has read each"):
+        empty = {name: value for name, value in lost.items() if name != "checkpoint"}
+        open_history(spark, defined(live, landing, "of_nothing", WINDOWS["tumbling"], watermark=empty))
 
     first = landing.folder / "file 0.json"
     was = first.stat()
@@ -98,6 +126,26 @@ def test_each_record_is_decided_by_the_batch_that_has_read_its_file(spark: Spark
     history = {"kind": "files", "path": str(landing.folder), "format": "json", "position": position}
     with pytest.raises(DefinitionError, match="no source of the query reads this topic"):
         make_plan(spark, defined(live, landing, "placed", WINDOWS["tumbling"], history=history))
+
+
+def test_windows_that_an_uncommitted_batch_touched_are_undecided_in_update_mode(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its rows are out here, which nobody knows: file 2 has a late record, and those of two windows of key a."""
+    landing = Landing(spark, tmp_path, "json")
+    stream = files_stream(spark, landing.folder, "json", "10 seconds", maxFilesPerTrigger="1")
+    live = LiveQuery([stream], tmp_path, "update", "tumbling")
+    live.run([lambda: [landing.land(number) for number in (0, 1)]])
+    landing.land(2)
+    with pytest.raises(StreamingQueryException):
+        live.run([lambda: None], after=partial(next, iter(())))
+    pipeline = defined(live, landing, "of_update", WINDOWS["tumbling"], live={**live_section(live), "pane": "batch"})
+    with planned_records(spark, pipeline) as (plan, records):
+        report = compare_planned(spark, pipeline, plan, NoProgress(), records=records)
+    windows = {(row["k"], (row["s"] - START) // 1000) for row in live.emitted()}
+    assert windows == {("a", 0), ("b", 0), ("a", 60), ("b", 60), ("a", 120)}
+    assert report.labels["undecided"] == {"batch_not_committed": 2}, "a from 60 and from 120 s"
+    assert sum(report.counts[one] for one in ("match", "late_arrivals")) == 3
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.comparison.compare import compare_planned, run_compare
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.errors import HistoryError
+from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.archive import archived
 from spark_jobs.runs.backfill import execute
@@ -183,23 +183,31 @@ def test_two_topics_as_one_stream_are_what_the_query_made_of_both(
         }
         for topic, delay in delays.items()
     ]
-    pipeline = Pipeline.model_validate(
-        {
-            "name": "of_union",
-            "history": {"kind": "union", "of": of},
-            "engine": "spark",
-            "watermark": {"checkpoint": str(live.checkpoint)},
-            "window": WINDOWS["tumbling"],
-            "aggregates": {"n": "count(*)", "total": "sum(v)"},
-            "live": live_section(live),
-            "output": {"namespace": "of_union"},
-        }
-    )
+    document = {
+        "name": "of_union",
+        "history": {"kind": "union", "of": of},
+        "engine": "spark",
+        "watermark": {"checkpoint": str(live.checkpoint)},
+        "window": WINDOWS["tumbling"],
+        "aggregates": {"n": "count(*)", "total": "sum(v)"},
+        "live": live_section(live),
+        "output": {"namespace": "of_union"},
+    }
+    pipeline = Pipeline.model_validate(document)
     found, dropped, fidelity = backfilled(spark, pipeline)
     assert found == as_rows(live.emitted()) and found
     assert (dropped, fidelity) == (1, "recorded")
     verdicts = run_compare(spark, pipeline, NoProgress(), limit=100).counts
     assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
+
+    watermark = {"checkpoint": str(live.checkpoint), "gaps": "approximate", "trigger": "200 ms"}
+    output = {"namespace": "of_lost_union"}
+    lost = Pipeline.model_validate({**document, "watermark": watermark, "output": output})
+    (live.checkpoint / "offsets/0").unlink()
+    with pytest.raises(
+        DefinitionError, match="append times of several topics do not say what a batch had read of each"
+    ):
+        make_plan(spark, lost)
 
 
 def test_batches_that_nobody_has_kept_are_refused_or_placed_by_append_times(
@@ -236,6 +244,21 @@ def test_batches_that_nobody_has_kept_are_refused_or_placed_by_append_times(
     assert {name for name, count in report.counts.items() if count} <= {"match", "late_arrivals", "not_closed"}
     assert report.counts["match"] + report.counts["late_arrivals"] == len(before[0])
     assert report.fidelity == "log_order"
+
+    # Without any checkpoint each batch is a guess: near to what the query made.
+    watermark = {"delay": "10 seconds", "gaps": "approximate", "trigger": "200 ms"}
+    unknown = over_topic(
+        live, kafka.servers, "streaming_lost", "of_unknown", WINDOWS["tumbling"],
+        watermark=watermark, live=live_section(live),
+    )  # fmt: skip
+    with planned_records(spark, unknown) as (plan, records):
+        assert plan.fidelity == "approximate" and len(plan.fidelity_reasons) == 1
+        assert plan.records == sum(map(len, STEPS[:3]))
+        found = execute(spark, unknown, plan, NoProgress(), records=records)
+        report = compare_planned(spark, unknown, plan, NoProgress(), records=records)
+    assert found.counts.pairs_on_time + found.counts.pairs_dropped == plan.records
+    assert {name for name, count in report.counts.items() if count} <= {"match", "late_arrivals", "not_closed"}
+    assert report.counts["match"] + report.counts["late_arrivals"] == len(before[0])
 
     metadata = live.checkpoint / "metadata"
     metadata.write_text('{"id":"00000000-0000-0000-0000-000000000000"}')

@@ -25,6 +25,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from spark_jobs.devtools.bench.kafka import kafka
     from spark_jobs.devtools.bench.ledger import ledger
     from spark_jobs.devtools.bench.reconcile import diff, reconcile
+    from spark_jobs.devtools.bench.recorded import recorded
     from spark_jobs.devtools.bench.scale import cluster, scale, skew
     from spark_jobs.devtools.bench.small import small
     from spark_jobs.devtools.bench.strategies import strategies
@@ -35,6 +36,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "engine": engine,
         "strategies": strategies,
         "streaming": streaming,
+        "recorded": recorded,
         "sliding": sliding,
         "sessions": sessions,
         "growth": growth,

@@ -16,6 +16,7 @@ from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, SessionWindows, SlidingWindows, TumblingWindows
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.rule_book import RuleBook
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.windows import close_lookup
 
@@ -33,19 +34,24 @@ class Bench:
     log: Callable[[str], None]
 
 
-def replay_spec(windows: AnyWindows, partitions: int = PARTITIONS) -> ReplaySpec:
+def replay_spec(windows: AnyWindows, partitions: int = PARTITIONS, rules: RuleBook = FLINK) -> ReplaySpec:
     """Faithful and complete, per-event bounded out-of-orderness, nothing allowed late, flushed at the end."""
     ids = tuple(range(partitions))
     strategy = WatermarkStrategy(BoundedOutOfOrderness(BOUND), partitions=ids, subtasks=(ids,))
-    return ReplaySpec(FLINK, strategy, windows, 0, ("key",), AGGREGATES, mode=Mode.BOTH)
+    return ReplaySpec(rules, strategy, windows, 0, ("key",), AGGREGATES, mode=Mode.BOTH)
 
 
 def replayed(
-    spark: SparkSession, data: Dataset, keys: int, windows: AnyWindows, sink: Callable[[DataFrame], None]
+    spark: SparkSession,
+    data: Dataset,
+    keys: int,
+    windows: AnyWindows,
+    sink: Callable[[DataFrame], None],
+    spec: ReplaySpec | None = None,
 ) -> None:
     """Everything from the files on: timeline, look-up, faithful and complete values, into `sink`."""
     times = data.event_times
-    with Replay(_history(spark, data, keys), replay_spec(windows)) as replay:
+    with Replay(_history(spark, data, keys), spec or replay_spec(windows)) as replay:
         sink(replay.windows(covering(windows, times)))
 
 

@@ -7,18 +7,16 @@ begins where `sources/I/0` says, if it is batch 0; otherwise nobody knows where 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, overload
 
-from spark_jobs.eventtime.microbatch.checkpoint import (
-    Checkpoint,
-    FileOffset,
-    KafkaOffsets,
-    OffsetLogEntry,
-    SourceOffset,
-)
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
+from spark_jobs.eventtime.microbatch.logs import ABSENT, Column, OffsetLog, Partition
 
 INITIAL_WATERMARK: Final = 0
 """The watermark before batch 0, and the least that there is (Spark rule 8)."""
@@ -43,6 +41,9 @@ class BatchKind(StrEnum):
         return self in (BatchKind.COMMITTED, BatchKind.PENDING)
 
 
+KINDS: Final = tuple(BatchKind)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One micro-batch. Times in epoch ms.
@@ -62,54 +63,107 @@ class Batch:
         return self.watermark_before if allow_multiple else self.watermark
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition of a topic that one source reads."""
+@dataclass(frozen=True, eq=False)
+class BatchLog(Sequence[Batch]):
+    """Batches ascending by number, as columns of one length; a `Batch` is made where one is asked for.
 
-    source: str
-    topic: str
-    number: int
+    `kinds` are places in `KINDS`.
+    """
 
-    def end_in(self, offset: SourceOffset | None) -> int:
-        """The offset at which the partition ends (exclusive) in an offset of its source; 0 where it is not there."""
-        return offset.ends.get(self.topic, {}).get(self.number, 0) if isinstance(offset, KafkaOffsets) else 0
+    numbers: Column
+    kinds: Column
+    timestamps: Column
+    watermarks: Column
+    watermarks_before: Column
+
+    @classmethod
+    def of(cls, batches: Iterable[Batch]) -> BatchLog:
+        """The log of these batches."""
+        rows = [(b.number, KINDS.index(b.kind), b.timestamp, b.watermark, b.watermark_before) for b in batches]
+        table = np.array(rows, dtype=np.int64).reshape(-1, 5)
+        return cls(*(table[:, i] for i in range(5)))
+
+    @overload
+    def __getitem__(self, row: int) -> Batch: ...
+    @overload
+    def __getitem__(self, row: slice) -> BatchLog: ...
+    def __getitem__(self, row: int | slice) -> Batch | BatchLog:
+        if isinstance(row, slice):
+            return self._at(row)
+        kind = KINDS[int(self.kinds[row])]
+        columns = (self.timestamps, self.watermarks, self.watermarks_before)
+        return Batch(int(self.numbers[row]), kind, *(int(column[row]) for column in columns))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> BatchLog:
+        """Those of the batches for which it is true."""
+        return self._at(chosen)
+
+    def of_kind(self, *kinds: BatchKind) -> BatchLog:
+        """The batches of these kinds."""
+        return self.where(np.isin(self.kinds, [KINDS.index(kind) for kind in kinds]))
+
+    def _at(self, chosen: npt.NDArray[np.bool_] | slice) -> BatchLog:
+        columns = (self.numbers, self.kinds, self.timestamps, self.watermarks, self.watermarks_before)
+        return BatchLog(*(column[chosen] for column in columns))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class OffsetRanges:
     """Which batch has read an offset of one partition: batch `numbers[i]` those from `starts[i]` up to `ends[i]`.
 
     All are ascending; empty ranges are left out.
     """
 
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
-    numbers: tuple[int, ...]
+    starts: Column
+    ends: Column
+    numbers: Column
+
+    @classmethod
+    def of(cls, starts: Sequence[int], ends: Sequence[int], numbers: Sequence[int]) -> OffsetRanges:
+        """The ranges of these numbers."""
+        return cls(*(np.array(values, dtype=np.int64) for values in (starts, ends, numbers)))
 
     def batch_of(self, offset: int) -> int | None:
         """The number of the batch that has read this offset; None: no batch of the log has."""
         at = bisect_right(self.ends, offset)
-        return self.numbers[at] if at < len(self.ends) and offset >= self.starts[at] else None
+        return int(self.numbers[at]) if at < len(self.ends) and offset >= self.starts[at] else None
+
+    def end_at(self, batch: int) -> int:
+        """The offset at which the batches up to this one, inclusive, end (exclusive); 0: they have read nothing."""
+        read = int(np.searchsorted(self.numbers, batch, side="right"))
+        return int(self.ends[read - 1]) if read else 0
+
+    def first_beyond(self, offset: int) -> int | None:
+        """The number of the first batch that has read something at or above this offset; None: none has."""
+        at = int(np.searchsorted(self.ends, offset, side="right"))
+        return int(self.numbers[at]) if at < len(self.ends) else None
+
+    def up_to(self, batch: int) -> OffsetRanges:
+        """What the batches up to this one, inclusive, have read."""
+        read = int(np.searchsorted(self.numbers, batch, side="right"))
+        return OffsetRanges(self.starts[:read], self.ends[:read], self.numbers[:read])
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
     """The batches of a checkpoint, ascending by number, and what each has read.
 
-    `missing` are numbers between the first and the last that the checkpoint does not have. `complete_from_start` says
-    whether batch 0 is there; otherwise what its first batch has read is not known.
+    `missing` are the numbers that the checkpoint does not have, in ranges: from 0 to its first batch, and between two.
+    Where a batch is missing, what the one after it has read is not known.
     """
 
-    batches: tuple[Batch, ...]
+    batches: BatchLog
     ranges: Mapping[Partition, OffsetRanges]
     files: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    missing: tuple[int, ...] = ()
-    complete_from_start: bool = True
+    missing: tuple[range, ...] = ()
 
     @property
-    def running(self) -> tuple[Batch, ...]:
+    def running(self) -> BatchLog:
         """The batches in which the query runs."""
-        return tuple(batch for batch in self.batches if batch.kind.runs)
+        return self.batches.of_kind(BatchKind.COMMITTED, BatchKind.PENDING)
 
     @property
     def pending(self) -> Batch | None:
@@ -127,105 +181,82 @@ class Batches:
 
 def batches_of(checkpoint: Checkpoint) -> Batches:
     """The batches of a checkpoint."""
-    entries = list(checkpoint.offsets.values())
-    kinds = _kinds(checkpoint, entries)
-    before = INITIAL_WATERMARK
-    batches: list[Batch] = []
-    for entry, kind in zip(entries, kinds, strict=True):
-        known = entry.batch == 0 or (batches and batches[-1].number == entry.batch - 1)
-        previous = checkpoint.offsets.get(entry.batch - 1)
-        before = previous.watermark if previous is not None else (INITIAL_WATERMARK if known else entry.watermark)
-        batches.append(Batch(entry.batch, kind, entry.timestamp, entry.watermark, before))
-    numbers = [entry.batch for entry in entries]
+    log = checkpoint.offsets
+    follows = _follows(log)
+    kinds = _kinds(checkpoint, follows)
+    before = np.concatenate(([INITIAL_WATERMARK], log.watermarks[:-1])) if len(log) else log.watermarks
+    known = np.where(follows, before, log.watermarks)  # what nobody has kept did not move it, as far as is known
+    batches = BatchLog(log.numbers, kinds, log.timestamps, log.watermarks, known)
+    runs = np.isin(kinds, [KINDS.index(kind) for kind in KINDS if kind.runs])
+    gaps = np.flatnonzero(~follows)
     return Batches(
-        tuple(batches),
-        _offset_ranges(checkpoint, entries, kinds),
-        _file_batches(checkpoint, entries, kinds),
-        tuple(sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))) if numbers else (),
-        complete_from_start=bool(numbers) and numbers[0] == 0,
+        batches,
+        _offset_ranges(checkpoint, follows, runs),
+        _file_batches(checkpoint, follows, runs),
+        tuple(range(int(log.numbers[at - 1]) + 1 if at else 0, int(log.numbers[at])) for at in gaps.tolist()),
     )
 
 
-def _kinds(checkpoint: Checkpoint, entries: list[OffsetLogEntry]) -> list[BatchKind]:
-    kinds = [
-        BatchKind.COMMITTED if entry.batch in checkpoint.commits or i + 1 < len(entries) else BatchKind.PENDING
-        for i, entry in enumerate(entries)
-    ]
-    for i in range(1, len(entries)):
-        entry, previous = entries[i], entries[i - 1]
-        if entry.batch != previous.batch + 1 or entry.shuffle_partitions == previous.shuffle_partitions:
-            continue
-        if entry.shuffle_partitions is None or previous.shuffle_partitions is None:
-            continue
+def _follows(log: OffsetLog) -> npt.NDArray[np.bool_]:
+    """Whether the batch before is there, too; true for batch 0."""
+    return np.diff(log.numbers, prepend=-1) == 1
+
+
+def _kinds(checkpoint: Checkpoint, follows: npt.NDArray[np.bool_]) -> Column:
+    log = checkpoint.offsets
+    kinds = np.full(len(log), KINDS.index(BatchKind.COMMITTED), dtype=np.int64)
+    if len(log) and int(log.numbers[-1]) not in checkpoint.commits:
+        kinds[-1] = KINDS.index(BatchKind.PENDING)
+    shuffle = log.setting("spark.sql.shuffle.partitions")
+    changed = (shuffle[1:] != shuffle[:-1]) & (shuffle[1:] != ABSENT) & (shuffle[:-1] != ABSENT) & follows[1:]
+    for i in (np.flatnonzero(changed) + 1).tolist():
         # A repartition copies the offsets of the last batch that was committed; those between are never run.
-        kinds[i] = BatchKind.CONTROL
-        for j in range(i - 1, -1, -1):
-            same = (entries[j].watermark, entries[j].timestamp) == (entry.watermark, entry.timestamp)
-            if same and entries[j].offsets == entry.offsets:
-                for skipped in range(j + 1, i):
-                    kinds[skipped] = BatchKind.SKIPPED
+        kinds[i] = KINDS.index(BatchKind.CONTROL)
+        alike = (log.watermarks[:i] == log.watermarks[i]) & (log.timestamps[:i] == log.timestamps[i])
+        offsets = log[int(log.numbers[i])].offsets
+        for j in np.flatnonzero(alike)[::-1].tolist():
+            if log[int(log.numbers[j])].offsets == offsets:
+                kinds[j + 1 : i] = KINDS.index(BatchKind.SKIPPED)
                 break
     return kinds
 
 
 def _offset_ranges(
-    checkpoint: Checkpoint, entries: list[OffsetLogEntry], kinds: list[BatchKind]
+    checkpoint: Checkpoint, follows: npt.NDArray[np.bool_], runs: npt.NDArray[np.bool_]
 ) -> dict[Partition, OffsetRanges]:
-    read: dict[Partition, list[tuple[int, int, int]]] = {}
-    reached: dict[Partition, int] = {}
-    last = -1
-    for entry, kind in zip(entries, kinds, strict=True):
-        follows = entry.batch == last + 1
-        last = entry.batch
-        if not follows:
-            reached.clear()
-        if not kind.runs:
-            continue
-        for place, end in _ends(entry):
+    log = checkpoint.offsets
+    life = np.cumsum(~follows)
+    found: dict[Partition, OffsetRanges] = {}
+    for place, ends in log.ends.items():
+        rows = np.flatnonzero(runs & (ends != ABSENT))
+        # A new partition begins at its first offset (Spark rule 2).
+        first = place.end_in(checkpoint.first_offsets.get(place.source))
+        starts, reached = np.empty(len(rows), dtype=np.int64), ends[rows]
+        for gap in np.unique(life[rows]).tolist():
+            own = np.flatnonzero(life[rows] == gap)
             # Where the batch before is not there, nobody knows where this one begins.
-            # A new partition begins at its first offset (Spark rule 2).
-            unknown = place.end_in(checkpoint.first_offsets.get(place.source)) if follows else end
-            start = reached.get(place, unknown)
-            ranges = read.setdefault(place, [])
-            if end > start:
-                ranges.append((start, end, entry.batch))
-            reached[place] = max(start, end)
-    return {
-        place: OffsetRanges(
-            tuple(start for start, _, _ in ranges),
-            tuple(end for _, end, _ in ranges),
-            tuple(number for _, _, number in ranges),
-        )
-        for place, ranges in read.items()
-    }
-
-
-def _ends(entry: OffsetLogEntry) -> Iterator[tuple[Partition, int]]:
-    for source, offset in entry.offsets.items():
-        if isinstance(offset, KafkaOffsets):
-            for topic, ends in offset.ends.items():
-                for number, end in ends.items():
-                    yield Partition(source, topic, number), end
+            begins = first if follows[rows[own[0]]] else int(reached[own[0]])
+            most = np.maximum.accumulate(np.concatenate(([begins], reached[own])))
+            starts[own], reached[own] = most[:-1], most[1:]
+        read = ends[rows] > starts
+        if len(rows):
+            found[place] = OffsetRanges(starts[read], reached[read], log.numbers[rows][read])
+    return found
 
 
 def _file_batches(
-    checkpoint: Checkpoint, entries: list[OffsetLogEntry], kinds: list[BatchKind]
+    checkpoint: Checkpoint, follows: npt.NDArray[np.bool_], runs: npt.NDArray[np.bool_]
 ) -> dict[str, dict[str, int]]:
     """The batch that has read each file, by source and path: the first one whose offset is at or after its entry."""
+    log = checkpoint.offsets
     found: dict[str, dict[str, int]] = {}
     for source, files in checkpoint.files.items():
-        of_source = found.setdefault(source, {})
-        reached = last = -1
-        batch_of_entry: dict[int, int] = {}
-        for entry, kind in zip(entries, kinds, strict=True):
-            offset = entry.offsets.get(source)
-            follows, last = entry.batch == last + 1, entry.batch
-            if not kind.runs or not isinstance(offset, FileOffset) or offset.entry <= reached:
-                continue
-            if follows:
-                batch_of_entry.update(dict.fromkeys(range(reached + 1, offset.entry + 1), entry.batch))
-            reached = offset.entry
-        for file in files:
-            if file.entry in batch_of_entry:
-                of_source[file.path] = batch_of_entry[file.entry]
+        entries = np.where(runs, log.entries.get(source, ABSENT), ABSENT)
+        moves = np.flatnonzero(np.diff(np.maximum.accumulate(entries), prepend=ABSENT))
+        at = np.searchsorted(entries[moves], np.array([file.entry for file in files], dtype=np.int64))
+        found[source] = {
+            file.path: int(log.numbers[moves[i]])
+            for file, i in zip(files, at.tolist(), strict=True)
+            if i < len(moves) and follows[moves[i]]
+        }
     return found

@@ -1,9 +1,8 @@
 """The files of a Structured Streaming checkpoint, as typed documents.
 
 Read are `metadata`, `offsets/N` (version 1 and 2), `commits/N` (versions 1 to 3) and `sources/I/N`. Files that Spark
-keeps
-beside them are passed over: checksums (`.0.crc`, `0.crc`), temporary files, `state/`. An unknown version is refused,
-with its number; fields that are unknown are not.
+keeps beside them are passed over: checksums (`.0.crc`, `0.crc`), temporary files, `state/`. An unknown version is
+refused, with its number; fields that are unknown are not.
 """
 
 from __future__ import annotations
@@ -12,8 +11,20 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
+
+from spark_jobs.eventtime.microbatch.logs import (
+    CommitEntry,
+    CommitLog,
+    CommitLogBuilder,
+    FileOffset,
+    KafkaOffsets,
+    OffsetLog,
+    OffsetLogBuilder,
+    OffsetLogEntry,
+    SourceOffset,
+)
 
 OFFSET_LOG_VERSIONS: Final = (1, 2)
 COMMIT_LOG_VERSIONS: Final = (1, 2, 3)
@@ -24,8 +35,6 @@ _SOURCE = re.compile(r"sources/([^/]+)/(0|[1-9][0-9]*)(\.compact)?")
 _VERSION = re.compile(r"v([1-9][0-9]*)")
 _NO_OFFSET: Final = "-"
 
-T = TypeVar("T")
-
 
 class CheckpointError(ValueError):
     """A file of a checkpoint that is not what Spark writes: `file`, `what` is wrong with it, and the `hint`."""
@@ -35,56 +44,6 @@ class CheckpointError(ValueError):
         self.file = file
         self.what = what
         self.hint = hint
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaOffsets:
-    """The end offsets of a Kafka source, exclusive: by topic, then by partition."""
-
-    ends: Mapping[str, Mapping[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class FileOffset:
-    """The offset of a file source: it has read all entries of its log up to this number, inclusive."""
-
-    entry: int
-
-
-SourceOffset = KafkaOffsets | FileOffset
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetLogEntry:
-    """`offsets/N`: what batch N was planned to read, and the watermark that it runs with.
-
-    `offsets` has one offset for each source, by its id: in version 1 the number of the line, from 0. None: the source
-    had no data yet. `conf` holds the settings that Spark takes from the checkpoint at a restart. Times in epoch ms.
-    """
-
-    batch: int
-    watermark: int
-    timestamp: int
-    offsets: Mapping[str, SourceOffset | None]
-    conf: Mapping[str, str]
-
-    @property
-    def policy(self) -> str | None:
-        """How the watermarks of several inputs are combined: `min` or `max`; None where the file does not say."""
-        return self.conf.get("spark.sql.streaming.multipleWatermarkPolicy")
-
-    @property
-    def shuffle_partitions(self) -> str | None:
-        """The number of state partitions. Only an offline repartition changes it within a checkpoint."""
-        return self.conf.get("spark.sql.shuffle.partitions")
-
-
-@dataclass(frozen=True, slots=True)
-class CommitEntry:
-    """`commits/N`: batch N is done. `next_watermark` is the watermark of the batch after it (epoch ms)."""
-
-    batch: int
-    next_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +64,27 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint as it lies there: documents by batch, ascending.
+    """A checkpoint as it lies there. Of an archive's batches it has columns, and no document (`OffsetLog`).
 
     `first_offsets` says where batch 0 of a Kafka source begins, by source id. `files` are those of the file sources'
     logs. `query` is the id that every start of this query has; another one is another query.
     """
 
     query: str
-    offsets: Mapping[int, OffsetLogEntry]
-    commits: Mapping[int, CommitEntry]
+    offsets: OffsetLog
+    commits: CommitLog
     first_offsets: Mapping[str, KafkaOffsets] = field(default_factory=dict[str, KafkaOffsets])
     files: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict[str, tuple[SourceFile, ...]])
+
+    def then(self, later: Checkpoint) -> Checkpoint:
+        """What an archive has kept of a checkpoint, and the checkpoint itself; that counts where both have a file."""
+        return Checkpoint(
+            later.query,
+            self.offsets.then(later.offsets),
+            self.commits.then(later.commits),
+            {**self.first_offsets, **later.first_offsets},
+            {**self.files, **later.files},
+        )
 
 
 def is_checkpoint_file(name: str) -> bool:
@@ -123,26 +92,28 @@ def is_checkpoint_file(name: str) -> bool:
     return name == "metadata" or bool(_NUMBERED.fullmatch(name) or _SOURCE.fullmatch(name))
 
 
-def read_checkpoint(files: Mapping[str, str]) -> Checkpoint:
-    """The checkpoint of these files: their texts by their paths within it. Other files are passed over.
+def read_checkpoint(files: Iterable[tuple[str, str]]) -> Checkpoint:
+    """The checkpoint of these files: the path of each within it, and its text. Other files are passed over.
 
-    Raises CheckpointError for a file that is not what Spark writes, and where there is no `offsets/N` at all.
+    Raises CheckpointError for a file that is not what Spark writes.
     """
-    offsets: dict[int, OffsetLogEntry] = {}
-    commits: dict[int, CommitEntry] = {}
+    offsets, commits = OffsetLogBuilder(), CommitLogBuilder()
     sources: dict[str, dict[int, tuple[str, str, bool]]] = {}
-    for name, text in files.items():
+    query = ""
+    for name, text in files:
         if numbered := _NUMBERED.fullmatch(name):
             batch = int(numbered[2])
             if numbered[1] == "offsets":
-                offsets[batch] = read_offset_log_entry(name, batch, text)
+                offsets.add(read_offset_log_entry(name, batch, text))
             else:
-                commits[batch] = read_commit_entry(name, batch, text)
+                commits.add(read_commit_entry(name, batch, text))
         elif source := _SOURCE.fullmatch(name):
             logs = sources.setdefault(source[1], {})
             entry, compact = int(source[2]), source[3] is not None
             if compact or entry not in logs:
                 logs[entry] = (name, text, compact)
+        elif name == "metadata":
+            query = str(_object("metadata", text).get("id", ""))
     first_offsets: dict[str, KafkaOffsets] = {}
     source_files: dict[str, tuple[SourceFile, ...]] = {}
     for source_id, logs in sources.items():
@@ -151,13 +122,7 @@ def read_checkpoint(files: Mapping[str, str]) -> Checkpoint:
             first_offsets[source_id] = _first_offsets(name, text)
         else:
             source_files[source_id] = _source_files(logs.values())
-    return Checkpoint(
-        _query_id(files.get("metadata")),
-        dict(sorted(offsets.items())),
-        dict(sorted(commits.items())),
-        first_offsets,
-        source_files,
-    )
+    return Checkpoint(query, offsets.log(), commits.log(), first_offsets, source_files)
 
 
 def read_offset_log_entry(name: str, batch: int, text: str) -> OffsetLogEntry:
@@ -236,10 +201,6 @@ def _source_files(logs: Iterable[tuple[str, str, bool]]) -> tuple[SourceFile, ..
                 what = f"the file {path} is there twice, in the entries {files[path].entry} and {file.entry}"
                 raise CheckpointError(name, what, "The query has read it twice, which cannot be replayed")
     return tuple(sorted(files.values(), key=lambda file: (file.entry, file.path)))
-
-
-def _query_id(text: str | None) -> str:
-    return "" if text is None else str(_object("metadata", text).get("id", ""))
 
 
 def _versioned(name: str, text: str, known: tuple[int, ...]) -> tuple[int, list[str]]:

@@ -25,7 +25,7 @@ def checkpoint(
         files[f"offsets/{batch}"] = f'v1\n{json.dumps(metadata)}\n{{"t":{{"0":{end}}}}}'
         if batch <= committed:
             files[f"commits/{batch}"] = 'v1\n{"nextBatchWatermarkMs":0}'
-    return batches_of(read_checkpoint(files))
+    return batches_of(read_checkpoint(files.items()))
 
 
 def read(batches: Batches, offsets: range) -> list[int | None]:
@@ -43,12 +43,12 @@ def test_a_record_before_the_first_offsets_is_in_no_batch() -> None:
 def test_without_the_batches_before_it_nobody_knows_where_the_first_one_begins() -> None:
     batches = checkpoint({7: 4, 8: 6})
     assert read(batches, range(7)) == [None, None, None, None, 8, 8, None]
-    assert not batches.complete_from_start
+    assert batches.missing == (range(7),)
 
 
 def test_a_gap_is_named_and_what_was_read_in_it_is_in_no_known_batch() -> None:
     batches = checkpoint({0: 2, 3: 6, 4: 7})
-    assert batches.missing == (1, 2)
+    assert batches.missing == (range(1, 3),)
     assert read(batches, range(8)) == [0, 0, None, None, None, None, 4, None]
 
 

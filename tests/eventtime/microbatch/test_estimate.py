@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+
 from spark_jobs.eventtime.microbatch.batches import Partition, batches_of
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, read_checkpoint
-from spark_jobs.eventtime.microbatch.estimate import Tick, gaps_of, with_batches
+from spark_jobs.eventtime.microbatch.estimate import Ticks, gaps_of, with_batches
 
 
 def checkpoint(entries: dict[int, tuple[int, int, int]]) -> Checkpoint:
@@ -16,21 +18,27 @@ def checkpoint(entries: dict[int, tuple[int, int, int]]) -> Checkpoint:
         metadata = {"batchWatermarkMs": watermark, "batchTimestampMs": time, "conf": {}}
         files[f"offsets/{number}"] = f'v1\n{json.dumps(metadata)}\n{{"t":{{"0":{end}}}}}'
         files[f"commits/{number}"] = f'v1\n{{"nextBatchWatermarkMs":{watermark}}}'
-    return read_checkpoint(files)
+    return read_checkpoint(files.items())
+
+
+def ticks(*rows: tuple[int, int, int]) -> Ticks:
+    """Ticks with these times, end offsets and largest event times."""
+    times, ends, largest = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    return Ticks(times, largest, {0: ends})
 
 
 #   kept          0                 gap 1..4                5
 #   time         100      200      300      400     500    700
 #   read         [0,2)    [2,4)             [4,5)          [5,9)
 BEFORE_AND_AFTER = {0: (10, 100, 2), 5: (70, 700, 9)}
-TICKS = [Tick(200, {0: 4}, 60), Tick(400, {0: 5}, 75)]
+TICKS = ticks((200, 4, 60), (400, 5, 75))
 
 
 def test_a_tick_without_data_has_a_batch_where_the_watermark_has_moved() -> None:
     known = checkpoint(BEFORE_AND_AFTER)
-    (gap,) = gaps_of(known)
+    (gap,) = gaps_of(known, batches_of(known))
     found = batches_of(with_batches(known, gap, TICKS, "0", "t", 10, 100))
-    assert found.complete_from_start and not found.missing
+    assert not found.missing
     made = [(batch.number, batch.timestamp, batch.watermark_before, batch.watermark) for batch in found.batches]
     assert made == [
         (0, 100, 0, 10),
@@ -47,7 +55,7 @@ def test_a_tick_without_data_has_a_batch_where_the_watermark_has_moved() -> None
 def test_where_fewer_batches_ran_the_ticks_are_further_apart_and_where_more_ran_nothing_is_in_them() -> None:
     for last, read_by in ((2, 1), (3, None), (9, None)):
         known = checkpoint({0: (10, 100, 2), last: (70, 700, 9)})
-        (gap,) = gaps_of(known)
+        (gap,) = gaps_of(known, batches_of(known))
         found = batches_of(with_batches(known, gap, TICKS, "0", "t", 10, 100))
         assert [batch.number for batch in found.batches] == list(range(last + 1))
         batches = [found.ranges[Partition("0", "t", 0)].batch_of(offset) for offset in range(9)]
@@ -59,8 +67,8 @@ def test_where_fewer_batches_ran_the_ticks_are_further_apart_and_where_more_ran_
 
 def test_what_is_before_the_first_batch_is_a_gap_and_begins_without_a_watermark() -> None:
     known = checkpoint({3: (70, 700, 9)})
-    (gap,) = gaps_of(known)
+    (gap,) = gaps_of(known, batches_of(known))
     assert (gap.first, gap.last, gap.before) == (0, 2, None)
-    found = batches_of(with_batches(known, gap, [Tick(300, {0: 6}, 90)], "0", "t", 10, 100))
+    found = batches_of(with_batches(known, gap, ticks((300, 6, 90)), "0", "t", 10, 100))
     assert [batch.watermark for batch in found.batches] == [0, 70, 70, 70], "never above the one that is known after it"
     assert [found.ranges[Partition("0", "t", 0)].batch_of(offset) for offset in (0, 5, 6)] == [0, 0, 3]
