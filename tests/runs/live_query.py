@@ -162,7 +162,7 @@ def defined(live: LiveQuery, history: dict, values: str, name: str, window: dict
     )
 
 
-def over_files(live: LiveQuery, path: Path, kind: str, name: str, window: dict, **more: object) -> Pipeline:
+def over_files(live: LiveQuery, path: Path, kind: str, name: str, window: dict, /, **more: object) -> Pipeline:
     """The definition of a query whose files are these."""
     history = {"kind": "files", "path": str(path), "format": kind}
     return defined(live, history, "columns", name, window, **{"live": live_section(live), **more})
