@@ -30,8 +30,9 @@ PUBLISH, DISCARD, REPEAT, REVERT = "publish", "discard", "repeat", "revert"
 DECISIONS = (PUBLISH, DISCARD)
 """Actions on a run that waits."""
 CORRECTING = (REPEAT, REVERT)
-CLEAN_UP, ARCHIVE = "clean up", "archive"
 """Actions on a run that is published, where its pipeline delivers corrections."""
+CLEAN_UP, ARCHIVE = "clean up", "archive"
+"""What `maintain__<pipeline>` does."""
 BACKFILL_FIELDS = (
     "from", "to", "reason", "as_of", "mode", "chunks", "accept_degraded", "beyond_limits", "another_log", "dry_run",
     "publish",
