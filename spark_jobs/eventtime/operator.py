@@ -7,7 +7,7 @@ are the list of its elements, so that a caller can compute any aggregate of any 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -36,7 +36,7 @@ class Firing(Generic[E]):
     """One emission of one window: `pane` 0 is the first of exactly this (key, start, end).
 
     `watermark` is the operator's at that time (`MIN_TIMESTAMP`: none yet). `by_element`: a late element fired the
-    window at once (rule 21), not a watermark. `elements` are all contents so far, in order of arrival.
+    window at once (rule 21), not a watermark. `contents` may have grown since; `count` of them came out.
     """
 
     key: Hashable
@@ -44,7 +44,13 @@ class Firing(Generic[E]):
     pane: int
     watermark: int
     by_element: bool
-    elements: tuple[E, ...]
+    contents: Sequence[E]
+    count: int
+
+    @property
+    def elements(self) -> tuple[E, ...]:
+        """What came out: all contents at that time, in order of arrival."""
+        return tuple(self.contents[: self.count])
 
 
 class Processed(NamedTuple, Generic[E]):
@@ -137,7 +143,7 @@ class WindowOperator(Generic[E]):
     def _fire(self, key: Hashable, window: Window, contents: list[E], *, by_element: bool) -> Firing[E]:
         pane = self._panes.get((key, window), -1) + 1
         self._panes[key, window] = pane
-        return Firing(key, window, pane, self.watermark, by_element, tuple(contents))
+        return Firing(key, window, pane, self.watermark, by_element, contents, len(contents))
 
     def _register_cleanup(self, state: _KeyState[E], key: Hashable, window: Window) -> None:
         time = cleanup_time(window, self._lateness)

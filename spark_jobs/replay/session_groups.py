@@ -134,7 +134,7 @@ def _replay_group(members: list[_Member], allowed_lateness: int, flush: bool, al
     unclear = [_Outcome(members[0].number, RowKind.UNCLEAR)]
     own_session = _OwnSession()
     operator: WindowOperator[int] = WindowOperator(own_session, allowed_lateness)
-    firings = _Firings()
+    firings = _Firings(all_panes)
     late_rows: list[_Outcome] = []
     steps = _steps(members, allowed_lateness)
     passed = 0
@@ -151,7 +151,7 @@ def _replay_group(members: list[_Member], allowed_lateness: int, flush: bool, al
             fired, is_late = operator.process(None, member.start, index)
         except MergeTooLateError:
             failure = _Outcome(member.number, RowKind.FAILURE, None, None, None, None, *here)
-            return [*late_rows, failure, *firings.outcomes(members, all_panes)]
+            return [*late_rows, failure, *firings.outcomes(members)]
         firings.add(fired, here, late_element=index)
         if is_late:
             late_rows.append(_Outcome(member.number, RowKind.LATE, own.start, own.end))
@@ -161,7 +161,7 @@ def _replay_group(members: list[_Member], allowed_lateness: int, flush: bool, al
         firings.add(operator.advance_watermark(max(watermark, operator.watermark)), close.earliest)
     if flush:
         firings.add(operator.advance_watermark(MAX_TIMESTAMP), Position(NEVER, NEVER, NEVER))
-    return [*late_rows, *firings.outcomes(members, all_panes)]
+    return [*late_rows, *firings.outcomes(members)]
 
 
 def _steps(members: list[_Member], allowed_lateness: int) -> list[_Step]:
@@ -178,31 +178,28 @@ def _steps(members: list[_Member], allowed_lateness: int) -> list[_Step]:
 
 
 class _Firings:
-    """The firings of one complete session, by window and pane."""
+    """The firings of one complete session, by window and pane; or the last one of each window alone."""
 
-    def __init__(self) -> None:
-        self._fired: dict[tuple[Window, int], tuple[tuple[int, ...], Position]] = {}
+    def __init__(self, all_panes: bool) -> None:
+        self._all_panes = all_panes
+        self._fired: dict[tuple[Window, int], tuple[Firing[int], Position]] = {}
         self._late_elements: defaultdict[Window, set[int]] = defaultdict(set)
 
     def add(self, firings: Iterable[Firing[int]], position: Position, late_element: int | None = None) -> None:
         """Add what fired at `position`; `late_element`: the element that fired it, where no watermark did."""
         for firing in firings:
-            self._fired[firing.window, firing.pane] = (firing.elements, position)
+            self._fired[firing.window, firing.pane if self._all_panes else 0] = (firing, position)
             if late_element is not None:
                 self._late_elements[firing.window].add(late_element)
 
-    def outcomes(self, members: list[_Member], all_panes: bool) -> list[_Outcome]:
-        """One for each member of each firing; of the last pane of each window, or of all."""
-        last_pane: dict[Window, int] = {}
-        for window, pane in self._fired:
-            last_pane[window] = max(pane, last_pane.get(window, 0))
+    def outcomes(self, members: list[_Member]) -> list[_Outcome]:
+        """One for each member of each firing."""
         found: list[_Outcome] = []
-        for (window, pane), (elements, position) in self._fired.items():
-            if not all_panes and pane != last_pane[window]:
-                continue
+        for firing, position in self._fired.values():
+            window, pane = firing.window, firing.pane
             late = self._late_elements.get(window, set())
             found += [
                 _Outcome(members[at].number, RowKind.MEMBER, window.start, window.end, pane, at in late, *position)
-                for at in elements
+                for at in firing.elements
             ]
         return found

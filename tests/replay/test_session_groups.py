@@ -5,6 +5,9 @@ A record is written as its event time; the gap is 10 ms. Records arrive one a mi
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from spark_jobs.replay.columns import NEVER
@@ -14,6 +17,7 @@ from spark_jobs.replay.session_members import RowKind, SessionRow
 GAP = 10
 POSITIONS = [f"{position}_{part}" for position in ("record", "earliest", "latest") for part in ("a", "m", "n")]
 NAMES = ["group", "partition", "offset", "ts", "end", *POSITIONS, "behind"]
+NAMES_WITH_CLEANUP = [*NAMES[:-1], *(f"cleanup_{name}" for name in POSITIONS[3:]), "behind"]
 
 
 def record(number: int, event_time: int, earliest: int, latest: int | None = None, group: bytes = b"g") -> tuple:
@@ -26,9 +30,9 @@ def record(number: int, event_time: int, earliest: int, latest: int | None = Non
     return (group, 0, number, event_time, event_time + GAP, *position, *closes[0], *closes[1], True)
 
 
-def replayed(*records: tuple, flush: bool = True) -> list[SessionRow]:
-    table = pa.table([pa.array(column) for column in zip(*records, strict=True)], names=NAMES)
-    batches = replay_groups(table.to_batches(), allowed_lateness=0, flush=flush, all_panes=False)
+def replayed(*records: tuple, flush: bool = True, names: Sequence[str] = NAMES, lateness: int = 0) -> list[SessionRow]:
+    table = pa.table([pa.array(column) for column in zip(*records, strict=True)], names=list(names))
+    batches = replay_groups(table.to_batches(), allowed_lateness=lateness, flush=flush, all_panes=False)
     return [SessionRow(*row.values()) for batch in batches for row in batch.to_pylist()]
 
 
@@ -63,3 +67,19 @@ def test_a_close_that_may_lie_on_either_side_of_a_record_leaves_the_session_uncl
 def test_each_group_is_replayed_alone() -> None:
     rows = replayed(record(0, 1, NEVER, group=b"a"), record(1, 2, NEVER, group=b"b"))
     assert [(row.group, row.start, row.end) for row in rows] == [(b"a", 1, 11), (b"b", 2, 12)]
+
+
+def test_a_session_that_each_of_its_late_records_fires_again_takes_no_more_memory_than_its_records() -> None:
+    count, lateness = 10_000, 1_000
+    never = (NEVER, NEVER, NEVER)
+    records = [record(number, 1, 100) for number in range(count)]
+    late = [(*row[:-1], *never, *never, row[-1]) for row in records]
+    tracemalloc.start()
+    try:
+        rows = replayed(*late, names=NAMES_WITH_CLEANUP, lateness=lateness)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {(row.kind, row.pane) for row in rows} == {(RowKind.MEMBER, count - 1)}
+    assert (len(rows), sum(bool(row.late) for row in rows)) == (count, count - 1)
+    assert peak < 100 << 20, "the contents of each firing would be 400 MB"
