@@ -27,6 +27,7 @@ _FIRST_AGGREGATES = 3
 def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> None:
     """The plan for people, with the stages of a run that carries it out."""
     from spark_jobs.definition.instants import format_instant
+    from spark_jobs.definition.mode import Mode
     from spark_jobs.runs.plan import describe_span
 
     table = Table(title=f"Plan of {made.pipeline}", show_header=False, title_justify="left")
@@ -38,7 +39,8 @@ def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> 
     if made.partition_columns:
         table.add_row("partitioned by", f"{', '.join(made.partition_columns)}: filters on these prune what is read")
     table.add_row("windows that start in", describe_span(made.span))
-    table.add_row("event times", describe_span(made.event_times))
+    first, last = (format_instant(time) for time in (made.event_times.start, made.event_times.end - 1))
+    table.add_row("event times", f"from {first} to {last}")
     table.add_row("mode", made.mode)
     table.add_row("chunks", str(len(made.chunks)))
     if made.window_ends is not None:
@@ -46,11 +48,14 @@ def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> 
     table.add_row("records", f"{made.records:,} ({made.quarantined:,} to quarantine)")
     if made.cost is not None:
         table.add_row("cost", made.cost.in_words())
-    table.add_row("watermark", made.watermark)
+    has_watermark = made.mode != Mode.COMPLETE
+    if has_watermark:
+        table.add_row("watermark", made.watermark)
     table.add_row(
         "fidelity", f"{made.fidelity}" + (f": {'; '.join(made.fidelity_reasons)}" if made.fidelity_reasons else "")
     )
-    table.add_row("timer runs to", format_instant(made.processing_time_end))
+    if has_watermark:
+        table.add_row("timer runs to", format_instant(made.processing_time_end))
     table.add_row("definition", made.definition_hash[:12])
     console.print(table)
     from spark_jobs.definition.union import partition_in_words
@@ -63,7 +68,8 @@ def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> 
             f"{p.records:,}",
             *("unknown" if t is None else format_instant(t) for t in (p.first_arrival, p.last_arrival)),
         )
-    console.print(ranges)
+    if made.partitions:
+        console.print(ranges)
     print_stages(stages)
     print_warnings(made.warnings, console)
 

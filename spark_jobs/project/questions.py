@@ -24,7 +24,7 @@ from spark_jobs.project.proposal import (
     summable_fields,
 )
 from spark_jobs.project.sample import Field, FieldKind, Sample
-from spark_jobs.project.times import TimeReading, bounds_of, time_reading
+from spark_jobs.project.times import TimeReading, bounds_of, named_time_reading, time_reading
 
 NONE = "none"
 """The answer for "there is none"."""
@@ -169,7 +169,7 @@ class _Settling:
         else_note = "" if names else " No field of the records looks like a time."
         chosen = self("time", "Event time", why + else_note, names[0] if names else _UNKNOWN_TIME, _not_empty)
         field = self.sample.find(chosen)
-        reading = time_reading(field) if field is not None else None
+        reading = named_time_reading(field) if field is not None else None
         if field is None and chosen == _UNKNOWN_TIME and not self.flags.time:
             unit = self.flags.unit or ("timestamp" if self.sample.framing else "iso")
             return None, TimeReading(chosen, unit, f"{_NO_TIME}, and what it is", lambda value: None)

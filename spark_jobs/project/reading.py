@@ -187,6 +187,9 @@ def _csv(heads: _Heads, limit: int, path: str, what: str) -> Sample:
     except csv.Error:
         delimiter = ","
     start = _LINE_BREAK.split(first.lstrip(), maxsplit=1)[0]
+    if re.fullmatch(r"sep=.", start):
+        hint = "Remove it from each file, for example with `sed -i 1d`."
+        raise SourceError(f"the first line is Excel's `{start}`, which is no header", path, hint)
     if delimiter == "|" and "|" not in start.replace("||", ""):
         delimiter = "||"
     rules = CsvRules(delimiter)

@@ -123,7 +123,8 @@ class Sample:
         return tuple(self._field(path) for path in paths)
 
     def find(self, expression: str) -> Field | None:
-        """The field with this name, path or expression; None if there is none."""
+        """The field with this name, path or expression; None if there is none. That of a change may have `after.`"""
+        expression = expression.removeprefix("after.") if self.envelope else expression
         return next((f for f in self.fields if expression in (f.expression, ".".join(f.path))), None)
 
     def _field(self, path: tuple[str, ...]) -> Field:
@@ -226,7 +227,7 @@ def json_object(text: Any) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(text, strict=False, parse_constant=_refuse)
-    except ValueError:
+    except (ValueError, RecursionError):  # a run cannot read what is nested so deeply either
         return None
     return found if isinstance(found, dict) else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -41,6 +41,15 @@ class TimeReading:
     note: str
     to_ms: Callable[[Any], int | None]
     bounds: Bounds = field(default_factory=lambda: Bounds(None, None, 0, 0))
+
+
+def named_time_reading(field: Field) -> TimeReading | None:
+    """How a field is read that a person names as the event time: as `time_reading` says, and dates too."""
+    if field.kind is not FieldKind.DATE:
+        return time_reading(field)
+    note = "a date is read as its midnight in UTC"
+    expression = f"CAST({field.expression} AS TIMESTAMP)"
+    return TimeReading(expression, "timestamp", note, lambda day: _ms_of(datetime.combine(day, time())))
 
 
 def time_reading(field: Field) -> TimeReading | None:

@@ -29,7 +29,7 @@ class MakeTimeline:
     """The timeline is made and kept; records that cannot be used are staged."""
 
     name: ClassVar[Stage] = Stage.TIMELINE
-    in_words: ClassVar[str] = "make the timeline: when the watermark passed which value"
+    in_words: ClassVar[str] = "set aside the records that cannot be used; where lateness counts, make the timeline"
 
 
 @dataclass(frozen=True, slots=True)

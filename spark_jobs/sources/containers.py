@@ -57,6 +57,10 @@ class Containers:
             schema = reader.getSchema()
         finally:
             reader.close()
+        for name, kind in zip(schema.getFieldNames() or (), schema.getChildren() or (), strict=True):
+            if "local time zone" in kind.toString():
+                what = f"column `{name}` is a timestamp with local time zone, which Spark does not read from ORC files"
+                raise SourceError(what, plain_path(path), "Write it as a timestamp in UTC, or write Parquet files.")
         utils = packages.org.apache.spark.sql.execution.datasources.orc.OrcUtils
         return str(utils.toCatalystSchema(schema).json())
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -307,6 +309,8 @@ def test_changes_of_rows_are_known_and_their_deletes_are_left_out(project: Path,
     assert made.keys == {"shop": "shop"}
     assert made.aggregates == {"records": "count(*)", "total_cents_sum": "sum(total_cents)"}
     assert "# CHECK: 10 of the 100 records read are deletes" in (project / "dags/pipelines/shop.yaml").read_text()
+    init("data/shop.jsonl", "--yes", "--force", "--key", "after.shop", "--time", "after.created_at")
+    assert definition(project, "shop").keys == {"shop": "shop"}
 
 
 @pytest.mark.parametrize("file_format", ["avro", "orc"])
@@ -416,7 +420,21 @@ def test_letters_that_look_like_line_breaks_and_unfinished_writes_are_no_records
     assert (sample.path, len(sample.records)) == ("orders/*.jsonl", 1)
 
 
-def test_what_is_no_json_to_flink_is_none_here(project: Path) -> None:
-    (project / "a.jsonl").write_text('{"v": NaN}\n{"v": 1, "w": "a\tb"}\n{"v": -Infinity}\n')
+def test_what_is_no_json_to_flink_or_nested_too_deeply_is_none_here(project: Path) -> None:
+    deep = '{"v": ' + "[" * 9999 + "]" * 9999 + "}\n"
+    (project / "a.jsonl").write_text('{"v": NaN}\n{"v": 1, "w": "a\tb"}\n{"v": -Infinity}\n' + deep)
     sample = read_files("a.jsonl", 10)
-    assert (sample.records, sample.unreadable) == ([{"v": 1, "w": "a\tb"}], 2)
+    assert (sample.records, sample.unreadable) == ([{"v": 1, "w": "a\tb"}], 3)
+
+
+def test_the_first_line_that_excel_writes_is_no_header(project: Path) -> None:
+    (project / "a.csv").write_text("sep=;\r\na;b\r\n1;2\r\n")
+    with pytest.raises(SourceError, match="the first line is Excel's `sep=;`, which is no header"):
+        read_files("a.csv", 10)
+
+
+def test_a_date_that_is_named_as_the_event_time_is_its_midnight(project: Path) -> None:
+    pq.write_table(pa.table({"day": [date(2024, 3, 1)] * 3, "v": [1, 2, 3]}), project / "days.parquet")
+    init("days.parquet", "--yes", "--time", "day")
+    assert definition(project, "days").event_time.expression == "CAST(day AS TIMESTAMP)"
+    assert "# CHECK: a date is read as its midnight in UTC" in (project / "dags/pipelines/days.yaml").read_text()

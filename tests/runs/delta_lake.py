@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
@@ -21,7 +22,7 @@ from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
 from spark_jobs.runs.progress import LogProgress
-from spark_jobs.sources import AlreadyRead, open_history, source_of
+from spark_jobs.sources import AlreadyRead, canonical, open_history, quarantined, source_of
 from spark_jobs.spark.session import spark_session
 from tests.kafka import Sent, produce
 from tests.runs.small_nights import tables_of
@@ -190,6 +191,10 @@ def formats(spark: SparkSession, folder: Path) -> None:
     for name, defined in pipelines.items():
         run(spark, defined)
         assert contents(spark, defined)[:2] == expected, name
+    other = lake.frame([record(400)]).withColumn("k", F.expr("CAST(X'4DFC6E' AS STRING)"))
+    other.write.format("delta").mode("append").save(lake.path)
+    read = canonical(open_history(spark, pipelines["folder"]), pipelines["folder"])
+    assert [row.reason for row in quarantined(read).collect()] == ["column `k`: not valid UTF-8"]
 
 
 def stitched(spark: SparkSession, folder: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.cli.output import columns_to_query
+from spark_jobs.cli.output import columns_to_query, print_plan
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.lakehouse.ledger import Ledger
@@ -20,6 +21,7 @@ from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.stages import chunk_stages, stages_of
 from spark_jobs.runs.store import PAGE, RunStore
 from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, rows, tables_of
 from tests.runs.small_runs import write
@@ -37,7 +39,7 @@ def in_mode(tmp_path: Path, name: str, case: str, mode: Mode, *, has_order: bool
     return load_pipeline(file)
 
 
-def test_a_history_without_order_has_runs_nights_and_reports_of_complete_values(spark, tmp_path) -> None:
+def test_a_history_without_order_has_runs_nights_and_reports_of_complete_values(spark, tmp_path, capsys) -> None:
     case, records = next(iter(CASES)), log_of(3)
     nightly = in_mode(tmp_path, "unordered_nights", case, Mode.COMPLETE, has_order=False)
     results = []
@@ -47,7 +49,15 @@ def test_a_history_without_order_has_runs_nights_and_reports_of_complete_values(
         results.append(reconcile(spark, nightly, LogProgress(), end_policy=COLLECTING))
     assert [bool(result.changes) for result in results] == [True, True, False]
     full = in_mode(tmp_path, "unordered_full", case, Mode.COMPLETE, has_order=False)
-    execute(spark, full, make_plan(spark, full), LogProgress())
+    plan = make_plan(spark, full)
+    capsys.readouterr()
+    print_plan(plan, stages_of(full, chunk_stages(plan.chunks)))
+    printed = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    times = [row["t"] for row in records]
+    first, last = format_instant(min(times)), format_instant(max(times))
+    assert f"from {first} to {last}" in printed
+    assert "complete_only" in printed and not re.search("watermark|timer|first arrival", printed)
+    execute(spark, full, plan, LogProgress())
     windows = Tables.of(nightly).windows
     assert rows(spark.table(windows)) == rows(spark.table(Tables.of(full).windows))
     assert_history_is_whole(spark, nightly)
@@ -62,7 +72,7 @@ def test_a_history_without_order_has_runs_nights_and_reports_of_complete_values(
     page = html.unescape((folder.read_bytes(PAGE) or b"").decode())
     assert "Faithful values" not in page
     assert "n__complete" in page and not re.search(r"<bdi>(n|total|top)</bdi>", page)
-    assert "watermark.partitions is not set" not in page
+    assert "watermark.partitions is not set" not in page and "timeline by" not in page
 
 
 def assert_values_stay_where_files_are_gone(spark, tmp_path: Path, nightly: Pipeline, records: list[dict]) -> None:

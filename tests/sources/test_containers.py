@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, check_expressions, good, inspect_history, open_history, quarantined
@@ -60,6 +63,13 @@ def test_files_that_differ_or_are_damaged_are_named(spark, tmp_path: Path, file_
     (both / f"b.{file_format}").write_bytes(b"no such file")
     told = refusal(spark, both, format=file_format)
     assert f"not an {'Avro container' if file_format == 'avro' else 'ORC'} file" in told and f"b.{file_format}" in told
+
+
+def test_a_type_of_orc_that_spark_does_not_read_is_named(spark, tmp_path: Path) -> None:
+    times = pa.array([datetime(2024, 3, 1, tzinfo=UTC)])
+    orc.write_table(pa.table({"v": [1], "t": times}), str(tmp_path / "a.orc"))
+    told = refusal(spark, tmp_path, format="orc")
+    assert "column `t` is a timestamp with local time zone, which Spark does not read" in told and "a.orc" in told
 
 
 def test_avro_files_of_several_schemas_are_read_by_one_that_is_named(spark, tmp_path: Path) -> None:
