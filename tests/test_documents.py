@@ -168,11 +168,15 @@ def test_version_and_changelog_agree_and_the_tried_versions_are_documented() -> 
 
 
 @pytest.mark.parametrize("name", drawings.DRAWINGS)
-def test_a_drawing_is_the_one_that_the_core_draws_and_a_page_shows_it(name: str) -> None:
+def test_a_drawing_is_the_one_that_the_core_draws(name: str) -> None:
     renew = "run `python -m spark_jobs.devtools.drawings`"
     file = ROOT / drawings.FOLDER / f"{name}.svg"
     assert file.read_text(encoding="utf-8") == drawings.DRAWINGS[name]().svg(), renew
-    assert f"](drawings/{name}.svg)" in (ROOT / "docs/concepts.md").read_text()
+
+
+def test_each_drawing_is_shown_by_a_page() -> None:
+    shown = {name for page in PAGES for name in re.findall(r"]\(drawings/([\w-]+)\.svg\)", page.read_text())}
+    assert shown == {file.stem for file in (ROOT / drawings.FOLDER).glob("*.svg")}
 
 
 def without_code(text: str) -> str:

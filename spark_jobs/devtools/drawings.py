@@ -1,6 +1,7 @@
-"""Draw the pictures of `docs/concepts.md`: `python -m spark_jobs.devtools.drawings`, in the root.
+"""Draw what the core computes for `docs/concepts.md`: `python -m spark_jobs.devtools.drawings`, in the root.
 
-Watermarks, closes and late records come from the event-time core, which runs the records that are drawn.
+Watermarks, closes and late records come from the event-time core, which runs the records that are drawn. Drawings that
+show nothing computed are not made here: their SVG files are the source.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from spark_jobs.eventtime.durations import MINUTE
+from spark_jobs.eventtime.durations import HOUR, MINUTE
 from spark_jobs.eventtime.job import JobResult, LiveJob, Record
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
@@ -79,12 +80,10 @@ def clock(minutes: float) -> str:
     return f"{10 + int(minutes) // 60:02d}:{int(minutes) % 60:02d}"
 
 
-def replayed(
-    events: Sequence[tuple[float, float]], *, bound: float, lateness: float = 0, size: float = 60
-) -> JobResult:
-    """What a live job does with records `(arrival, event time)`, in minutes after 10:00; windows of `size` minutes."""
-    strategy = WatermarkStrategy(BoundedOutOfOrderness(int(bound * MINUTE)), (0,), ((0,),))
-    job = LiveJob(strategy, TumblingWindows(int(size * MINUTE)), int(lateness * MINUTE))
+def replayed(events: Sequence[tuple[float, float]], *, bound: int) -> JobResult:
+    """What a live job does with records `(arrival, event time)`, in minutes after 10:00; windows of an hour."""
+    strategy = WatermarkStrategy(BoundedOutOfOrderness(bound * MINUTE), (0,), ((0,),))
+    job = LiveJob(strategy, TumblingWindows(HOUR), 0)
     records = [
         Record(0, number, int(arrival * MINUTE), "k", int(time * MINUTE))
         for number, (arrival, time) in enumerate(events)
@@ -102,24 +101,6 @@ def watermark_steps(result: JobResult, events: Sequence[tuple[float, float]]) ->
     return [*corners, (events[-1][0] + 4, corners[-1][1])]
 
 
-def event_time() -> Drawing:
-    drawing = Drawing("Event time and the order in the log: record B takes a detour", 200)
-    order = ["A", "C", "B", "D"]
-    drawing.text(8, 45, "event time")
-    drawing.text(8, 160, "place in the log")
-    drawing.path([(130, 50), (665, 50)], arrow=True)
-    drawing.path([(130, 150), (665, 150)], arrow=True)
-    for number, name in enumerate("ABCD"):
-        x, there = 170 + 125 * number, 170 + 125 * order.index(name)
-        drawing.path([(x, 58), (there, 140)], "x" if name == "B" else "g", arrow=name != "B")
-        drawing.dot(x, 50, name)
-        drawing.text(x, 22, clock(number), "q", anchor="middle")
-        drawing.dot(there, 150)
-        drawing.text(there, 178, f"offset {order.index(name)}", "q", anchor="middle")
-    drawing.text(385, 96, "B takes a detour", "r")
-    return drawing
-
-
 def watermark() -> Drawing:
     drawing = Drawing("The watermark stays two minutes behind the latest event time, and never goes back", 320)
     events = [(1.0, 0.5), (4.0, 5.0), (7.0, 3.0), (11.0, 9.0), (15.0, 12.0)]
@@ -133,24 +114,6 @@ def watermark() -> Drawing:
     drawing.text(x + 9, y + 24, "bound: 2 min", "q")
     drawing.text(*at(15.5, 8.4), "watermark", "o h")
     drawing.text(at(7, 0)[0], at(7, 0)[1] + 4, "10:03 comes after 10:05: no step back", "q")
-    return drawing
-
-
-def idleness() -> Drawing:
-    drawing = Drawing("Of several partitions the smallest watermark counts; an idle partition does not", 176)
-    for row, (name, level, note) in enumerate(
-        (("partition 0", 7, "10:07"), ("partition 1", 2, "10:02, the smallest"), ("partition 2", 0, ""))
-    ):
-        y = 24 + 40 * row
-        drawing.text(8, y + 15, name)
-        if note:
-            drawing.box(110, y, 50 * level, 20)
-            drawing.text(118 + 50 * level, y + 15, note, "q")
-        else:
-            drawing.path([(110, y + 10), (460, y + 10)], "g n")
-            drawing.text(468, y + 15, "idle: no records for 45 min", "q")
-    drawing.path([(210, 8), (210, 146)], "w")
-    drawing.text(210, 166, "watermark of the job: 10:02", "o h", anchor="middle")
     return drawing
 
 
@@ -176,121 +139,6 @@ def lateness() -> Drawing:
     return drawing
 
 
-def panes() -> Drawing:
-    drawing = Drawing("Allowed lateness: a late record makes the window fire again, until that time is over", 190)
-    drawing.box(20, 60, 330, 40, "f", "window [10:00, 11:00)")
-    drawing.box(350, 60, 150, 40, "l", "allowed lateness")
-    drawing.path([(20, 130), (665, 130)], "w", arrow=True)
-    drawing.text(665, 156, "watermark", "o h", anchor="end")
-    for x, words in ((350, "11:00"), (500, "11:10")):
-        drawing.path([(x, 52), (x, 138)], "g")
-        drawing.text(x, 156, words, "q", anchor="middle")
-    drawing.text(185, 44, "on time: counted", anchor="middle")
-    drawing.text(425, 44, "late: counted", anchor="middle")
-    drawing.text(585, 44, "later: dropped", "r", anchor="middle")
-    drawing.text(350, 180, "fires: pane 0", anchor="middle")
-    drawing.text(425, 22, "fires again: pane 1, 2, ...", anchor="middle")
-    drawing.text(585, 86, "<pipeline>__late", "r", anchor="middle")
-    return drawing
-
-
-def windows() -> Drawing:
-    drawing = Drawing("Tumbling, sliding, cumulative and session windows", 330)
-    hour = 80
-    kinds: list[tuple[str, str, int, list[tuple[float, float, int]]]] = [
-        ("tumbling", "size 1 h", 1, [(start, start + 1, 0) for start in range(6)]),
-        ("sliding", "size 1 h, slide 30 min", 2, [(half / 2, half / 2 + 1, half % 2) for half in range(11)]),
-        ("cumulative", "size 3 h, step 1 h", 3, [(d, d + n, n - 1) for d in (0, 3) for n in (1, 2, 3)]),
-        ("session", "gap 30 min", 1, [(0.2, 2.0, 0), (3.1, 4.9, 0)]),
-    ]
-    y = 16.0
-    for name, parameters, rows, spans in kinds:
-        drawing.text(8, y + 14, name, "h")
-        drawing.text(8, y + 32, parameters, "q")
-        for start, end, row in spans:
-            drawing.box(175 + hour * start, y + 22 * row, hour * (end - start) - 3, 18)
-        if name == "session":
-            for time in (0.2, 0.5, 0.9, 1.1, 1.5, 3.1, 3.5, 4.0, 4.4):
-                drawing.dot(175 + hour * time + 4, y + 9)
-        y += max(22 * rows, 40) + 22
-    drawing.path([(175, y + 4), (665, y + 4)], arrow=True)
-    for time in range(6):
-        drawing.text(175 + hour * time, y + 24, f"{10 + time}:00", "q", anchor="middle")
-    return drawing
-
-
-def as_of() -> Drawing:
-    drawing = Drawing("End offsets: one for each partition", 150)
-    for row, (last, end) in enumerate(((9, 8), (7, 5))):
-        y = 20 + 46 * row
-        drawing.text(8, y + 20, f"partition {row}")
-        for offset in range(last + 1):
-            drawing.box(100 + 46 * offset, y, 42, 30, "f" if offset < end else "g n", str(offset))
-        x = 100 + 46 * end - 2
-        drawing.path([(x, y - 6), (x, y + 36)], "x")
-        drawing.text(100 + 46 * (last + 1) + 8, y + 20, f"end offset {end}", "r")
-    drawing.text(100, 136, "as of {0: 8, 1: 5}: what lies before the red lines is read, whenever the run is")
-    return drawing
-
-
-def fidelity() -> Drawing:
-    drawing = Drawing("What a history still knows of the log's order decides how exactly lateness can be repeated", 236)
-    drawing.text(8, 22, "what the history knows of each record", "q")
-    drawing.text(352, 22, "fidelity", "q")
-    rows = (
-        (("partition", "offset", "broker's time"), "log_order", "exact under the job's rules"),
-        (("partition", "offset", "producer's time"), "approximate", "certain only within a partition"),
-        ((), "complete_only", "faithful values are refused, not guessed"),
-    )
-    for row, (columns, name, meaning) in enumerate(rows):
-        y = 38 + 64 * row
-        x = 8.0
-        for column, width in zip(columns, (80, 62, 124), strict=False):
-            drawing.box(x, y, width, 40, "f", column)
-            x += width + 6
-        if not columns:
-            drawing.box(8, y, 278, 40, "g n", "none of it")
-        drawing.path([(298, y + 20), (344, y + 20)], arrow=True)
-        drawing.text(352, y + 17, name, "o h" if columns else "r h")
-        drawing.text(352, y + 36, meaning)
-    return drawing
-
-
-def three_truths() -> Drawing:
-    drawing = Drawing("Three truths: faithful, emitted and complete values of a window", 300)
-    drawing.path([(280, 76), (150, 206)], "w")
-    drawing.path([(400, 76), (530, 206)], "x")
-    drawing.box(230, 16, 220, 60)
-    drawing.text(340, 42, "FAITHFUL", "h", anchor="middle")
-    drawing.text(340, 62, "the live job's rules, replayed", "q", anchor="middle")
-    drawing.box(20, 206, 240, 60)
-    drawing.text(140, 232, "EMITTED", "h", anchor="middle")
-    drawing.text(140, 252, "what the job's table holds", "q", anchor="middle")
-    drawing.box(420, 206, 240, 60)
-    drawing.text(540, 232, "COMPLETE", "h", anchor="middle")
-    drawing.text(540, 252, "what is true now", "q", anchor="middle")
-    for y, words in ((126, "equal: the replay"), (144, "explains the job")):
-        drawing.text(196, y, words, "o", anchor="end")
-    for y, words in ((126, "different: these"), (144, "records came too late")):
-        drawing.text(484, y, words, "r")
-    return drawing
-
-
-def revisions() -> Drawing:
-    drawing = Drawing("A window whose value changed gets a new revision; the old one stays", 150)
-    drawing.text(8, 22, "window [10:00, 11:00) of shop north", "h")
-    drawing.box(8, 38, 250, 56, "g n")
-    drawing.text(20, 61, "revision 1: 118")
-    drawing.text(20, 82, "backfill, valid from Monday", "q")
-    drawing.path([(258, 66), (300, 66)], arrow=True)
-    drawing.box(304, 38, 250, 56)
-    drawing.text(316, 61, "revision 2: 120")
-    drawing.text(316, 82, "late_arrivals, valid from Tuesday", "q")
-    drawing.path([(429, 128), (429, 98)], "w", arrow=True)
-    drawing.text(440, 132, "readers see this one", "o h")
-    return drawing
-
-
 def _axes(
     drawing: Drawing, bottom: float, x: Callable[[float], float], y: Callable[[float], float], ticks: Sequence[float]
 ) -> Callable[[float, float], tuple[float, float]]:
@@ -305,21 +153,9 @@ def _axes(
     return lambda across, up: (x(across), y(up))
 
 
-DRAWINGS = {
-    "event-time": event_time,
-    "watermark": watermark,
-    "idleness": idleness,
-    "lateness": lateness,
-    "panes": panes,
-    "windows": windows,
-    "as-of": as_of,
-    "fidelity": fidelity,
-    "three-truths": three_truths,
-    "revisions": revisions,
-}
+DRAWINGS = {"watermark": watermark, "lateness": lateness}
 """The drawings by the name of their file."""
 
 if __name__ == "__main__":
-    FOLDER.mkdir(parents=True, exist_ok=True)
     for name, draw in DRAWINGS.items():
         (FOLDER / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")
