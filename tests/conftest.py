@@ -22,8 +22,8 @@ from tests.tiers import Stopwatch, Tests, changed_paths, in_order, long_files_to
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.demo.kafka_broker import KafkaBroker
-    from spark_jobs.devtools.hive_metastore import HiveMetastore
+    from tests.services.hive_metastore import HiveMetastore
+    from tests.services.kafka_broker import AdministeredBroker
 
 KAFKA_PASSWORD = "correct-horse-battery"
 """Of the broker's user `alice`, on the listener that requires one."""
@@ -166,21 +166,22 @@ def rewindow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastore]:
     """A running Hive metastore; tests give their databases names of their own."""
-    from spark_jobs.devtools.hive_metastore import HiveMetastore
+    from tests.services.hive_metastore import HiveMetastore
 
     with HiveMetastore(tmp_path_factory.mktemp("metastore")) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdministeredBroker]:
     """A running Kafka broker with the flights sample in topic `flights`; tests give their topics names of their own."""
-    from spark_jobs.demo.kafka_broker import KafkaBroker
     from spark_jobs.demo.kafka_sample import load_flights
+    from tests.services.kafka_broker import AdministeredBroker
 
     sample = Path(__file__).parent / "data" / "flights" / "events.parquet"
     quick = {"log.cleaner.backoff.ms": "500"}  # of topics that are compacted
-    with KafkaBroker(tmp_path_factory.mktemp("kafka"), users={"alice": KAFKA_PASSWORD}, settings=quick) as broker:
+    folder, users = tmp_path_factory.mktemp("kafka"), {"alice": KAFKA_PASSWORD}
+    with AdministeredBroker(folder, users=users, settings=quick) as broker:
         load_flights(broker, sample)
         yield broker
 

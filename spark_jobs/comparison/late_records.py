@@ -1,4 +1,4 @@
-"""The late records that changed a window, and the late records that the live job's evidence names."""
+"""The late records that changed a window."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import OFFSETS
 from spark_jobs.comparison.recount import RecountContext, close_position, ends_of, records_in, taken_by_offsets
-from spark_jobs.comparison.verdicts import BASIS, VERDICT, EvidenceKind, Verdict
+from spark_jobs.comparison.verdicts import BASIS, EvidenceKind
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, record_position
 
@@ -44,19 +44,3 @@ def late_records_of(context: RecountContext, windows: DataFrame, limit: int) -> 
         .orderBy(START, "arrival", "partition", "offset")
         .limit(limit)
     )
-
-
-def recorded_late_records(context: RecountContext, rows: DataFrame) -> DataFrame:
-    """`partition` and `offset` of the records that are in no emitted row according to `last_offsets`.
-
-    They are the records of the live job's late side output. `rows` are all rows of a comparison; windows that have not
-    closed are left out.
-    """
-    closed = rows.where(F.col(VERDICT) != Verdict.NOT_CLOSED)
-    records = records_in(context, closed, ends_of(context, closed), OFFSETS)
-    by_record = records.groupBy(PARTITION, OFFSET).agg(F.max(taken_by_offsets()).alias("rw_taken"))
-    entered_open = records_in(context, rows.where(F.col(VERDICT) == Verdict.NOT_CLOSED), ends_of(context, rows)).select(
-        PARTITION, OFFSET
-    )
-    late = by_record.where(~F.col("rw_taken")).join(entered_open.distinct(), [PARTITION, OFFSET], "left_anti")
-    return late.select(F.col(PARTITION).alias("partition"), F.col(OFFSET).alias("offset"))

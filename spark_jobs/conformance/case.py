@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -129,23 +128,6 @@ class Case(CaseFile):
             strategy = replace(self.strategy(), all_idle_emits_maximum=False)
             versions.append((str(old.get("flink_version", "1.20.3")), strategy, old["streaming"]))
         return versions
-
-
-def load_case(path: Path) -> Case:
-    """Read one case file; a file of another format is refused with its name."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise DefinitionError(
-            f"not a readable case file: {problem}", where=str(path), hint=f"give JSON files of the format {FORMAT}"
-        ) from problem
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise DefinitionError(
-            f"not a case of the format {FORMAT}",
-            where=str(path),
-            hint="see tests/golden/flink/README.md for the format",
-        )
-    return Case(path, document)
 
 
 def load_cases(folder: Path) -> list[Path]:

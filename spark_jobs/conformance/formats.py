@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_jobs.conformance import case as flink
 from spark_jobs.conformance import kstreams_case as kafka_streams
 from spark_jobs.conformance import microbatch_case
+from spark_jobs.conformance.case_file import json_of
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -110,18 +109,11 @@ FORMATS: Mapping[str, Callable[[Path, dict[str, Any], Engine], Tried]] = {
 
 def try_case(path: Path, engine: Engine) -> Tried:
     """Run one case file. Raises DefinitionError for a file that is no case, or one of an unknown format."""
-    known = ", ".join(FORMATS)
-    try:
-        data = path.read_bytes()
-        document = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except (OSError, EOFError, ValueError) as problem:
-        raise DefinitionError(
-            f"not a readable case file: {problem}", where=str(path), hint=f"give JSON files of the formats {known}"
-        ) from problem
+    document = json_of(path)
     written = document.get("format") if isinstance(document, dict) else None
     if not isinstance(written, str) or written not in FORMATS:
         raise DefinitionError(
-            f"not a case of the formats {known}" + (f", but of {written!r}" if written else ""),
+            f"not a case of the formats {', '.join(FORMATS)}" + (f", but of {written!r}" if written else ""),
             where=str(path),
             hint="the field `format` of a case file says which it is; see the README files in tests/golden",
         )

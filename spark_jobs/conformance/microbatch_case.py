@@ -120,7 +120,7 @@ class MicroBatchCase(CaseFile):
         conf = {**self.config.get("spark_conf", {}), **of_start.get("spark_conf", {})}
         return BatchSettings(
             allow_multiple=_flag(conf, _ALLOW_MULTIPLE, default=True),
-            delay=_delay_ms(of_start["delay"][0]) * self.ticks_per_ms,
+            delay=delay_ms(of_start["delay"][0]) * self.ticks_per_ms,
             merge_locally=_flag(conf, _MERGE_LOCALLY, default=False),
         )
 
@@ -132,10 +132,6 @@ class MicroBatchCase(CaseFile):
             if start.get("first_batch") is not None and start["first_batch"] <= batch
         ]
         return ran[-1] if ran else 0
-
-    def delays_ms(self, start: int) -> list[int]:
-        """The delay of each input at one start."""
-        return [_delay_ms(delay) for delay in self.document["starts"][start]["delay"]]
 
     @cached_property
     def records(self) -> list[CaseRecord]:
@@ -209,12 +205,6 @@ class MicroBatchCase(CaseFile):
         compares, at, value = _COMPARES[condition["op"]], column[condition["column"]], condition["value"]
         return lambda row: row[at] is not None and compares(row[at], value)
 
-    @property
-    def moves_watermark_when_rejected(self) -> bool:
-        """Whether a record that the filter rejects moves the watermark all the same (Spark rule 13)."""
-        condition = self.config.get("filter")
-        return bool(condition) and condition["position"] == "after_watermark" and condition["column"] == "ts"
-
     def by_batch(self) -> Iterator[tuple[int, list[int]]]:
         """The records of each batch that has some: their numbers, in the order of input, partition and offset."""
         read = [(batch, i) for i, batch in enumerate(self.batch_of_record) if batch is not None]
@@ -232,5 +222,5 @@ def _flag(conf: Mapping[str, str], name: str, *, default: bool) -> bool:
     return str(conf.get(name, default)).lower() == "true"
 
 
-def _delay_ms(delay: int | str) -> int:
+def delay_ms(delay: int | str) -> int:
     return delay if isinstance(delay, int) else parse_interval(delay).fixed_ms

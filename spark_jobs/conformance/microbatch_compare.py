@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_jobs.conformance.compare import CHECKSUM_MODULUS
 from spark_jobs.conformance.microbatch_case import SHOWN, MicroBatchCase
 
-CHECKSUM_MODULUS = 2_147_483_647
 Run = tuple[int, int]
 """One run of a batch: its number, and the start of the query that ran it."""
 

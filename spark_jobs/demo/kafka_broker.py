@@ -1,4 +1,4 @@
-"""A real Kafka broker in KRaft mode, from pinned jars, for tests and trials.
+"""A real Kafka broker in KRaft mode, from pinned jars, for trials.
 
     with KafkaBroker(Path("kafka")) as broker:
         broker.create_topic("flights", partitions=3)
@@ -46,8 +46,7 @@ class KafkaBroker:
     `port` 0 takes a free one, which stays the same after `stop()` and `start()`. The broker ends with this process: its
     JVM ends when the pipe to its standard input closes, even after a SIGKILL. Its records stay in `directory`.
 
-    `settings` are more of Kafka's server properties. `users` (name to password) opens a second listener,
-    `sasl_servers`, which requires them (SASL_PLAINTEXT, mechanism PLAIN).
+    `settings` are more of Kafka's server properties.
     """
 
     def __init__(
@@ -57,15 +56,13 @@ class KafkaBroker:
         port: int = 0,
         heap: str = "512m",
         settings: Mapping[str, str] | None = None,
-        users: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self.data = self.directory / "data"
         self.log = self.directory / "kafka.log"
-        self._port, self._controller_port, self._sasl_port = port or free_port(), free_port(), free_port()
+        self._port, self._controller_port = port or free_port(), free_port()
         self._heap = heap
         self._settings = dict(settings or {})
-        self._users = dict(users or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._gateway: JavaObject | None = None
         self._server: JavaObject | None = None
@@ -76,27 +73,6 @@ class KafkaBroker:
     def servers(self) -> str:
         """`bootstrap.servers` for clients."""
         return f"127.0.0.1:{self._port}"
-
-    @property
-    def voters(self) -> str:
-        """`controller.quorum.voters`, by which a second broker joins this one: see `joining`."""
-        return f"1@127.0.0.1:{self._controller_port}"
-
-    def joining(self, directory: Path) -> KafkaBroker:
-        """Another broker of the same cluster, number 2, not started yet. This one stays the only controller."""
-        port = free_port()
-        settings = {
-            "process.roles": "broker",
-            "node.id": "2",
-            "controller.quorum.voters": self.voters,
-            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        }
-        return KafkaBroker(directory, port=port, heap=self._heap, settings=settings)
-
-    @property
-    def sasl_servers(self) -> str:
-        """`bootstrap.servers` for clients with a name and a password."""
-        return f"127.0.0.1:{self._sasl_port}"
 
     @property
     def pid(self) -> int | None:
@@ -272,43 +248,6 @@ class KafkaBroker:
         finally:
             producer.close()
 
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records."""
-        self.admin.deleteTopics(self._running().jvm.java.util.List.of(name)).all().get()
-
-    def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Remove the records below an offset, as retention does."""
-        gateway = self._running()
-        jvm = gateway.jvm
-        package = "org.apache.kafka.clients.admin"
-        # Called through reflection: py4j does not find a static method that shares its name with another one.
-        types = gateway.new_array(jvm.java.lang.Class, 1)
-        types[0] = jvm.java.lang.Long.TYPE
-        arguments = gateway.new_array(jvm.java.lang.Object, 1)
-        arguments[0] = before
-        found = jvm.java.lang.Class.forName(f"{package}.RecordsToDelete").getMethod("beforeOffset", types)
-        below = jvm.java.util.HashMap()
-        below.put(jvm.org.apache.kafka.common.TopicPartition(topic, partition), found.invoke(None, arguments))
-        self.admin.deleteRecords(below).all().get()
-
-    def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a topic."""
-        jvm = self._running().jvm
-        package = jvm.org.apache.kafka.clients.admin
-        resource = jvm.org.apache.kafka.common.config.ConfigResource
-        changes = jvm.java.util.ArrayList()
-        for key, value in settings.items():
-            changes.add(package.AlterConfigOp(package.ConfigEntry(key, value), package.AlterConfigOp.OpType.SET))
-        topic = resource(resource.Type.TOPIC, name)
-        self.admin.incrementalAlterConfigs(jvm.java.util.Map.of(topic, changes)).all().get()
-
-    def add_partitions(self, topic: str, count: int) -> None:
-        """Let the topic have `count` partitions, and wait until each can be written to."""
-        jvm = self._running().jvm
-        more = jvm.java.util.Map.of(topic, jvm.org.apache.kafka.clients.admin.NewPartitions.increaseTo(count))
-        self.admin.createPartitions(more).all().get()
-        self._latest_offsets(topic, range(count))
-
     def _running(self) -> JavaObject:
         if self._gateway is None:
             raise EnvironmentSetupError("the broker does not run", self.servers, "Start it first.")
@@ -329,7 +268,6 @@ class KafkaBroker:
         """What `kafka-storage format` and `kafka-server-start` do."""
         jvm = gateway.jvm
         file = self.directory / "server.properties"
-        file.touch(mode=0o600)  # it holds the users' passwords
         properties = jvm.java.util.Properties()
         for key, value in self._properties().items():
             properties.put(key, value)
@@ -347,25 +285,14 @@ class KafkaBroker:
         server.startup()
 
     def _properties(self) -> dict[str, str]:
-        listeners = {"PLAINTEXT": self._port, "CONTROLLER": self._controller_port}
-        sasl: dict[str, str] = {}
-        if self._users:
-            listeners["SASL_PLAINTEXT"] = self._sasl_port
-            users = " ".join(f'user_{name}="{password}"' for name, password in self._users.items())
-            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            sasl = {
-                "sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {users};",
-            }
-        protocols = {name: "PLAINTEXT" if name == "CONTROLLER" else name for name in listeners}
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": self.voters,
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
@@ -384,7 +311,6 @@ class KafkaBroker:
             "num.network.threads": "2",
             "num.io.threads": "2",
             "unstable.api.versions.enable": "false",
-            **sasl,
             **self._settings,
         }
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from spark_jobs.comparison.late_records import recorded_late_records
+from spark_jobs.comparison.emitted import OFFSETS
+from spark_jobs.comparison.recount import RecountContext, ends_of, records_in, taken_by_offsets
+from spark_jobs.comparison.verdicts import VERDICT, Verdict
+from spark_jobs.replay.columns import OFFSET, PARTITION
 from tests.comparison.live_jobs import LIVE, UNEXPLAINED, compared, definition, loaded
 from tests.sampling import first_of
 
@@ -15,6 +20,22 @@ SOLO = [
 TWO_SUBTASKS = [("solo-event-p2-1", "event-p2"), ("solo-periodic-p2-1", "periodic-p2")]
 LAGGING = [("backlog-1", "event-p1"), ("backlog-1", "periodic-p2"), ("stall-1", "periodic-p1")]
 OTHERS = [("windows-1", "periodic-p1-lateness"), ("windows-1", "periodic-p1-sliding")]
+
+
+def recorded_late_records(context: RecountContext, rows: DataFrame) -> DataFrame:
+    """`partition` and `offset` of the records that are in no emitted row according to `last_offsets`.
+
+    They are the records of the live job's late side output. `rows` are all rows of a comparison; windows that have not
+    closed are left out.
+    """
+    closed = rows.where(F.col(VERDICT) != Verdict.NOT_CLOSED)
+    records = records_in(context, closed, ends_of(context, closed), OFFSETS)
+    by_record = records.groupBy(PARTITION, OFFSET).agg(F.max(taken_by_offsets()).alias("rw_taken"))
+    entered_open = records_in(context, rows.where(F.col(VERDICT) == Verdict.NOT_CLOSED), ends_of(context, rows)).select(
+        PARTITION, OFFSET
+    )
+    late = by_record.where(~F.col("rw_taken")).join(entered_open.distinct(), [PARTITION, OFFSET], "left_anti")
+    return late.select(F.col(PARTITION).alias("partition"), F.col(OFFSET).alias("offset"))
 
 
 @pytest.mark.parametrize(("run", "job"), first_of([SOLO[2], LAGGING[1], *OTHERS], 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spark_jobs.conformance.case import load_case
+from spark_jobs.conformance.case import Case
 from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.job import LiveJob, Record
@@ -47,7 +47,7 @@ def test_a_window_of_five_seconds_with_bound_two_closes_when_seven_arrives() -> 
 
 
 def published() -> list[str]:
-    case = load_case(Path("tests/golden/flink/sem_published_sliding.json"))
+    case = Case.read(Path("tests/golden/flink/sem_published_sliding.json"))
     outcome = run_sequential(case, case.strategy())
     assert outcome.firings, "the example fires"
     assert len(outcome.firings) == 9

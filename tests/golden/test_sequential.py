@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.conformance.case import load_case, load_cases
+from spark_jobs.conformance.case import Case, load_cases
 from spark_jobs.conformance.compare import first_difference
 from spark_jobs.conformance.runner import run_cases
 from spark_jobs.conformance.sequential import run_sequential
@@ -19,7 +19,7 @@ CASES = [*load_cases(GOLDEN / "flink"), *load_cases(GOLDEN / "generators")]
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_the_sequential_operator_does_everything_that_the_case_records(path: Path) -> None:
-    case = load_case(path)
+    case = Case.read(path)
     for version, strategy, expected in case.expectations:
         difference = first_difference(case, expected, run_sequential(case, strategy), set_based=False)
         assert difference is None, f"Flink {version}: {difference}"

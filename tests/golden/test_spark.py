@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.conformance.case import Case, load_case, load_cases
+from spark_jobs.conformance.case import Case, load_cases
 from spark_jobs.conformance.compare import first_difference
 from spark_jobs.conformance.spark import run_spark
 from spark_jobs.eventtime.suppliers import GeneratorKind
@@ -37,7 +37,7 @@ def must_be_set_based(case: Case) -> bool:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_the_spark_engine_fires_what_the_case_records(path: Path, quick_spark) -> None:
-    case = load_case(path)
+    case = Case.read(path)
     for version, strategy, expected in case.expectations:
         outcome = run_spark(quick_spark, case, strategy)
         difference = first_difference(case, expected, outcome, set_based=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,6 @@ CASES = sample(EVERY[::4], EVERY)
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.split(".")[0])
 def test_the_spark_engine_gives_what_the_query_gave(path: Path, quick_spark) -> None:
-    case = MicroBatchCase(path, json.loads(gzip.decompress(path.read_bytes())))
+    case = MicroBatchCase.read(path)
     outcome = run_spark(quick_spark, case)
     assert first_difference(case, outcome) is None

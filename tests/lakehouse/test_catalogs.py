@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.demo.ports import free_port
-from spark_jobs.devtools.hive_metastore import HiveMetastore
 from spark_jobs.spark.session import spark_session
 from tests.lakehouse.catalog_runs import check_catalog_runs
 from tests.processes import ROOT
 from tests.sampling import IN_FULL
+from tests.services.hive_metastore import HiveMetastore
 
 DRIVER = "org.postgresql:postgresql:42.7.7"
 

@@ -134,9 +134,9 @@ def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, da
 
 @pytest.mark.parametrize("mode", [Mode.FAITHFUL, Mode.COMPLETE])
 def test_each_mode_alone_gives_its_half_of_both(quick_spark, mode) -> None:
-    from spark_jobs.conformance.case import load_case
+    from spark_jobs.conformance.case import Case
 
-    case = load_case(Path("tests/golden/flink/sem_published_sliding.json"))
+    case = Case.read(Path("tests/golden/flink/sem_published_sliding.json"))
     history = case_history(case, case_records(quick_spark, case))
     span = all_windows(case, history)
 

@@ -240,7 +240,7 @@ def test_a_metastore_that_went_away_is_unopen_history(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from spark_jobs.errors import SourceError
-        from spark_jobs.devtools.hive_metastore import HiveMetastore
+        from tests.services.hive_metastore import HiveMetastore
         from spark_jobs.spark.session import spark_session
         from spark_jobs.sources import open_history
         from tests.sources.test_hive import of_table

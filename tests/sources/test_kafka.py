@@ -20,6 +20,7 @@ from spark_jobs.sources import check_expressions, good, open_history, quarantine
 from spark_jobs.spark.gateway import jvm, query_execution
 from tests.conftest import KAFKA_PASSWORD
 from tests.kafka import Producer, Sent, produce
+from tests.services.kafka_broker import AdministeredBroker
 from tests.sources.avro import zigzag
 from tests.sources.conftest import BASE
 
@@ -370,7 +371,7 @@ def test_secrets_come_from_the_environment_and_go_nowhere(
 
 @pytest.mark.long
 def test_a_partition_whose_broker_is_gone_is_refused_or_left_out_by_an_option(spark, tmp_path: Path) -> None:
-    with KafkaBroker(tmp_path / "one") as kafka:
+    with AdministeredBroker(tmp_path / "one") as kafka:
         with kafka.joining(tmp_path / "two"):
             kafka.create_topic("halves", partitions=2, settings=APPEND_TIME, brokers=(1, 2))
             produce(spark, kafka.servers, "halves", events(3) + events(2, partition=1))

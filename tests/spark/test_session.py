@@ -145,7 +145,7 @@ def test_a_running_spark_refuses_what_only_a_start_can_give(spark: SparkSession,
 
 
 def test_a_running_spark_refuses_another_metastore(spark: SparkSession, tmp_path: Path) -> None:
-    from spark_jobs.devtools.hive_metastore import HiveMetastore
+    from tests.services.hive_metastore import HiveMetastore
 
     with HiveMetastore(tmp_path) as other, pytest.raises(EnvironmentSetupError, match=other.uri):
         spark_session("other", metastore=other.uri)

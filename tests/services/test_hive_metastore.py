@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.devtools.hive_metastore import HiveMetastore
 from spark_jobs.errors import EnvironmentSetupError
 from tests.processes import run_python, start_python
+from tests.services.hive_metastore import HiveMetastore
 
 pytestmark = pytest.mark.long
 
@@ -73,7 +73,7 @@ def test_what_it_holds_is_served_again_after_a_stop(tmp_path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
-        from spark_jobs.devtools.hive_metastore import HiveMetastore
+        from tests.services.hive_metastore import HiveMetastore
         from spark_jobs.spark.session import spark_session
         folder = Path(sys.argv[1])
         with HiveMetastore(folder) as first:
@@ -106,12 +106,21 @@ def test_a_jvm_that_cannot_start_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_its_owner_however_that_ends(tmp_path: Path, how: signal.Signals) -> None:
     owner = start_python(
-        "import sys; from spark_jobs.devtools.hive_metastore import main; main(sys.argv[1:])",
-        *("--directory", str(tmp_path), "--port", "0"),
+        """
+        import signal, sys
+        from contextlib import suppress
+        from pathlib import Path
+        from tests.services.hive_metastore import HiveMetastore
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        with suppress(KeyboardInterrupt), HiveMetastore(Path(sys.argv[1])) as service:
+            print(service.uri, flush=True)
+            signal.pause()
+        """,
+        str(tmp_path),
     )
     line = owner.stdout.readline()
     assert "thrift://127.0.0.1:" in line, owner.stderr.read()
-    port = int(line.split("thrift://127.0.0.1:")[1].split(",")[0])
+    port = int(line.rpartition(":")[2])
     socket.create_connection(("127.0.0.1", port), timeout=5).close()
 
     owner.send_signal(how)

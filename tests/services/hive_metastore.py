@@ -1,9 +1,7 @@
-"""A real Hive metastore service from the jars that pyspark brings, for tests and trials.
+"""A real Hive metastore service from the jars that pyspark brings.
 
     with HiveMetastore(Path("metastore")) as service:
         spark = spark_session("trial", metastore=service.uri)
-
-or, until Ctrl-C: `python -m spark_jobs.devtools.hive_metastore --directory metastore --port 9083`.
 
 It serves what Hive's own launcher serves (the same handler, processor and transports over Derby), but on the loopback
 interface only: the launcher listens on every interface and knows no setting against it.
@@ -11,10 +9,7 @@ interface only: the launcher listens on every interface and knows no setting aga
 
 from __future__ import annotations
 
-import argparse
-import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +19,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_jobs.demo.java_process import JARS, launched
 from spark_jobs.demo.waiting import becomes_true
-from spark_jobs.errors import EnvironmentSetupError, RewindowError
+from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.java import java_reason
 
@@ -174,25 +169,3 @@ class HiveMetastore:
             "hive.async.log.enabled": "false",
             "hive.hmshandler.retry.interval": "200ms",  # ten tries: 2 s, not Hive's 20, until a start gives up
         }
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="hive_metastore", description="A Hive metastore for trials, on 127.0.0.1.")
-    parser.add_argument("--directory", type=Path, default=Path("metastore"), help="its database, warehouse and log")
-    parser.add_argument("--port", type=int, default=9083, help="0 takes a free one")
-    chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        with HiveMetastore(chosen.directory, port=chosen.port) as service:
-            print(f"Hive metastore at {service.uri}, tables under {service.warehouse}. Ctrl-C stops it.", flush=True)
-            signal.pause()
-    except RewindowError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        pass
-
-
-if __name__ == "__main__":
-    main()
