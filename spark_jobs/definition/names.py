@@ -16,29 +16,10 @@ from spark_jobs.definition.fields import Refusal, Refusals, shown
 RESERVED_PREFIX = "rw_"
 RESERVED_COLUMNS = frozenset(
     {
-        "run_id",
-        "window_start",
-        "window_end",
-        "pane",
-        "state",
-        "closed_at",
-        "records_on_time",
-        "records_late",
-        "records_dropped",
-        "partition",
-        "offset",
-        "sequence",
-        "arrival",
-        "event_time",
-        "windows_missed",
-        "side_output",
-        "missed_by",
-        "range_start",
-        "revision",
-        "cause",
-        "as_of",
-        "valid_from",
-        "valid_to",
+        *("run_id", "window_start", "window_end", "pane", "state", "closed_at"),
+        *("records_on_time", "records_late", "records_dropped"),
+        *("partition", "offset", "sequence", "arrival", "event_time", "windows_missed", "side_output", "missed_by"),
+        *("range_start", "revision", "cause", "as_of", "valid_from", "valid_to"),
     }
 )
 """The columns of the published tables and of their side tables."""

@@ -26,23 +26,10 @@ _SHAPES = ("circle", "M0,-1.1L1.1,0.9L-1.1,0.9Z", "M-1,-1L1,1M-1,1L1,-1")
 _CHANGES = {"inserted": "var(--inserted)", "updated": "var(--updated)", "retracted": "var(--retracted)"}
 _DURATIONS = (
     0,
-    SECOND,
-    5 * SECOND,
-    30 * SECOND,
-    MINUTE,
-    5 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    4 * HOUR,
-    8 * HOUR,
-    DAY,
-    2 * DAY,
-    4 * DAY,
-    7 * DAY,
-    14 * DAY,
-    28 * DAY,
+    *(s * SECOND for s in (1, 5, 30)),
+    *(m * MINUTE for m in (1, 5, 15, 30)),
+    *(h * HOUR for h in (1, 2, 4, 8)),
+    *(d * DAY for d in (1, 2, 4, 7, 14, 28)),
 )
 
 

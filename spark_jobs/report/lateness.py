@@ -14,24 +14,10 @@ from spark_jobs.report.lateness_probe import LatenessProbe
 
 EDGES = (
     0,
-    SECOND,
-    10 * SECOND,
-    30 * SECOND,
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    3 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    DAY,
-    2 * DAY,
-    7 * DAY,
-    28 * DAY,
+    *(s * SECOND for s in (1, 10, 30)),
+    *(m * MINUTE for m in (1, 2, 5, 10, 15, 30)),
+    *(h * HOUR for h in (1, 2, 3, 6, 12)),
+    *(d * DAY for d in (1, 2, 7, 28)),
 )
 """Lower bounds (ms) of the bins of lateness; the last one has no upper bound."""
 

@@ -46,27 +46,11 @@ _MAX_POINTS = 150_000
 _MAX_GROUPS = 250_000
 _QUARTER = 15 * MINUTE
 _RESOLUTIONS = (
-    1,
-    10,
-    100,
-    200,
-    500,
-    SECOND,
-    2 * SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    15 * SECOND,
-    30 * SECOND,
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    6 * HOUR,
-    DAY,
-    7 * DAY,
-    28 * DAY,
+    *(1, 10, 100, 200, 500),
+    *(s * SECOND for s in (1, 2, 5, 10, 15, 30)),
+    *(m * MINUTE for m in (1, 2, 5, 15, 30)),
+    *(h * HOUR for h in (1, 6)),
+    *(d * DAY for d in (1, 7, 28)),
 )
 _TOLERANCES = (
     0,

@@ -30,24 +30,10 @@ _SUBQUERIES = ("Subquery", "Exists", "ListQuery")
 _CLOCK = frozenset({"CurrentTime", "CurrentTimestamp", "CurrentBatchTimestamp", "Now", "CurrentDate", "LocalTimestamp"})
 _NOT_REPEATABLE = frozenset(
     {
-        "rand",
-        "randn",
-        "random",
-        "randstr",
-        "uniform",
-        "uuid",
-        "shuffle",
-        "now",
-        "current_timestamp",
-        "current_time",
-        "current_date",
-        "curdate",
-        "localtimestamp",
-        "monotonically_increasing_id",
-        "spark_partition_id",
-        "input_file_name",
-        "input_file_block_start",
-        "input_file_block_length",
+        *("rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"),
+        *("now", "current_timestamp", "current_time", "current_date", "curdate", "localtimestamp"),
+        *("monotonically_increasing_id", "spark_partition_id", "input_file_name"),
+        *("input_file_block_start", "input_file_block_length"),
     }
 )
 """Functions of the clock, of chance, and of the task that reads a record."""
