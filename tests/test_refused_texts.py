@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spark_jobs.cli.options import as_of_vector
 from spark_jobs.definition.instants import InstantError, parse_instant
 from spark_jobs.definition.names import MAX_NAMESPACE
 from spark_jobs.definition.output import Output
@@ -16,13 +15,14 @@ from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.eventtime.durations import DurationError, parse_duration
 from spark_jobs.operations.periods import retention, retention_or_forever
 from spark_jobs.orchestration.form import read_form, read_maintain_form
+from spark_jobs.runs.requesting import requested_of
 
 
 @pytest.mark.parametrize(
     "text", ["0=" + "9" * 30, f"0={2**63}", f"{2**31}=5", "99999999999=5", "-1=5", "0=-5", "0=5=6", "x", "0=\ud800"]
 )
 def test_end_offsets_beyond_their_bits_are_refused(text: str) -> None:
-    for read in (as_of_vector, lambda given: read_form({"as_of": given})):
+    for read in (lambda given: requested_of({"as_of": given}), lambda given: read_form({"as_of": given})):
         with pytest.raises(DefinitionError, match=r"is not a list of end offsets") as refused:
             read(text)
         str(refused.value).encode()

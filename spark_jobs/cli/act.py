@@ -29,16 +29,11 @@ from spark_jobs.cli.options import (
     RunArgument,
     RunIdOption,
     ToOption,
-    as_of_vector,
     asked_for,
     console,
-    dry_run_of,
     end_policy_of,
     errors,
-    instant,
     load,
-    mode_of,
-    policy_of,
     requested_of,
     session,
 )
@@ -92,6 +87,7 @@ def run(
     from spark_jobs.replay.spec import Panes
     from spark_jobs.runs.backfill import execute
     from spark_jobs.runs.definition_change import with_change
+    from spark_jobs.runs.documents import DryRun
     from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requirements import check_order, check_range
@@ -100,34 +96,22 @@ def run(
     from spark_jobs.sources import names_of
 
     loaded = load(pipeline)
-    try:
-        chosen_panes = Panes(panes) if panes else None
-    except ValueError:
-        raise DefinitionError(f"--panes: {panes!r}", hint="Use last or all.") from None
-    chosen_mode, from_ms, to_ms, cut = (
-        mode_of(mode, loaded),
-        instant(start, "--from"),
-        instant(end, "--to"),
-        as_of_vector(as_of),
-    )
+    requested = requested_of(
+        loaded, start=start, end=end, as_of=as_of, mode=mode, chunks=chunks, panes=panes, dry_run=dry_run,
+        beyond_limits=beyond_limits or None, another_log=another_log or None, publish=publish,
+    )  # fmt: skip
+    options = requested.plan_options(loaded)
     if run_id is not None:
         checked_run_id(run_id)
     planned = plan_from_json(plan_file.read_text(errors="replace")) if plan_file else None
     if planned is None:
-        check_range(loaded, from_ms, to_ms)
-        check_order(loaded, chosen_mode)
-    policy_of(loaded, publish)
+        check_range(loaded, options["start"], options["end"])
+        check_order(loaded, options["mode"])
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
         spark = session(loaded, "run", has_gate=gate)
     progress = progress_for(errors)
-    requested = requested_of(
-        start=from_ms, end=to_ms, as_of=cut, mode=mode and chosen_mode, chunks=chunks, panes=panes,
-        beyond_limits=beyond_limits or None, another_log=another_log or None, dry_run=dry_run_of(dry_run),
-        publish=publish,
-    )  # fmt: skip
-    options = requested.plan_options(loaded)
-    if dry_run_of(dry_run) == "plan":
+    if requested.dry_run is DryRun.PLAN:
         planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **options))
         if as_json:
             print(planned.to_json())
@@ -138,7 +122,7 @@ def run(
     with ExitStack() as open_records:
         with progress.stage("plan", loaded.name), stopwatch.timed("plan"):
             planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **options))
-            if dry_run_of(dry_run) is not None:
+            if requested.dry_run is not None:
                 planned = with_change(spark, loaded, planned)
         print_warnings(planned.warnings, errors)
         result = execute(
@@ -146,7 +130,7 @@ def run(
             loaded,
             planned,
             progress,
-            panes=chosen_panes,
+            panes=Panes(requested.panes) if requested.panes else None,
             records=records,
             run_id=run_id,
             asked=asked_for(reason, requested),
@@ -175,7 +159,7 @@ def reconcile(
 
     The tables are then those of a full run. A first run, a changed definition and sessions are full runs.
     """
-    from spark_jobs.runs.documents import DryRun
+    from spark_jobs.runs.documents import DryRun, instant_of
     from spark_jobs.runs.nightly import planned_night
     from spark_jobs.runs.nightly import reconcile as reconcile_run
     from spark_jobs.runs.progress import progress_for
@@ -183,16 +167,15 @@ def reconcile(
     from spark_jobs.runs.store import checked_run_id
 
     loaded = load(pipeline)
-    until_ms = instant(until, "--until")
+    requested = requested_of(loaded, until=until, dry_run=dry_run, publish=publish)
+    until_ms = instant_of(requested.until)
     check_until(loaded, until_ms)
     check_order(loaded, loaded.mode)
     if run_id is not None:
         checked_run_id(run_id)
-    policy_of(loaded, publish)
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
         spark = session(loaded, "reconcile", has_gate=gate)
-    requested = requested_of(until=until_ms, dry_run=dry_run_of(dry_run), publish=publish)
     end_policy = end_policy_of(loaded, requested, gate)
     if requested.dry_run is DryRun.PLAN:
         with planned_night(spark, loaded, progress_for(errors), until=until_ms, end_policy=end_policy) as night:
@@ -379,7 +362,7 @@ def archive_topic(
     if migrate is not None:
         result = archive.migrate(spark, loaded, migrate, dry_run=dry_run)
     else:
-        result = archive.archive(spark, loaded, as_of=as_of_vector(as_of), dry_run=dry_run)
+        result = archive.archive(spark, loaded, as_of=requested_of(loaded, as_of=as_of).as_of, dry_run=dry_run)
     if as_json:
         print(json.dumps(asdict(result)))
         return

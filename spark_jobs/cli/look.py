@@ -20,12 +20,9 @@ from spark_jobs.cli.options import (
     ModeOption,
     PipelineArgument,
     ToOption,
-    as_of_vector,
     console,
     errors,
-    instant,
     load,
-    mode_of,
     requested_of,
     session,
 )
@@ -109,16 +106,15 @@ def plan(
     from spark_jobs.sources import names_of
 
     loaded = load(pipeline)
-    from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
-    chosen = mode_of(mode, loaded)
-    check_range(loaded, from_ms, to_ms)
-    check_order(loaded, chosen)
-    spark = session(loaded, "plan")
     requested = requested_of(
-        start=from_ms, end=to_ms, as_of=cut, mode=chosen, chunks=chunks, beyond_limits=beyond_limits,
+        loaded, start=start, end=end, as_of=as_of, mode=mode, chunks=chunks, beyond_limits=beyond_limits,
         another_log=another_log,
     )  # fmt: skip
-    planned = make_plan(spark, loaded, **requested.plan_options(loaded))
+    options = requested.plan_options(loaded)
+    check_range(loaded, options["start"], options["end"])
+    check_order(loaded, options["mode"])
+    spark = session(loaded, "plan")
+    planned = make_plan(spark, loaded, **options)
     planned = with_change(spark, loaded, planned)
     if as_json:
         print(planned.to_json())
@@ -155,10 +151,11 @@ def compare(
     from spark_jobs.runs.requirements import check_range
 
     loaded = load(pipeline)
-    from_ms, to_ms, cut = instant(start, "--from"), instant(end, "--to"), as_of_vector(as_of)
-    check_range(loaded, from_ms, to_ms)
+    options = requested_of(loaded, start=start, end=end, as_of=as_of).plan_options(loaded)
+    span = {name: options[name] for name in ("start", "end", "as_of")}
+    check_range(loaded, span["start"], span["end"])
     spark = session(loaded, "compare")
-    report = run_compare(spark, loaded, progress_for(errors), start=from_ms, end=to_ms, as_of=cut, limit=limit)
+    report = run_compare(spark, loaded, progress_for(errors), **span, limit=limit)
     if as_json:
         print(json.dumps(comparison_json(loaded.name, report)))
     else:
@@ -183,11 +180,10 @@ def revisions_of_a_window(
     from spark_jobs.cli.live_history import live_records, print_live_history
     from spark_jobs.cli.revisions import history_records, print_history
     from spark_jobs.operations.window_history import check_keys, window_history
+    from spark_jobs.runs.requesting import instant_from
 
     loaded = load(pipeline)
-    start = instant(window, "--window")
-    if start is None:
-        raise DefinitionError("--window: the window's start is missing", hint="Write 2013-02-01T10:00:00Z.")
+    start = instant_from(window, "--window")
     pairs = [(name, value) for name, equals, value in (text.partition("=") for text in key or []) if equals]
     if len(pairs) != len(key or []):
         raise DefinitionError("--key: write name=value", hint=f"The keys: {', '.join(loaded.keys)}.")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.definition import Pipeline
-    from spark_jobs.definition.mode import Mode
-    from spark_jobs.definition.policy import Policy
     from spark_jobs.runs.documents import Requested
     from spark_jobs.runs.evaluation import EndPolicy
     from spark_jobs.runs.start import Asked
@@ -143,42 +141,6 @@ def load(name: str) -> Pipeline:
     return load_pipeline(find_pipeline(name))
 
 
-def instant(text: str | None, option: str) -> int | None:
-    from spark_jobs.definition.instants import InstantError, parse_instant
-
-    if text is None:
-        return None
-    try:
-        return parse_instant(text)
-    except InstantError as problem:
-        raise DefinitionError(f"{option}: {problem.what}", hint=problem.hint) from None
-
-
-def as_of_vector(text: str | None) -> dict[int, int] | None:
-    from spark_jobs.definition.position import end_offsets
-
-    if text is None:
-        return None
-    try:
-        return end_offsets(text)
-    except ValueError:
-        raise DefinitionError(
-            f"--as-of: {text[:60]!r} is not a list of end offsets", hint="Write partition=offset pairs: 0=120,1=95."
-        ) from None
-
-
-def mode_of(text: str | None, pipeline: Pipeline) -> Mode:
-    """The values that were asked for; None: those of the definition."""
-    from spark_jobs.definition.mode import Mode
-
-    if text is None:
-        return pipeline.mode
-    try:
-        return Mode(text)
-    except ValueError:
-        raise DefinitionError(f"--mode: {text!r}", hint="Use faithful, complete or both.") from None
-
-
 def say_home() -> None:
     """Print which home is used, before the first thing that depends on it."""
     from spark_jobs.settings import settings
@@ -207,36 +169,18 @@ def session(pipeline: Pipeline | None, app_name: str, *, short: bool = False, ha
     return started
 
 
-def dry_run_of(text: str | None) -> str | None:
-    """plan, diff, or None for a real run."""
-    if text not in (None, "plan", "diff"):
-        raise DefinitionError(f"--dry-run: {text!r}", hint="Write --dry-run (or --dry-run=plan), or --dry-run=diff.")
-    return text
+def requested_of(pipeline: Pipeline, **given: object) -> Requested:
+    """What this command line requested of a pipeline. Instants are texts: `start` is that of --from, `end` of --to.
 
-
-def policy_of(pipeline: Pipeline, policy: str | None) -> Policy | None:
-    """The policy that was requested; one that is weaker than the definition's is refused."""
-    from spark_jobs.definition.policy import Policy
+    Raises DefinitionError for a text that cannot be read, and for a policy that is weaker than the definition's.
+    """
+    from spark_jobs.runs import requesting
     from spark_jobs.runs.decision import effective_policy
 
-    if policy is None:
-        return None
-    if policy not in list(Policy):
-        raise DefinitionError(f"--publish: {policy!r}", hint=f"Use {', '.join(Policy)}.")
-    effective_policy(pipeline.publish, Policy(policy))
-    return Policy(policy)
-
-
-def requested_of(
-    *, start: int | None = None, end: int | None = None, until: int | None = None, **given: object
-) -> Requested:
-    """What this command line requested; instants are epoch ms."""
-    from spark_jobs.definition.instants import format_instant
-    from spark_jobs.runs.documents import Requested
-
-    instants = {"from": start, "to": end, "until": until}
-    words = {name: None if value is None else format_instant(value) for name, value in instants.items()}
-    return Requested.model_validate({**words, **given})
+    aliases = {"start": "from", "end": "to"}
+    requested = requesting.requested_of({aliases.get(name, name): value for name, value in given.items()})
+    effective_policy(pipeline.publish, requested.publish)
+    return requested
 
 
 def asked_for(reason: str, requested: Requested) -> Asked:

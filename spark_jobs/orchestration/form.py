@@ -5,26 +5,24 @@ The server checks types and choices, but accepts any text as a date and time: `r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from airflow.sdk import Param
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
-from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
-from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.policy import Policy
-from spark_jobs.definition.position import end_offsets
 from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.orchestration.describe import POLICIES, as_of_text, history_range
+from spark_jobs.runs.documents import DryRun, Requested
+from spark_jobs.runs.form_words import FIELDS, in_form_words
 from spark_jobs.runs.last_run import LastRun
 from spark_jobs.runs.looks import Subject
+from spark_jobs.runs.requesting import requested_of
 from spark_jobs.runs.status import RunStatus
 
-MODES = (Mode.BOTH.value, Mode.FAITHFUL.value, Mode.COMPLETE.value)
-DRY_RUNS = ("none", "plan", "diff")
 BY_DEFINITION = "as the definition says"
 PUBLISH, DISCARD, REPEAT, REVERT = "publish", "discard", "repeat", "revert"
 DECISIONS = (PUBLISH, DISCARD)
@@ -62,69 +60,53 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
     """
     return {
         "from": _instant_param(
-            "From",
+            "from",
             f"The first window start to replay. {history_range(last)}{_ZONE}Empty: from the beginning of the history.",
         ),
         "to": _instant_param(
-            "To",
+            "to",
             f"Windows that start before this instant are replayed. {history_range(last)}{_ZONE}"
             "Empty: to the end of the history.",
         ),
         "reason": _open_reason("**Needed**: why this is done. Kept with the run and with every value that it changes."),
-        "as_of": Param(
-            None,
-            type=["null", "string"],
-            title="As of",
-            section=_HOW,
+        "as_of": _param(
+            "as_of",
             # No code: Airflow draws it so high that it covers the line above it.
-            description_md="Cut the history at these end offsets (exclusive): partition=offset pairs with commas, "
-            "as 0=1200,1=950. "
+            "Cut the history at these end offsets (exclusive): partition=offset pairs with commas, as 0=1200,1=950. "
             + (f"The last run: {as_of_text(last)}. " if last is not None and last.as_of else "")
             + "Empty: all that is there now.",
         ),
-        "mode": Param(
+        "mode": _param(
+            "mode",
+            "Which values are computed. Both come from one aggregation.",
             pipeline.mode.value,
-            type="string",
-            enum=list(MODES),
+            enum=list(_MODES),
             values_display=_MODES,
-            title="Values",
-            section=_HOW,
-            description_md="Which values are computed. Both come from one aggregation.",
         ),
-        "chunks": Param(
+        "chunks": _param(
+            "chunks",
+            "Slices of the range, each a task that can be repeated alone. Never changes a result; each costs the start "
+            "of a Spark application.",
             1,
-            type="integer",
             minimum=1,
             maximum=MAX_CHUNKS,
-            title="Chunks",
-            section=_HOW,
-            description_md="Slices of the range, each a task that can be repeated alone. Never changes a result; each "
-            "costs the start of a Spark application.",
         ),
-        "accept_degraded": Param(
+        "accept_degraded": _param(
+            "accept_degraded",
+            "Go on where the history does not hold the broker's order, or has gaps. The run records it.",
             False,
-            type="boolean",
-            title="Accept degraded fidelity",
-            section=_HOW,
-            description_md="Go on where the history does not hold the broker's order, or has gaps. The run records it.",
         ),
-        "beyond_limits": Param(
+        "beyond_limits": _param(
+            "beyond_limits", "Allow this run to read more, or to take longer, than the definition's `limits`.", False
+        ),
+        "another_log": _param(
+            "another_log",
+            "Go on where the history is another log than the one that was read (a topic that was made anew, other "
+            "files): what is there now takes the place of **all** that is published.",
             False,
-            type="boolean",
-            title="Beyond limits",
-            section=_HOW,
-            description_md="Allow this run to read more, or to take longer, than the definition's `limits`.",
         ),
-        "another_log": Param(
-            False,
-            type="boolean",
-            title="Another log",
-            section=_HOW,
-            description_md="Go on where the history is another log than the one that was read (a topic that was made "
-            "anew, other files): what is there now takes the place of **all** that is published.",
-        ),
-        "dry_run": _dry_run_param(DRY_RUNS),
-        "publish": _publish_param(pipeline, section=_OUTCOME),
+        "dry_run": _dry_run_param(_DRY_RUNS),
+        "publish": _publish_param(pipeline),
     }
 
 
@@ -132,22 +114,40 @@ def nightly_params(pipeline: Pipeline) -> dict[str, Param]:
     """The fields of the form of `reconcile__<pipeline>`, which the scheduler leaves as they are."""
     return {
         "until": _instant_param(
-            "Until",
+            "until",
             f"Take what arrived before this instant. {_ZONE}Empty: the end of the run's interval; of a run started by "
             "hand, all that is there.",
         ),
         "reason": _open_reason("Why this is done; may be empty. Kept with the run."),
-        "publish": _publish_param(pipeline, section=_OUTCOME),
-        "dry_run": _dry_run_param(tuple(name for name in DRY_RUNS if name != "plan")),
+        "publish": _publish_param(pipeline),
+        "dry_run": _dry_run_param({name: text for name, text in _DRY_RUNS.items() if name != "plan"}),
     }
 
 
-def _instant_param(title: str, description: str) -> Param:
+_SCHEMA: Mapping[str, Any] = Requested.model_json_schema()["properties"]
+
+
+def _param(name: str, description: str, default: Any = None, *, section: str | None = _HOW, **more: Any) -> Param:
+    """The field of the form for a field of a request: its title, and its type, are the request's."""
+    kinds = [kind["type"] for kind in _SCHEMA[name]["anyOf"] if kind.get("type") not in (None, "null", "object")]
+    kind = kinds[0] if kinds else "string"
+    if section is not None:
+        more["section"] = section
+    return Param(
+        default,
+        type=["null", kind] if default is None else kind,
+        title=FIELDS[f"--{name.replace('_', '-')}"],
+        description_md=description,
+        **more,
+    )
+
+
+def _instant_param(name: str, description: str) -> Param:
     """Empty at first. Airflow sends what a form opens with also for runs that are triggered without a form.
 
     So a range that was known at the last run would cut off what has arrived outside of it since.
     """
-    return Param(None, type=["null", "string"], format="date-time", title=title, description_md=description)
+    return _param(name, description, section=None, format="date-time")
 
 
 def _open_reason(description: str) -> Param:
@@ -155,31 +155,23 @@ def _open_reason(description: str) -> Param:
     return Param(None, type=["null", "string"], maxLength=MAX_REASON, title="Reason", description_md=description)
 
 
-def _dry_run_param(names: tuple[str, ...]) -> Param:
-    return Param(
-        "none",
-        type="string",
-        enum=list(names),
-        values_display={name: _DRY_RUNS[name] for name in names},
-        title="Dry run",
-        section=_OUTCOME,
-        description_md="A dry run publishes nothing.",
-    )
+def _dry_run_param(choices: Mapping[str, str]) -> Param:
+    what = "A dry run publishes nothing."
+    return _param("dry_run", what, "none", section=_OUTCOME, enum=list(choices), values_display=dict(choices))
 
 
-def _publish_param(pipeline: Pipeline, section: str) -> Param:
+def _publish_param(pipeline: Pipeline) -> Param:
     own = pipeline.publish
     texts = {policy.value: f"{policy.value}: {text}" for policy, text in POLICIES.items()}
     stricter = "Any policy may be chosen." if own.may_override else "Only a stricter one may be chosen."
-    return Param(
+    return _param(
+        "publish",
+        f"Who says that the result is published. {stricter} The tolerance is {own.share:.2%} of the published windows "
+        "that the run computes again. A closed gate stops all of them.",
         BY_DEFINITION,
-        type="string",
+        section=_OUTCOME,
         enum=[BY_DEFINITION, *(policy.value for policy in Policy)],
         values_display={BY_DEFINITION: f"{BY_DEFINITION}: {own.policy.value}", **texts},
-        title="Publish",
-        section=section,
-        description_md=f"Who says that the result is published. {stricter} The tolerance is {own.share:.2%} of the "
-        "published windows that the run computes again. A closed gate stops all of them.",
     )
 
 
@@ -294,41 +286,32 @@ def maintain_params(*, archives: bool) -> dict[str, Param]:
     }
 
 
-def read_form(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The checked fields, as `request.json` has them under `requested`. Instants are ISO text, None: left empty.
-
-    Raises:
-        DefinitionError: it names the field that is wrong.
-    """
+def read_form(params: Mapping[str, Any]) -> Requested:
+    """What the form of a backfill requests. Raises DefinitionError that names the field."""
     refuse_unknown(params, BACKFILL_FIELDS)
-    start, end = _instant(params.get("from"), "From"), _instant(params.get("to"), "To")
-    if start is not None and end is not None and start >= end:
-        raise DefinitionError(
-            f"From ({format_instant(start)}) is not before To ({format_instant(end)})",
-            "the form",
-            "Windows with From <= start < To are replayed: give a To after From.",
-        )
-    return {
-        "from": None if start is None else format_instant(start),
-        "to": None if end is None else format_instant(end),
-        "as_of": _as_of(params.get("as_of")),
-        "mode": _one_of(params["mode"], MODES, "Values") if "mode" in params else None,
-        "chunks": _chunks(params.get("chunks", 1)),
-        "accept_degraded": params.get("accept_degraded") is True,
-        "beyond_limits": params.get("beyond_limits") is True,
-        "another_log": params.get("another_log") is True,
-        "dry_run": _one_of(params.get("dry_run", "none"), DRY_RUNS, "Dry run"),
-        "publish": _policy(params.get("publish")),
+    own: dict[str, Any] = {
+        name: params.get(name) is True for name in ("accept_degraded", "beyond_limits", "another_log")
     }
+    own["chunks"] = _chunks(params.get("chunks", 1))
+    return _requested(params, ("from", "to", "as_of", "mode", "dry_run"), own)
 
 
-def read_nightly_form(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The checked fields of a reconciliation but `until`. Raises DefinitionError that names the field."""
+def read_nightly_form(params: Mapping[str, Any]) -> Requested:
+    """What the form of a reconciliation requests. Raises DefinitionError that names the field."""
     refuse_unknown(params, NIGHTLY_FIELDS)
-    return {
-        "dry_run": _one_of(params.get("dry_run", "none"), ("none", "diff"), "Dry run"),
-        "publish": _policy(params.get("publish")),
-    }
+    requested = _requested(params, ("until", "dry_run"))
+    if requested.dry_run is DryRun.PLAN:
+        raise DefinitionError("Dry run: 'plan'", "the form", "Choose none or diff.")
+    return requested
+
+
+def _requested(params: Mapping[str, Any], names: Iterable[str], own: Mapping[str, Any] | None = None) -> Requested:
+    publish = None if params.get("publish") == BY_DEFINITION else params.get("publish")
+    try:
+        return requested_of({**{name: params.get(name) for name in names}, **(own or {}), "publish": publish})
+    except DefinitionError as problem:
+        problem.where = "the form"
+        raise in_form_words(problem) from None
 
 
 def read_maintain_form(params: Mapping[str, Any], file: str, *, archives: bool) -> list[str]:
@@ -395,49 +378,9 @@ def read_reason(params: Mapping[str, Any]) -> str:
     return str(params.get("reason") or "").strip()[:MAX_REASON]
 
 
-def read_instant(text: Any, field: str) -> str | None:
-    """An instant as the documents write it; None for an empty field. Raises DefinitionError that names the field."""
-    value = _instant(text, field)
-    return None if value is None else format_instant(value)
-
-
-def _instant(text: Any, field: str) -> int | None:
-    if text is None or (isinstance(text, str) and not text.strip()):
-        return None
-    try:
-        return parse_instant(str(text).strip())
-    except InstantError as problem:
-        hint = problem.hint[:1].upper() + problem.hint[1:]
-        raise DefinitionError(f"{field}: {problem.what}", "the form", hint) from None
-
-
-def _as_of(text: Any) -> dict[str, int] | None:
-    if text is None or not str(text).strip():
-        return None
-    try:
-        vector = end_offsets(str(text))
-    except ValueError:
-        vector = {}
-    if not vector:
-        raise DefinitionError(
-            f"As of: {str(text)[:60]!r} is not a list of end offsets", "the form", "Write pairs like 0=1200,1=950."
-        )
-    return {str(partition): end for partition, end in sorted(vector.items())}
-
-
-def _policy(value: Any) -> str | None:
-    return None if value in (None, BY_DEFINITION) else _one_of(value, tuple(Policy), "Publish")
-
-
 def _chunks(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_CHUNKS:
         raise DefinitionError(
             f"Chunks: {str(value)[:60]!r}", "the form", f"Write a whole number from 1 to {MAX_CHUNKS}."
         )
     return value
-
-
-def _one_of(value: Any, known: tuple[str, ...], field: str) -> str:
-    if value not in known:
-        raise DefinitionError(f"{field}: {str(value)[:60]!r}", "the form", f"Choose one of {', '.join(known)}.")
-    return str(value)

@@ -16,14 +16,13 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, Context
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.instants import format_instant, parse_instant
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.orchestration.airflow_names import AirflowException, AirflowFailException, AirflowSkipException
 from spark_jobs.orchestration.form import (
     CORRECTING,
     decide_params,
     read_form,
-    read_instant,
     read_maintain_form,
     read_nightly_form,
     read_reason,
@@ -45,7 +44,6 @@ from spark_jobs.runs.documents import (
     Outcome,
     PlanDocument,
     Request,
-    Requested,
     instant_of,
     status_of,
 )
@@ -269,9 +267,8 @@ class Plan(SparkStage):
             return  # it keeps its request
         params = params_of(context)
         pipeline = write_request(folder, self.pipeline_file, RunKind.BACKFILL, context)
-        form = read_form(params)
+        requested = read_form(params)
         require_reason(params)
-        requested = Requested.model_validate(form)
         Request.required(folder).model_copy(update={"requested": requested}).write(folder)
         check_range(pipeline, instant_of(requested.start), instant_of(requested.end))
         check_order(pipeline, requested.mode or pipeline.mode)
@@ -292,14 +289,14 @@ class Reconcile(SparkStage):
             return  # it keeps its request
         run, params = dag_run_of(context), params_of(context)
         pipeline = write_request(folder, self.pipeline_file, RunKind.RECONCILE, context)
-        form = read_nightly_form(params)
-        until = read_instant(params.get("until"), "Until")
-        check_until(pipeline, instant_of(until))
+        requested = read_nightly_form(params)
+        check_until(pipeline, instant_of(requested.until))
         check_order(pipeline, pipeline.mode)
         has_arrivals = "arrival" not in pipeline.history.position.missing
-        if until is None and has_arrivals and run.run_type in ("scheduled", "backfill") and run.data_interval_end:
-            until = read_instant(run.data_interval_end.isoformat(), "interval end")
-        requested = Requested(until=until, publish=form["publish"], dry_run=form["dry_run"])
+        is_scheduled = run.run_type in ("scheduled", "backfill") and run.data_interval_end
+        if requested.until is None and has_arrivals and is_scheduled:
+            end = format_instant(parse_instant(run.data_interval_end.isoformat()))
+            requested = requested.model_copy(update={"until": end})
         Request.required(folder).model_copy(update={"requested": requested}).write(folder)
         effective_policy(pipeline.publish, requested.publish)
 

@@ -140,5 +140,5 @@ def _beyond(pipeline: Pipeline, name: str, found: str, limit: str) -> Definition
     return DefinitionError(
         f"the run {verb} {found}, and the definition allows {limit}",
         pipeline.source_of(("limits", name)) or pipeline.name,
-        f"If that is meant, allow it (--beyond-limits; in the form: Beyond limits), or raise limits.{name}.",
+        f"If that is meant, allow it (--beyond-limits), or raise limits.{name}.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
 from spark_jobs.errors import RewindowError
 
@@ -12,6 +13,11 @@ FIELDS = {
     "--as-of": "As of",
     "--mode": "Values",
     "--chunks": "Chunks",
+    "--accept-degraded": "Accept degraded fidelity",
+    "--beyond-limits": "Beyond limits",
+    "--another-log": "Another log",
+    "--dry-run": "Dry run",
+    "--publish": "Publish",
     "--until": "Until",
     "--window": "Window",
     "--key": "Keys",
@@ -33,12 +39,13 @@ COMMANDS = {
     "expectations": "whoever runs Rewindow's commands here, by a list of the expectations,",
 }
 """What does in Airflow what a command does; an upgrade and a list are no work of a DAG."""
+Problem = TypeVar("Problem", bound=RewindowError)
 _OPTION = re.compile("|".join(rf"{re.escape(option)}(?![\w-])" for option in FIELDS))
 _COMMAND = re.compile(rf"`rewindow ({'|'.join(COMMANDS)})\b[^`]*`")
 _QUARANTINED = re.compile(r"with `rewindow plan [^`]*--quarantined`")
 
 
-def in_form_words(problem: RewindowError) -> RewindowError:
+def in_form_words(problem: Problem) -> Problem:
     """The same error, with the form's fields in the place of options. It is changed in place."""
     problem.what = _in_words(problem.what)
     problem.hint = _in_words(problem.hint)

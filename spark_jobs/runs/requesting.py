@@ -1,0 +1,76 @@
+"""A request from texts, as people write them in the form and on the command line. No Spark in this module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
+from spark_jobs.definition.mode import Mode
+from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.position import end_offsets
+from spark_jobs.errors import DefinitionError
+from spark_jobs.runs.documents import DryRun, Requested
+
+
+def requested_of(given: Mapping[str, Any]) -> Requested:
+    """The request of these fields of `Requested`; None and empty texts are not given.
+
+    Raises DefinitionError that names the option of the command line and says what to write.
+    """
+    return Requested.model_validate({field: _read(field, value) for field, value in given.items()})
+
+
+def instant_from(text: str, option: str) -> int:
+    """A time with its zone as epoch ms. Raises DefinitionError that names the option."""
+    try:
+        return parse_instant(text.strip())
+    except InstantError as problem:
+        hint = problem.hint[:1].upper() + problem.hint[1:]
+        raise DefinitionError(f"{option}: {problem.what}", hint=hint) from None
+
+
+def _read(field: str, value: Any) -> Any:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    reader, option = _READERS.get(field), f"--{field.replace('_', '-')}"
+    return value if reader is None else reader(value, option)
+
+
+def _instant(value: Any, option: str) -> str:
+    return format_instant(instant_from(str(value), option))
+
+
+def _as_of(value: Any, option: str) -> dict[int, int]:
+    try:
+        offsets = end_offsets(str(value))
+    except ValueError:
+        offsets = {}
+    if not offsets:
+        raise DefinitionError(
+            f"{option}: {str(value)[:60]!r} is not a list of end offsets",
+            hint="Write partition=offset pairs: 0=120,1=95.",
+        )
+    return dict(sorted(offsets.items()))
+
+
+def _one_of(choices: Iterable[str]) -> Callable[[Any, str], str]:
+    known = [str(choice) for choice in choices]
+
+    def read(value: Any, option: str) -> str:
+        if value not in known:
+            what = f"{option}: {str(value)[:60]!r}"
+            raise DefinitionError(what, hint=f"Use {', '.join(known[:-1])} or {known[-1]}.")
+        return str(value)
+
+    return read
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("from", "to", "until"), _instant),
+    "as_of": _as_of,
+    "mode": _one_of(Mode),
+    "panes": _one_of(("last", "all")),
+    "dry_run": _one_of(("none", *DryRun)),
+    "publish": _one_of(Policy),
+}
