@@ -128,11 +128,17 @@ class Plan:
             topic=pins.topic,
             snapshot=pins.snapshot,
             schemas=pins.schemas,
+            lookup=pins.lookup,
             inputs=(),
             partitions=tuple(replace(p, partition=partition) for partition, p in own.items()),
             history_counts=None if self.history_counts is None else of_input(self.history_counts, number),
             empty=None if self.empty is None else of_input(self.empty, number),
         )
+
+    @property
+    def pins(self) -> Pins:
+        """What the plan has pinned of the history."""
+        return Pins(self.pinned or None, self.behind, self.topic, self.snapshot, self.schemas, self.inputs, self.lookup)
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:
@@ -243,6 +249,8 @@ def make_plan(
         as_of = as_of_batches(spark, pipeline, as_of)
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of, arrivals_before=arrival_limit(pipeline, now()))
+    read = canonical(opened, pipeline) if records is None else records
+    below = cut_at(read, as_of or {}) if records is None and opened.topic is None else read
     found_fidelity = fidelity_of(pipeline, opened)
     size, other = None, ""
     if seen is None:
@@ -251,13 +259,12 @@ def make_plan(
         size = size_of(spark, opened)
         if not beyond_limits:
             check_size(pipeline, size)
-        refuse_other_columns(spark, pipeline, canonical(opened, pipeline) if records is None else records)
-        seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=records)
+        refuse_other_columns(spark, pipeline, read)
+        seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below)
         found_fidelity = fidelity_of(pipeline, opened, seen.partitions)
         counts = {p.partition: p.records for p in seen.partitions}
         empty = None
         if opened.topic is None or pipeline.history.is_stitched:  # nothing comes late to a topic alone
-            read = canonical(opened, pipeline) if records is None else records
             empty = empty_offsets(cut_at(read, as_of or {}), seen.partitions)
         seen = replace(seen, history_records=seen.records, history_counts=counts, empty=empty)
     check_schema_ids(pipeline, opened, records)
@@ -267,7 +274,7 @@ def make_plan(
         raise EmptyRangeError(
             f"the history holds no usable record (read {seen.records}, quarantined {seen.quarantined})",
             opened.description,
-            _why_unusable(canonical(opened, pipeline) if records is None else records)
+            _why_unusable(read)
             if seen.quarantined
             else "Check the path or table, the filter, and the event time's expression.",
         )
@@ -292,11 +299,7 @@ def make_plan(
     cost = None if size is None else estimated(seen.records, size.bytes, runs_taken(spark, pipeline, mode.value))
     if cost is not None and not beyond_limits:
         check_cost(pipeline, cost)
-    if records is None:
-        records = canonical(opened, pipeline)
-        records = cut_at(records, as_of or {}) if opened.topic is None else records
-    looked_up = _closes_looked_up(pipeline, strategy)
-    slices = chunks_of(windows, work, chunks, records, looked_up=looked_up)
+    slices = chunks_of(windows, work, chunks, below, looked_up=_closes_looked_up(pipeline, strategy))
     batches = live_batches(spark, pipeline, as_of)
     gaps = () if batches is None else batches.gaps
     ends = grid_points(windows, work) if isinstance(windows, AlignedWindows) else None
@@ -447,18 +450,7 @@ def _opened_again(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHi
 
 def open_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHistory:
     """The history as the plan has pinned it, as this definition reads it."""
-    return open_history(
-        spark,
-        pipeline,
-        pinned=plan.pinned or None,
-        behind=plan.behind,
-        topic=plan.topic,
-        snapshot=plan.snapshot,
-        schemas=plan.schemas,
-        lookup=plan.lookup,
-        inputs=plan.inputs,
-        arrivals_before=plan.arrivals_before,
-    )
+    return open_history(spark, pipeline, plan.pins, arrivals_before=plan.arrivals_before)
 
 
 def arrival_limit(pipeline: Pipeline, now: datetime) -> int:

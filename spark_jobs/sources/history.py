@@ -1,4 +1,4 @@
-"""The histories that a pipeline can replay, one class for each kind, behind one protocol: `Source`.
+"""The histories that a pipeline can replay, one class for each kind, each a `Source`.
 
 Beside the definition, only this module distinguishes the kinds, and `orchestration.lineage`, which names a history
 without opening it. `open_history` is where most callers begin.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -36,7 +35,6 @@ from spark_jobs.sources.files import (
 )
 from spark_jobs.sources.hive import read_table, table_partitions
 from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
-from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.lake_tables import (
     change_between,
     pin_snapshot,
@@ -84,20 +82,24 @@ class Later:
     change: Change | None = None
 
 
-class Source(Protocol):
+@dataclass(frozen=True)
+class Source:
     """One pipeline's history. Each method raises SourceError where it cannot be found or reached."""
+
+    spark: SparkSession
+    pipeline: Pipeline
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
         """Open it, see `open_history`. No record is read."""
-        ...
+        raise NotImplementedError
 
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         """The columns of `open` without any record."""
-        ...
+        raise NotImplementedError
 
     def partition_columns(self) -> tuple[str, ...]:
         """The columns by which it is partitioned; a filter on them prunes the read."""
-        ...
+        return ()
 
     def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
         """The frame of `opened` without many of the records that a run before has read.
@@ -105,11 +107,11 @@ class Source(Protocol):
         A source leaves out what it can skip cheaply; `records.arrived_since` leaves out the rest. All records at or
         above their partition's end offset, and all of partitions that the run did not know, are in the frame.
         """
-        ...
+        return Later(opened.frame)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         """The frame of `opened`, of these of its files alone; all of it where records cannot be told by their file."""
-        ...
+        return opened.frame
 
 
 def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
@@ -132,27 +134,15 @@ def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
 def open_history(
     spark: SparkSession,
     pipeline: Pipeline,
+    pins: Pins | None = None,
     *,
-    pinned: Sequence[PinnedFile] | None = None,
-    behind: Sequence[PinnedFile] | None = None,
-    topic: PinnedTopic | None = None,
-    snapshot: PinnedSnapshot | None = None,
-    schemas: PinnedSchemas | None = None,
-    lookup: PinnedSnapshot | None = None,
-    inputs: Sequence[Pins] = (),
     as_of: Mapping[int, int] | None = None,
     arrivals_before: int | None = None,
 ) -> OpenHistory:
     """Open the pipeline's history. Reads file footers and the metadata of topics, but no record.
 
     Args:
-        pinned: Exactly these files of a plan, in place of those that match now.
-        behind: The files behind a table when the plan was made: none may be gone or changed, later ones are not read.
-        topic: Exactly these offsets of a plan, in place of those that the topic has now.
-        snapshot: Exactly this snapshot of a plan, in place of the table's current one.
-        schemas: Exactly these schemas of a plan, in place of those that the registry has now.
-        lookup: Exactly this snapshot of the lookup's table, in place of its current one.
-        inputs: The same of each input of a union.
+        pins: What a plan has pinned; None: nothing.
         as_of: End offsets by partition. They are used for a topic only: other histories are cut by `cut_at`.
         arrivals_before: Records that arrived at or after this instant (epoch ms) go to quarantine; None: none do.
 
@@ -162,12 +152,12 @@ def open_history(
         HistoryError: Records of a topic would be missing.
     """
     use_java_zone(spark, pipeline)
+    pins = pins or Pins()
     if pipeline.inputs:
-        return UnionSource(spark, pipeline).open(Pins(inputs=tuple(inputs)), as_of, arrivals_before)
-    files, others = (None if found is None else tuple(found) for found in (pinned, behind))
-    pins = Pins(files, others, topic, snapshot, schemas or schemas_now(spark, pipeline))
+        return UnionSource(spark, pipeline).open(pins, as_of, arrivals_before)
+    pins = replace(pins, schemas=pins.schemas or schemas_now(spark, pipeline))
     opened = replace(source_of(spark, pipeline).open(pins, as_of), schemas=pins.schemas)
-    opened = replace(opened, lookup=pin_lookup(spark, pipeline, lookup))
+    opened = replace(opened, lookup=pin_lookup(spark, pipeline, pins.lookup))
     return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
 
 
@@ -204,11 +194,9 @@ def stitched_history(pipeline: Pipeline) -> StitchedHistory:
 
 
 @dataclass(frozen=True)
-class FilesSource:
+class FilesSource(Source):
     """Parquet, ORC, Avro, JSON or CSV files."""
 
-    spark: SparkSession
-    pipeline: Pipeline
     history: FilesHistory
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
@@ -273,11 +261,9 @@ class FilesSource:
 
 
 @dataclass(frozen=True)
-class HiveSource:
+class HiveSource(Source):
     """A Hive table or view."""
 
-    spark: SparkSession
-    pipeline: Pipeline
     history: HiveHistory
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
@@ -309,11 +295,9 @@ class HiveSource:
 
 
 @dataclass(frozen=True)
-class LakeSource:
+class LakeSource(Source):
     """An Iceberg table in a catalog of the Spark session, or a Delta table."""
 
-    spark: SparkSession
-    pipeline: Pipeline
     history: TableHistory
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
@@ -345,16 +329,11 @@ class LakeSource:
             return Later(opened.frame.limit(0), change)
         return Later(_bounded(read_appended(self.spark, before, now), opened.arrivals_before), change)
 
-    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
-        return opened.frame
-
 
 @dataclass(frozen=True)
-class KafkaSource:
+class KafkaSource(Source):
     """A Kafka topic alone."""
 
-    spark: SparkSession
-    pipeline: Pipeline
     history: KafkaHistory
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
@@ -367,9 +346,6 @@ class KafkaSource:
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         return _empty(empty_topic(self.spark, self.history), schemas)
 
-    def partition_columns(self) -> tuple[str, ...]:
-        return ()
-
     def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
         """Read from the end offsets on: a broker seeks, it does not filter."""
         topic = opened.topic
@@ -381,16 +357,14 @@ class KafkaSource:
         from_there = self.open(Pins(topic=replace(topic, ranges=ranges))).frame
         return Later(_bounded(from_there, opened.arrivals_before))
 
-    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
-        return opened.frame
-
 
 @dataclass(frozen=True)
-class StitchedSource:
-    """A Hive, Iceberg or Delta table for the older part of a log, and a Kafka topic for the rest."""
+class StitchedSource(Source):
+    """A Hive, Iceberg or Delta table for the older part of a log, and a Kafka topic for the rest.
 
-    spark: SparkSession
-    pipeline: Pipeline
+    `since` gives all records: the topic's part cannot be read anew without moving the cut between the parts.
+    """
+
     history: StitchedHistory
 
     def open(self, pins: Pins, as_of: Mapping[int, int] | None = None) -> OpenHistory:
@@ -427,20 +401,10 @@ class StitchedSource:
             return lake_partitions(self.spark, past.table, TableFormat(past.lake_format))
         return table_partitions(self.spark, past.table)
 
-    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
-        """All records: the topic's part cannot be read anew without moving the cut between the parts."""
-        return Later(opened.frame)
-
-    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
-        return opened.frame
-
 
 @dataclass(frozen=True)
-class UnionSource:
+class UnionSource(Source):
     """Several histories as one stream. Its frames have canonical records, see `spark_jobs.sources.union`."""
-
-    spark: SparkSession
-    pipeline: Pipeline
 
     def open(
         self, pins: Pins, as_of: Mapping[int, int] | None = None, arrivals_before: int | None = None
@@ -449,7 +413,7 @@ class UnionSource:
             open_history(
                 self.spark,
                 one,
-                **(pins.inputs[number].as_options() if pins.inputs else {}),
+                pins.inputs[number] if pins.inputs else None,
                 as_of=None if as_of is None else of_input(as_of, number),
                 arrivals_before=arrivals_before,
             )
@@ -460,10 +424,6 @@ class UnionSource:
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         return self._together([empty_history(self.spark, one) for one in self.pipeline.inputs], None)
 
-    def partition_columns(self) -> tuple[str, ...]:
-        """None: a filter on columns of the inputs says nothing of the others."""
-        return ()
-
     def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
         frames = []
         for number, (one, part) in enumerate(zip(self.pipeline.inputs, opened.inputs, strict=True)):
@@ -471,10 +431,6 @@ class UnionSource:
             later = source_of(self.spark, one).since(part, AlreadyRead(of_input(read.as_of, number), snapshot))
             frames.append(canonical(part, one, later.frame))
         return Later(joined(self.pipeline, frames))
-
-    def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
-        """All records: the files of each input are looked into by themselves."""
-        return opened.frame
 
     def _together(self, opened: Sequence[OpenHistory], arrivals_before: int | None) -> OpenHistory:
         records = [canonical(part, one) for one, part in zip(self.pipeline.inputs, opened, strict=True)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
@@ -53,7 +52,7 @@ class OpenHistory:
     def pins(self) -> Pins:
         """What has to be opened again to read the same."""
         inputs = tuple(one.pins for one in self.inputs)
-        return Pins(self.pinned or None, self.behind, self.topic, self.snapshot, self.schemas, inputs)
+        return Pins(self.pinned or None, self.behind, self.topic, self.snapshot, self.schemas, inputs, self.lookup)
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:
@@ -63,7 +62,17 @@ class OpenHistory:
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What a plan has pinned of a history, see `open_history`; None: what is there now is read."""
+    """What a plan has pinned of a history; None: what is there now is read.
+
+    Attributes:
+        pinned: Exactly these files, in place of those that match now.
+        behind: The files behind a table when the plan was made: none may be gone or changed, later ones are not read.
+        topic: Exactly these offsets, in place of those that the topic has now.
+        snapshot: Exactly this snapshot, in place of the table's current one.
+        schemas: Exactly these schemas, in place of those that the registry has now.
+        inputs: The same of each input of a union.
+        lookup: Exactly this snapshot of the lookup's table, in place of its current one.
+    """
 
     pinned: tuple[PinnedFile, ...] | None = None
     behind: tuple[PinnedFile, ...] | None = None
@@ -71,7 +80,4 @@ class Pins:
     snapshot: PinnedSnapshot | None = None
     schemas: PinnedSchemas | None = None
     inputs: tuple[Pins, ...] = ()
-
-    def as_options(self) -> dict[str, Any]:
-        """The same as `open_history` takes it."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    lookup: PinnedSnapshot | None = None

@@ -40,7 +40,7 @@ def test_files_with_a_schema_of_their_own_hold_what_parquet_files_hold(spark, tm
         found.append((sorted(map(tuple, good(frame).select(*names).collect())), reasons))
         assert inspect_history(spark, pipeline, opened).records == 6
         assert len(opened.pinned) == 2
-        again = open_history(spark, pipeline, pinned=opened.pinned)
+        again = open_history(spark, pipeline, opened.pins)
         assert good(canonical(again, pipeline)).where("day = '02'").count() == 1
     assert found[0] == found[1] and len(found[0][0]) == 5 and found[0][1] == {(1, 1): "not valid JSON"}
     assert found[1][0][-1] == (1, 2, BASE + 5, BASE + 9, "ü", "01", 7)

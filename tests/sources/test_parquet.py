@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.errors import SourceError
 from spark_jobs.project.reading import read_files
-from spark_jobs.sources import canonical, good, open_history, partition_columns, quarantined, reading
+from spark_jobs.sources import Pins, canonical, good, open_history, partition_columns, quarantined, reading
 from spark_jobs.sources.files import find_files
 from spark_jobs.spark.gateway import query_execution
 from tests.sources.conftest import BASE, MakePipeline, payload, records, write_log
@@ -40,7 +40,7 @@ def test_pinned_files_are_read_again_and_later_ones_are_not(spark, tmp_path: Pat
     definition = pipeline(tmp_path / "*.parquet")
     pinned = open_history(spark, definition).pinned
     write_log(tmp_path / "b.parquet", records((0, 1, 10)))
-    assert open_history(spark, definition, pinned=pinned).frame.count() == 1
+    assert open_history(spark, definition, Pins(pinned)).frame.count() == 1
     assert open_history(spark, definition).frame.count() == 2
 
 
@@ -51,11 +51,11 @@ def test_a_pinned_file_that_is_gone_or_has_changed_is_refused(spark, tmp_path: P
     size = file.stat().st_size
     write_log(file, records((0, 0, 0), (0, 1, 10)) * 3)
     now = file.stat().st_size
-    assert str(refusal(spark, definition, pinned=pinned)) == (
+    assert str(refusal(spark, definition, pins=Pins(pinned))) == (
         f"a file of the plan has changed: it had {size} bytes and has {now} now ({file}). Plan again."
     )
     file.unlink()
-    assert str(refusal(spark, definition, pinned=pinned)) == (
+    assert str(refusal(spark, definition, pins=Pins(pinned))) == (
         f"a file of the plan is gone ({file}). Put it back, or plan again."
     )
 
@@ -67,7 +67,7 @@ def test_names_with_blanks_and_wildcards_in_them_are_files_like_others(
     write_log(tmp_path / "a b" / "y{1}.parquet", records((0, 1, 10)))
     opened = open_history(spark, pipeline(tmp_path / "a b"))
     assert opened.frame.count() == 2
-    assert open_history(spark, pipeline(tmp_path / "a b"), pinned=opened.pinned).frame.count() == 2
+    assert open_history(spark, pipeline(tmp_path / "a b"), opened.pins).frame.count() == 2
 
 
 @pytest.mark.parametrize("path", ["*.parquet", "nothing/here", "empty"])
@@ -207,7 +207,7 @@ def test_folders_named_by_a_value_are_columns_and_stay_so_when_pinned(
         definition = pipeline(tmp_path / path, keys={"day": "day"}, filter={"before_watermark": "day > 1"})
         assert partition_columns(spark, definition) == ("day",)
         opened = open_history(spark, definition)
-        again = open_history(spark, definition, pinned=opened.pinned)
+        again = open_history(spark, definition, opened.pins)
         for one in (opened, again):
             assert [row.day for row in canonical(one, definition).collect()] == ["2"]
             plan = query_execution(canonical(one, definition)).executedPlan().toString()
