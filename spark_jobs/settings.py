@@ -80,19 +80,23 @@ def cache_folder() -> Path:
 
 
 class Settings(BaseSettings):
-    """One field for each variable. A variable that is empty counts as not set.
+    """One field for each variable, which is named like it. A variable that is empty counts as not set.
 
     A field's `title` names the kind of value; with the field's examples it makes the message about a bad value.
     """
 
     model_config = SettingsConfigDict(
-        frozen=True, env_ignore_empty=True, case_sensitive=True, extra="ignore", str_strip_whitespace=True
+        frozen=True,
+        env_ignore_empty=True,
+        case_sensitive=True,
+        extra="ignore",
+        str_strip_whitespace=True,
+        alias_generator=lambda name: Variable[name.upper()].value,
     )
 
     home: Annotated[Path, AfterValidator(_absolute)] = Field(
         default_factory=lambda: project_folder() / HOME_NAME,
         validate_default=True,
-        validation_alias=Variable.HOME,
         title="a folder",
         description="Holds the embedded catalog, its tables, the runs and the logs; without it, `.rewindow` in the "
         "project's folder does: the nearest one upwards with `dags/pipelines` or `.rewindow`, else the current one.",
@@ -100,56 +104,48 @@ class Settings(BaseSettings):
     )
     runs: str | None = Field(
         default=None,
-        validation_alias=Variable.RUNS,
         title="a folder, or an address that fsspec knows",
         description="Holds the documents and reports of the runs; without it, `$REWINDOW_HOME/runs` does.",
         examples=["s3://lake/rewindow/runs"],
     )
     catalog_conf: str | None = Field(
         default=None,
-        validation_alias=Variable.CATALOG_CONF,
         title="`name=value` pairs, separated by commas",
         description="Iceberg's properties of the catalog `rewindow`; without it, the catalog is SQLite under the home.",
         examples=["type=hive,uri=thrift://host:9083,warehouse=s3a://lake/rewindow"],
     )
     metastore: str | None = Field(
         default=None,
-        validation_alias=Variable.METASTORE,
         title="a Thrift address",
         description="Hive metastore of pipelines whose history or live tables name none.",
         examples=["thrift://host:9083"],
     )
     expectations: Path | None = Field(
         default=None,
-        validation_alias=Variable.EXPECTATIONS,
         title="a folder",
         description="Holds the expectation suites; without it, `expectations/` beside the pipeline's `dags/` does.",
         examples=["/data/expectations"],
     )
     driver_memory: Annotated[str, AfterValidator(_heap_size)] = Field(
         default="4g",
-        validation_alias=Variable.DRIVER_MEMORY,
         title="a heap size",
         description="Heap of Spark's driver, which in a local run does all the work.",
         examples=["4g", "512m"],
     )
     java_options: str | None = Field(
         default=None,
-        validation_alias=Variable.JAVA_OPTIONS,
         title="options of `java`",
         description="More options for Spark's JVM; one that names a garbage collector replaces the parallel collector.",
         examples=["-Xss4m -XX:+UseZGC"],
     )
     packages: Annotated[str, AfterValidator(_coordinates)] | None = Field(
         default=None,
-        validation_alias=Variable.PACKAGES,
         title="Maven coordinates, separated by commas",
         description="More jars for Spark, such as the JDBC driver of a catalog. Spark fetches them from Maven Central.",
         examples=["org.postgresql:postgresql:42.7.7"],
     )
     spark_ui: bool = Field(
         default=False,
-        validation_alias=Variable.SPARK_UI,
         title="a switch",
         description="Serves Spark's own web page in a local run.",
         examples=["1", "0"],
@@ -157,7 +153,6 @@ class Settings(BaseSettings):
     spark_idle_minutes: float = Field(
         default=10,
         ge=0,
-        validation_alias=Variable.SPARK_IDLE_MINUTES,
         title="a number of minutes",
         description="How long a local run's JVM waits for the next command, which then starts at once; 0: it ends with "
         "its command. `rewindow spark stop` ends it.",
@@ -165,21 +160,18 @@ class Settings(BaseSettings):
     )
     spark_connection: str = Field(
         default="spark_default",
-        validation_alias=Variable.SPARK_CONNECTION,
         title="an Airflow connection",
         description="Connection of type Spark that says where Airflow's tasks run Spark.",
         examples=["spark_yarn"],
     )
     spark_conf: str | None = Field(
         default=None,
-        validation_alias=Variable.SPARK_CONF,
         title="`name=value` pairs, separated by commas",
         description="More Spark settings for the tasks in Airflow.",
         examples=["spark.executor.memory=8g,spark.executor.cores=4"],
     )
     pool: str = Field(
         default="default_pool",
-        validation_alias=Variable.POOL,
         title="an Airflow pool",
         description="Pool of the tasks that start Spark.",
         examples=["spark"],
@@ -187,28 +179,24 @@ class Settings(BaseSettings):
     parallel_chunks: int = Field(
         default=2,
         ge=1,
-        validation_alias=Variable.PARALLEL_CHUNKS,
         title="a number of tasks",
         description="Chunks of one run that Airflow replays at the same time, at most.",
         examples=["1", "2"],
     )
     notifiers: str | None = Field(
         default=None,
-        validation_alias=Variable.NOTIFIERS,
         title="a JSON list of notifiers",
         description="Airflow notifiers that are called for failed gates, refused runs, failures and pending approvals.",
         examples=['[{"class": "package.Notifier", "arguments": {}, "on": ["gate_failed"]}]'],
     )
     spark_history: str | None = Field(
         default=None,
-        validation_alias=Variable.SPARK_HISTORY,
         title="a web address",
         description="Spark history server that a task's link opens; without it, the link opens the live Spark UI.",
         examples=["https://spark-history.example.com"],
     )
     table_link: str | None = Field(
         default=None,
-        validation_alias=Variable.TABLE_LINK,
         title="a web address with `{table}`",
         description="Page of a table in your data catalog; without it, a task's link opens the run's report.",
         examples=["https://catalog.example.com/tables/{table}"],
@@ -216,7 +204,6 @@ class Settings(BaseSettings):
 
     variables: str | None = Field(
         default=None,
-        validation_alias=Variable.VARIABLES,
         title="names of variables, separated by commas; `*` stands for any letters",
         description="The variables that definitions may name, as `${NAME}` and under `secrets`; without it, all but "
         "Airflow's and Rewindow's own, and in `${NAME}` those named like secrets. Airflow's own never count.",
@@ -224,7 +211,6 @@ class Settings(BaseSettings):
     )
     schema_folders: str | None = Field(
         default=None,
-        validation_alias=Variable.SCHEMA_FOLDERS,
         title="folders, separated by colons",
         description="More folders from which definitions may read a `schema_file`, beside the project's own.",
         examples=["/data/schemas"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
@@ -82,11 +82,9 @@ def window_corrections(
     spark: SparkSession, pipeline: Pipeline, keys: Sequence[tuple[str, str]], start: int
 ) -> list[WindowCorrection]:
     """What readers got for the windows with this start and these keys, the oldest first; empty: nothing."""
-    table = Tables.of(pipeline).corrections
-    if not spark.catalog.tableExists(table):
+    rows = _rows_of(spark, Tables.of(pipeline).corrections, pipeline, keys, start, "prepared_at", "number")
+    if rows is None:
         return []
-    rows = verdict_rows(spark, table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
-    rows = of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "prepared_at", "number")
     names = [a for a in pipeline.aggregates if old_name(a) in rows.columns]
     return [
         WindowCorrection(
@@ -113,11 +111,9 @@ def window_verdicts(
     `keys`, `start`: as for `spark_jobs.operations.window_history.window_history`. Empty: they were always `match`, or
     never compared.
     """
-    table = Tables.of(pipeline).verdicts
-    if not spark.catalog.tableExists(table):
+    rows = _rows_of(spark, Tables.of(pipeline).verdicts, pipeline, keys, start, "valid_from")
+    if rows is None:
         return []
-    rows = verdict_rows(spark, table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
-    rows = of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", "valid_from")
     there = set(rows.columns)
     names = [a for a in pipeline.aggregates if emitted_name(a) in there]
     return [
@@ -169,3 +165,13 @@ def _key_types(spark: SparkSession, pipeline: Pipeline) -> dict[str, DataType]:
     """The types of the keys, from the published windows."""
     schema = spark.table(Tables.of(pipeline).windows).schema
     return {key: schema[key].dataType for key in pipeline.keys}
+
+
+def _rows_of(
+    spark: SparkSession, table: str, pipeline: Pipeline, keys: Sequence[tuple[str, str]], start: int, *order: str
+) -> DataFrame | None:
+    """The rows of a side table about the windows with this start and these keys; None where there is no table."""
+    if not spark.catalog.tableExists(table):
+        return None
+    rows = verdict_rows(spark, table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
+    return of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", *order)

@@ -122,35 +122,35 @@ def _ticked(text: str) -> Markup:
     return Markup("").join(code.format(piece) if i % 2 else escape(piece) for i, piece in enumerate(pieces))
 
 
-@cache
-def _environment() -> Environment:
+def templates_of(package: str) -> Environment:
+    """The templates of a package, with the filters and functions that all pages use."""
     environment = Environment(
-        loader=PackageLoader("spark_jobs.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        count=formatting.count,
-        plural=formatting.plural,
+        count=formatting.count, plural=formatting.plural, plain=formatting.plain, written=formatting.written_time
+    )
+    environment.globals.update(percent=formatting.percent, changes_in_words=changes_in_words)
+    return environment
+
+
+@cache
+def _environment() -> Environment:
+    environment = templates_of("spark_jobs.report")
+    environment.filters.update(
         duration=formatting.length,
         exact=formatting.exact_length,
         moment=formatting.moment,
         iso=formatting.iso,
-        written=formatting.written_time,
-        plain=formatting.plain,
         tojson_text=formatting.pretty,
         ticked=_ticked,
     )
     environment.globals.update(
-        percent=formatting.percent,
         span=formatting.span,
         partition_in_words=partition_in_words,
         difference=formatting.difference,
         bin_name=bin_name,
         shown_tolerances=shown_tolerances,
-        changes_in_words=changes_in_words,
         bookkeeping_in_words=bookkeeping_in_words,
         failed_in_words=failed_in_words,
         observed_in_words=observed_in_words,

@@ -10,11 +10,10 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
-from spark_jobs import formatting
-from spark_jobs.runs.figures import changes_in_words
+from spark_jobs.report.page import templates_of
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.web.summary import Run
 
@@ -85,15 +84,4 @@ def _style() -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("spark_jobs.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        plain=formatting.plain, count=formatting.count, plural=formatting.plural, written=formatting.written_time
-    )
-    environment.globals.update(percent=formatting.percent, changes_in_words=changes_in_words)
-    return environment
+    return templates_of("spark_jobs.web")
