@@ -74,7 +74,7 @@ class GeneratorSupplier(ABC):
     @property
     def tolerance(self) -> int:
         """The value of `tolerance_parameter`; 0 where there is none."""
-        return 0
+        return getattr(self, self.tolerance_parameter or "", 0)
 
     def running_maximum(self, *, per_event: bool) -> RunningMaximum | None:
         """The maximum that the watermark of one generator is; None if it depends on more than a maximum.
@@ -119,10 +119,6 @@ class BoundedOutOfOrderness(GeneratorSupplier):
     sees_only_the_maximum = True
     tolerance_parameter = "bound"
 
-    @property
-    def tolerance(self) -> int:
-        return self.bound
-
     def running_maximum(self, *, per_event: bool) -> RunningMaximum:
         return RunningMaximum(RecordTime.EVENT_TIME, self.bound + 1)
 
@@ -139,10 +135,6 @@ class Lag(GeneratorSupplier):
     kind = GeneratorKind.LAG
     sees_only_the_maximum = True
     tolerance_parameter = "lag"
-
-    @property
-    def tolerance(self) -> int:
-        return self.lag
 
     def running_maximum(self, *, per_event: bool) -> RunningMaximum:
         return RunningMaximum(RecordTime.EVENT_TIME, self.lag)
@@ -161,10 +153,6 @@ class AverageOfLast(GeneratorSupplier):
     kind = GeneratorKind.AVERAGE_OF_LAST
     tolerance_parameter = "lag"
 
-    @property
-    def tolerance(self) -> int:
-        return self.lag
-
     def create_generator(self, *, per_event: bool, interval: int) -> g.WatermarkGenerator:
         return g.AverageOfLast(self.last, self.lag, per_event)
 
@@ -180,10 +168,6 @@ class TimeLag(GeneratorSupplier):
     sees_only_the_maximum = True
     moves_without_records = True
     tolerance_parameter = "lag"
-
-    @property
-    def tolerance(self) -> int:
-        return self.lag
 
     def running_maximum(self, *, per_event: bool) -> RunningMaximum | None:
         return RunningMaximum(RecordTime.ARRIVAL, self.lag) if per_event else None
@@ -201,10 +185,6 @@ class Punctuated(GeneratorSupplier):
     kind = GeneratorKind.PUNCTUATED
     emits_at_ticks = False
     tolerance_parameter = "lag"
-
-    @property
-    def tolerance(self) -> int:
-        return self.lag
 
     def running_maximum(self, *, per_event: bool) -> RunningMaximum:
         return RunningMaximum(RecordTime.EVENT_TIME_OF_MARKERS, self.lag)
@@ -225,10 +205,6 @@ class AdvanceAfterWait(GeneratorSupplier):
     moves_without_records = True
     tolerance_parameter = "bound"
 
-    @property
-    def tolerance(self) -> int:
-        return self.bound
-
     def create_generator(self, *, per_event: bool, interval: int) -> g.WatermarkGenerator:
         return g.AdvanceAfterWait(self.bound, self.wait, interval, per_event)
 
@@ -242,10 +218,6 @@ class Interleaved(GeneratorSupplier):
 
     kind = GeneratorKind.INTERLEAVED
     tolerance_parameter = "bound"
-
-    @property
-    def tolerance(self) -> int:
-        return self.bound
 
     def create_generator(self, *, per_event: bool, interval: int) -> g.WatermarkGenerator:
         return g.InterleavedStreams(self.bound, per_event, self.streams)

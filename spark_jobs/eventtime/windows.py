@@ -156,9 +156,17 @@ class RegularWindows(AlignedWindows):
     offset: int
 
     @property
-    @abstractmethod
     def start_step(self) -> int:
         """Windows start at `offset + k * start_step` (ms)."""
+        return self.size
+
+    @property
+    def end_step(self) -> int:
+        return self.start_step
+
+    @property
+    def fixed_length(self) -> int | None:
+        return self.size
 
     @property
     def end_phase(self) -> int:
@@ -184,18 +192,6 @@ class TumblingWindows(RegularWindows):
     offset: int = 0
     assigns_one = True
 
-    @property
-    def start_step(self) -> int:
-        return self.size
-
-    @property
-    def end_step(self) -> int:
-        return self.size
-
-    @property
-    def fixed_length(self) -> int:
-        return self.size
-
     def assign(self, timestamp: int) -> Iterator[Window]:
         _require_timestamp(timestamp)
         start = window_start(timestamp, self.offset, self.size)
@@ -213,14 +209,6 @@ class SlidingWindows(RegularWindows):
     @property
     def start_step(self) -> int:
         return self.slide
-
-    @property
-    def end_step(self) -> int:
-        return self.slide
-
-    @property
-    def fixed_length(self) -> int:
-        return self.size
 
     @property
     def leaves_gaps(self) -> bool:
@@ -243,12 +231,12 @@ class CumulativeWindows(RegularWindows):
     offset: int = 0
 
     @property
-    def start_step(self) -> int:
-        return self.size
-
-    @property
     def end_step(self) -> int:
         return self.step
+
+    @property
+    def fixed_length(self) -> None:
+        return None
 
     def assign(self, timestamp: int) -> Iterator[Window]:
         _require_timestamp(timestamp)

@@ -30,6 +30,7 @@ from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import close_lookup
 from spark_jobs.settings import Variable, settings
 
@@ -133,13 +134,7 @@ def _idle_span(records: int) -> int:
 def _measure_idle_year(spark: SparkSession, records: int) -> dict[str, Any]:
     history, strategy = idle_year(spark, records)
     spec = replace(replay_spec(TumblingWindows(MINUTE)), strategy=strategy)
-    began = time.perf_counter()
-    with Replay(history, spec) as replay:
-        rows = replay.timeline.rows(spark).count()
-        built = time.perf_counter()
-        middle = MIDNIGHT + _idle_span(records) // 2
-        close_lookup(replay.timeline, spec, TimeRange(middle, middle + DAY))
-    return {"seconds": built - began, "rows": rows, "lookup_seconds": time.perf_counter() - built}
+    return _measure_timeline(spark, history, spec, MIDNIGHT + _idle_span(records) // 2)
 
 
 def _measure_replay(spark: SparkSession, records: int) -> dict[str, Any]:
@@ -150,13 +145,17 @@ def _measure_replay(spark: SparkSession, records: int) -> dict[str, Any]:
 
 
 def _measure_year(spark: SparkSession, records: int) -> dict[str, Any]:
-    began = time.perf_counter()
     spec = replay_spec(TumblingWindows(SECOND), YEAR_PARTITIONS)
-    with Replay(year_history(spark, records), spec) as replay:
+    return _measure_timeline(spark, year_history(spark, records), spec, MIDNIGHT + YEAR_MS // 2)
+
+
+def _measure_timeline(spark: SparkSession, history: History, spec: ReplaySpec, day: int) -> dict[str, Any]:
+    """How long the timeline takes, and the look-up of the day that begins at `day` (epoch ms)."""
+    began = time.perf_counter()
+    with Replay(history, spec) as replay:
         rows = replay.timeline.rows(spark).count()
         built = time.perf_counter()
-        midsummer = MIDNIGHT + YEAR_MS // 2
-        close_lookup(replay.timeline, spec, TimeRange(midsummer, midsummer + DAY))
+        close_lookup(replay.timeline, spec, TimeRange(day, day + DAY))
     return {"seconds": built - began, "rows": rows, "lookup_seconds": time.perf_counter() - built}
 
 
