@@ -119,11 +119,6 @@ class Replay:
         """Whether the windows are sessions."""
         return self.spec.has_sessions
 
-    @property
-    def simulates(self) -> bool:
-        """Whether the timeline has every step of the watermark, whatever the thresholds are."""
-        return self.spec.rules.simulates(self.spec)
-
     @cached_property
     def _own(self) -> OwnReplay | None:
         return self.spec.rules.own_replay(self.history.records, self.spec, self._cache)
@@ -183,7 +178,7 @@ class Replay:
 
     def _thresholds(self, kept: SavedTimeline | None = None) -> Thresholds:
         if self.merges:
-            if self.simulates or self._exact_positions:
+            if self._exact_positions:
                 return exact_thresholds()
             times = self.history.event_times
             if kept is not None:
@@ -243,7 +238,7 @@ class Replay:
         return self._sessions[span]
 
     def _replay_sessions(self, span: TimeRange) -> SessionReplay:
-        finer = FinerTimeline(self._make, self.timeline, self.simulates or self._exact_positions)
+        finer = FinerTimeline(self._make, self.timeline, self._exact_positions)
         return replay_sessions(
             self.deduplicated,
             self.spec,

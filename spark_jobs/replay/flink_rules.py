@@ -19,9 +19,6 @@ class FlinkRules(RuleBook):
 
     late_between_windows: ClassVar[bool] = True
 
-    def simulates(self, spec: ReplaySpec) -> bool:
-        return False
-
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         if "maker" not in request.kept:
             request.kept["maker"] = TimelineMaker(spec.strategy, request.event_times, request.cache)

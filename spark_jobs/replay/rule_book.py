@@ -98,10 +98,6 @@ class RuleBook(ABC):
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         """When the live job's watermark passed which value; exact for the `thresholds`."""
 
-    @abstractmethod
-    def simulates(self, spec: ReplaySpec) -> bool:
-        """Whether the timeline has every step of the watermark, whatever the thresholds are."""
-
     def own_replay(self, records: DataFrame, spec: ReplaySpec, cache: CachedFrames) -> OwnReplay | None:
         """What decides the windows in place of the timeline; None: the timeline does."""
         return None

@@ -55,9 +55,6 @@ class StructuredStreamingRules(RuleBook):
         """A record may have been in the batch before or after the one that its append time gives."""
         return tuple(Wider(span, 2 * self.batches.interval) for span in self.batches.estimated)
 
-    def simulates(self, spec: ReplaySpec) -> bool:
-        return False
-
     def placed(self, records: DataFrame) -> DataFrame:
         return self.batches.placed(records)
 

@@ -31,9 +31,6 @@ class KafkaStreamsRules(RuleBook):
     def gives_open_windows(self) -> bool:
         return self.application.topology.emission is Emission.EACH_UPDATE
 
-    def simulates(self, spec: ReplaySpec) -> bool:
-        return False
-
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         return streams_timeline(spec, request, thresholds)
 
