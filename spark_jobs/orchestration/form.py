@@ -321,7 +321,10 @@ def read_maintain_form(params: Mapping[str, Any], file: str, *, archives: bool) 
     """
     fields = maintain_params(archives=archives)
     refuse_unknown(params, fields)
-    if _one_of(params.get("what", CLEAN_UP), (CLEAN_UP, ARCHIVE), "What") == ARCHIVE:
+    what = params.get("what", CLEAN_UP)
+    if what not in (CLEAN_UP, ARCHIVE):
+        raise DefinitionError(f"What: {str(what)[:60]!r}", "the form", f"Choose one of {CLEAN_UP}, {ARCHIVE}.")
+    if what == ARCHIVE:
         return ["--archive", file]
     options = ["--maintain", file]
     for name, option in _KEEP_OPTIONS.items():
