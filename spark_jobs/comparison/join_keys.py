@@ -9,17 +9,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    NumericType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from spark_jobs.replay.assign import END, START
 
@@ -44,7 +34,7 @@ def with_window_hash(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     placed = with_join_keys(frame, keys)
     kinds = {field.name: field.dataType for field in placed.schema}
     # 0.0 and -0.0 are one key.
-    floats = (FloatType, DoubleType)
+    floats = (t.FloatType, t.DoubleType)
     same = [F.col(c) + F.lit(0.0) if isinstance(kinds[c], floats) else F.col(c) for c in join_columns(keys)]
     return placed.withColumn(WINDOW_HASH, F.xxhash64(*same))
 
@@ -59,23 +49,23 @@ def join_columns(keys: Sequence[str]) -> list[str]:
     return [*(f"rw_key_{i}" for i in range(len(keys))), _NULLS, START, END]
 
 
-def key_types(schema: StructType, keys: Sequence[str]) -> dict[str, DataType]:
+def key_types(schema: t.StructType, keys: Sequence[str]) -> dict[str, t.DataType]:
     """The types of the key columns."""
     return {key: schema[key].dataType for key in keys}
 
 
-def _never_null(key: str, kind: DataType) -> Column:
+def _never_null(key: str, kind: t.DataType) -> Column:
     column = F.col(f"`{key}`")
     match kind:
-        case StringType():
+        case t.StringType():
             return F.coalesce(column, F.lit(""))
-        case NumericType():
+        case t.NumericType():
             return F.coalesce(column, F.lit(0).cast(kind))
-        case BooleanType():
+        case t.BooleanType():
             return F.coalesce(column, F.lit(False))
-        case TimestampType():
+        case t.TimestampType():
             return F.coalesce(column, F.timestamp_millis(F.lit(0).cast("bigint")))
-        case DateType():
+        case t.DateType():
             return F.coalesce(column, F.lit("1970-01-01").cast("date"))
         case _:
             return F.to_json(F.struct(column.alias("k")))

@@ -24,43 +24,26 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-    VariantType,
-)
+from pyspark.sql import types as t
 
 from spark_jobs.spark.expression_tree import NO_CLEAR_TIME
 
-_TIMES = (TimestampType,)
+_TIMES = (t.TimestampType,)
 _CONVERTED = (
     *_TIMES,
-    BooleanType,
-    ByteType,
-    ShortType,
-    IntegerType,
-    LongType,
-    FloatType,
-    DoubleType,
-    DecimalType,
+    t.BooleanType,
+    t.ByteType,
+    t.ShortType,
+    t.IntegerType,
+    t.LongType,
+    t.FloatType,
+    t.DoubleType,
+    t.DecimalType,
 )
 
 
 def decoded(
-    text: Column, schema: StructType, corrupt: str, decoder: Callable[[Column, StructType], Column], *, json: bool
+    text: Column, schema: t.StructType, corrupt: str, decoder: Callable[[Column, t.StructType], Column], *, json: bool
 ) -> Column:
     """The text as a struct of the schema's fields, and the field `corrupt`: the text where it does not fit.
 
@@ -68,10 +51,10 @@ def decoded(
         decoder: Decodes text by a schema, with `corrupt` as Spark's column of corrupt records.
         json: Whether the text is JSON; else it is CSV.
     """
-    strict = _Reading(_TIMES, VariantType() if json else StringType())
-    lenient = _Reading(_CONVERTED, VariantType())
+    strict = _Reading(_TIMES, t.VariantType() if json else t.StringType())
+    lenient = _Reading(_CONVERTED, t.VariantType())
     has_times, has_more = strict.changes(schema), json and lenient.changes(schema)
-    whole = StructType([*schema.fields, StructField(corrupt, StringType())])
+    whole = t.StructType([*schema.fields, t.StructField(corrupt, t.StringType())])
     read = decoder(text, strict.schema(whole))
     if not has_times and not has_more:
         return read
@@ -98,53 +81,53 @@ def decoded(
 class _Reading:
     """Values of the types `kinds` are decoded as `carrier`, text or a variant, and converted then."""
 
-    kinds: tuple[type[DataType], ...]
-    carrier: DataType
+    kinds: tuple[type[t.DataType], ...]
+    carrier: t.DataType
 
-    def changes(self, kind: DataType) -> bool:
+    def changes(self, kind: t.DataType) -> bool:
         return self.type_of(kind) != kind
 
-    def schema(self, schema: StructType) -> StructType:
-        return StructType([StructField(field.name, self.type_of(field.dataType)) for field in schema])
+    def schema(self, schema: t.StructType) -> t.StructType:
+        return t.StructType([t.StructField(field.name, self.type_of(field.dataType)) for field in schema])
 
-    def type_of(self, kind: DataType) -> DataType:
+    def type_of(self, kind: t.DataType) -> t.DataType:
         match kind:
-            case StructType():
+            case t.StructType():
                 return self.schema(kind)
-            case ArrayType():
-                return ArrayType(self.type_of(kind.elementType))
-            case MapType():
-                return MapType(kind.keyType, self.type_of(kind.valueType))
+            case t.ArrayType():
+                return t.ArrayType(self.type_of(kind.elementType))
+            case t.MapType():
+                return t.MapType(kind.keyType, self.type_of(kind.valueType))
         return self.carrier if isinstance(kind, self.kinds) else kind
 
-    def converted(self, value: Column, kind: DataType) -> Column:
+    def converted(self, value: Column, kind: t.DataType) -> Column:
         """The value as its type in the schema; null where it cannot be."""
         if not self.changes(kind):
             return value
         match kind:
-            case StructType():
+            case t.StructType():
                 fields = [self.converted(value[field.name], field.dataType).alias(field.name) for field in kind]
                 return F.when(value.isNotNull(), F.struct(*fields))
-            case ArrayType():
+            case t.ArrayType():
                 return F.transform(value, lambda item: self.converted(item, kind.elementType))
-            case MapType():
+            case t.MapType():
                 return F.transform_values(value, lambda _, item: self.converted(item, kind.valueType))
-        return _time(value) if isinstance(self.carrier, StringType) else _of_variant(value, kind)
+        return _time(value) if isinstance(self.carrier, t.StringType) else _of_variant(value, kind)
 
-    def wrong(self, value: Column, kind: DataType) -> Column:
+    def wrong(self, value: Column, kind: t.DataType) -> Column:
         """Whether there is a value that cannot be converted."""
         if not self.changes(kind):
             return F.lit(False)
         match kind:
-            case StructType():
+            case t.StructType():
                 return value.isNotNull() & _any(self.wrong(value[field.name], field.dataType) for field in kind)
-            case ArrayType():
+            case t.ArrayType():
                 return F.coalesce(F.exists(value, lambda item: self.wrong(item, kind.elementType)), F.lit(False))
-            case MapType():
+            case t.MapType():
                 items = F.map_values(value)
                 return F.coalesce(F.exists(items, lambda item: self.wrong(item, kind.valueType)), F.lit(False))
         there = value.isNotNull()
-        if isinstance(self.carrier, VariantType):
+        if isinstance(self.carrier, t.VariantType):
             there = there & ~F.is_variant_null(value)
         return there & self.converted(value, kind).isNull()
 
@@ -157,7 +140,7 @@ def _time(text: Column) -> Column:
     return F.when(~text.rlike(NO_CLEAR_TIME), text.try_cast("timestamp"))
 
 
-def _of_variant(value: Column, kind: DataType) -> Column:
+def _of_variant(value: Column, kind: t.DataType) -> Column:
     found = F.schema_of_variant(value)
     is_text, is_whole = found == "STRING", found == "BIGINT"
     is_number = is_whole | found.rlike("^(DECIMAL|DOUBLE|FLOAT)")
@@ -166,11 +149,11 @@ def _of_variant(value: Column, kind: DataType) -> Column:
         return F.try_variant_get(value, "$", name)
 
     match kind:
-        case TimestampType():
+        case t.TimestampType():
             return F.when(is_whole, F.timestamp_seconds(read("bigint"))).when(is_text, _time(read("string")))
-        case BooleanType():
+        case t.BooleanType():
             is_true = F.lower(F.trim(read("string"))) == "true"
             return F.when(found == "BOOLEAN", read("boolean")).when(is_text | is_number, is_true)
-        case ByteType() | ShortType():
+        case t.ByteType() | t.ShortType():
             return F.when(is_text | is_whole, read(kind.simpleString()))
     return F.when(is_text | is_number, read(kind.simpleString()))

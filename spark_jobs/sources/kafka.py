@@ -11,17 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from spark_jobs.definition.kafka import Topic, TopicAccess
 from spark_jobs.sources.kafka_admin import topic_admin
@@ -37,18 +27,19 @@ _APPEND_TIME = 1
 # Larger batches than a consumer's defaults: a topic of small records takes a third less time.
 _BULK = {"max.poll.records": "5000", "max.partition.fetch.bytes": str(8 << 20), "receive.buffer.bytes": str(1 << 20)}
 
-_HEADERS = MapType(StringType(), StringType())
-_CONNECTOR = StructType(
+_HEADERS = t.MapType(t.StringType(), t.StringType())
+_CONNECTOR = t.StructType(
     [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-        StructField(
-            "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+        t.StructField("key", t.BinaryType()),
+        t.StructField("value", t.BinaryType()),
+        t.StructField("topic", t.StringType()),
+        t.StructField("partition", t.IntegerType()),
+        t.StructField("offset", t.LongType()),
+        t.StructField("timestamp", t.TimestampType()),
+        t.StructField("timestampType", t.IntegerType()),
+        t.StructField(
+            "headers",
+            t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])),
         ),
     ]
 )

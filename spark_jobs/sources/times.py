@@ -10,16 +10,7 @@ from typing import Literal
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    DataType,
-    DateType,
-    DecimalType,
-    FractionalType,
-    IntegralType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from spark_jobs.sources.expressions import Refused
 from spark_jobs.spark.expression_tree import is_undated
@@ -54,41 +45,45 @@ class Instants:
     reason: Column
 
 
-def instant_refused(spark: SparkSession, text: str, kind: DataType, unit: Unit, field: str = "unit") -> Refused | None:
+def instant_refused(
+    spark: SparkSession, text: str, kind: t.DataType, unit: Unit, field: str = "unit"
+) -> Refused | None:
     """Why an expression of this type gives no instant: see `unit_refused`; or all that it reads has no year."""
     if is_undated(spark, text):
         return Refused("reads a time without a year", "read the date too, as in to_timestamp(concat(day, time), ...)")
     return unit_refused(kind, unit, field)
 
 
-def unit_refused(kind: DataType, unit: Unit, field: str = "unit") -> Refused | None:
+def unit_refused(kind: t.DataType, unit: Unit, field: str = "unit") -> Refused | None:
     """Why a column of this type cannot be read in this unit; None where it can. `field`: the unit's, for the hint."""
     name = kind.simpleString().upper()
     if unit == "iso":
-        if isinstance(kind, StringType):
+        if isinstance(kind, t.StringType):
             return None
-        instead = f"`{field}: timestamp`" if isinstance(kind, TimestampType) else f"`{field}: s`, `ms` or `us`"
+        instead = f"`{field}: timestamp`" if isinstance(kind, t.TimestampType) else f"`{field}: s`, `ms` or `us`"
         return Refused(f"is {name}, and unit `iso` reads text", f"write {instead}")
     if unit == "timestamp":
-        if isinstance(kind, TimestampType):
+        if isinstance(kind, t.TimestampType):
             return None
-        if isinstance(kind, (TimestampNTZType, DateType)):
+        if isinstance(kind, (t.TimestampNTZType, t.DateType)):
             hint = "write CAST(... AS TIMESTAMP) if it is UTC, else to_utc_timestamp(..., 'Europe/Berlin')"
             return Refused(f"is {name}, a time without zone", hint)
-        instead = f"`{field}: iso` for ISO-8601 text" if isinstance(kind, StringType) else f"`{field}: s`, `ms` or `us`"
+        instead = (
+            f"`{field}: iso` for ISO-8601 text" if isinstance(kind, t.StringType) else f"`{field}: s`, `ms` or `us`"
+        )
         return Refused(f"is {name}, not a timestamp", f"write {instead}")
-    if isinstance(kind, (IntegralType, FractionalType, StringType)):
+    if isinstance(kind, (t.IntegralType, t.FractionalType, t.StringType)):
         return None
-    instead = f"`{field}: timestamp`" if isinstance(kind, TimestampType) else "an expression that gives a number"
+    instead = f"`{field}: timestamp`" if isinstance(kind, t.TimestampType) else "an expression that gives a number"
     return Refused(f"is {name}, not a number of {unit}", f"write {instead}")
 
 
-def instants(value: Column, kind: DataType, unit: Unit) -> Instants:
+def instants(value: Column, kind: t.DataType, unit: Unit) -> Instants:
     """Convert a column for which `unit_refused` is None. Blank text counts as missing."""
     never = F.lit(None).cast("string")
     if unit == "timestamp":
         return Instants(F.unix_millis(value), value.isNull(), never)
-    missing = value.isNull() | (F.trim(value) == "") if isinstance(kind, StringType) else value.isNull()
+    missing = value.isNull() | (F.trim(value) == "") if isinstance(kind, t.StringType) else value.isNull()
     if unit == "iso":
         moment = F.coalesce(value.try_cast("timestamp"), _from_java_text(value).try_cast("timestamp"))
         zoned = _is_plain_utc(value) | value.rlike(_ZONED)
@@ -103,7 +98,7 @@ def instants(value: Column, kind: DataType, unit: Unit) -> Instants:
         reason = F.when(missing | (moment.isNotNull() & zoned), never).otherwise(F.concat(why, shown))
         return Instants(F.when(zoned, F.unix_millis(moment)), missing, reason)
     milliseconds = _scaled(value, kind, unit)
-    text = isinstance(kind, StringType)
+    text = isinstance(kind, t.StringType)
     what = F.when(value.try_cast("decimal(38,9)").isNull(), "event time is not a number") if text else never
     unreadable = F.coalesce(what, F.lit("event time is out of any range"))
     return Instants(milliseconds, missing, F.when(~missing & milliseconds.isNull(), unreadable))
@@ -125,15 +120,15 @@ def _from_java_text(text: Column) -> Column:
     return F.regexp_replace(without_name, r"([T ]\d{1,2}:\d{1,2})(\s*[A-Za-z+\-])", "$1:00$2")
 
 
-def _scaled(value: Column, kind: DataType, unit: Unit) -> Column:
-    if isinstance(kind, IntegralType):
+def _scaled(value: Column, kind: t.DataType, unit: Unit) -> Column:
+    if isinstance(kind, t.IntegralType):
         whole = value.cast("bigint")
         if unit == "ms":
             return whole
         if unit == "s":
             return F.try_multiply(whole, F.lit(1000).cast("bigint"))
         return F.unix_millis(F.timestamp_micros(whole))
-    exact = value if isinstance(kind, DecimalType) else value.try_cast("decimal(38,9)")
+    exact = value if isinstance(kind, t.DecimalType) else value.try_cast("decimal(38,9)")
     factor = {"s": "1000", "ms": "1", "us": "0.001"}[unit]
     scaled = F.try_multiply(exact.try_cast("decimal(28,9)"), F.lit(factor).cast("decimal(8,3)"))
     return F.floor(scaled).try_cast("bigint")
