@@ -1,6 +1,6 @@
 """Records what a real Structured Streaming query makes of the flights sample: `tests/data/flights/streaming/`.
 
-`python -m spark_jobs.devtools.streaming_sample`. The query reads the topic in batches of 2,000 records. Its checkpoint
+`python -m tests.data.flights.make_streaming`. The query reads the topic in batches of 2,000 records. Its checkpoint
 is kept with two changes: of the settings only those that decide something, and as the time of a batch a second after
 its last record has arrived, as if the query had run beside the producer.
 """
