@@ -46,11 +46,9 @@ class Drawing:
         head = ' marker-end="url(#a)"' if arrow else ""
         self._parts.append(f'<polyline points="{way}" class="{style}"{head}/>')
 
-    def box(self, x: float, y: float, width: float, height: float, style: str = "f", words: str = "") -> None:
+    def box(self, x: float, y: float, width: float, height: float) -> None:
         size = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
-        self._parts.append(f'<rect {size} rx="3" class="{style}"/>')
-        if words:
-            self.text(x + width / 2, y + height / 2 + 5, words, anchor="middle")
+        self._parts.append(f'<rect {size} rx="3" class="f"/>')
 
     def dot(self, x: float, y: float, name: str = "", *, late: bool = False) -> None:
         if late:
@@ -125,7 +123,7 @@ def lateness() -> Drawing:
     (closed,) = (at.clock / MINUTE for at, firing in result.firings)
     at = _axes(drawing, 290, lambda x: 80 + 12.6 * x, lambda y: 275 - 4.6 * (y - 25), (30, 60))
     left, top = at(0, 60)
-    drawing.box(left, top, at(closed, 0)[0] - left, 275 - top, "f")
+    drawing.box(left, top, at(closed, 0)[0] - left, 275 - top)
     drawing.text(left + 8, top + 20, "window [10:00, 11:00) is open", "q")
     drawing.path([(left, top), (660, top)], "g n")
     drawing.path([(at(closed, 0)[0], 20), (at(closed, 0)[0], 275)], "g n")
