@@ -49,7 +49,7 @@ def test_a_time_to_keep_is_a_length_that_a_clock_can_go_back(text: str) -> None:
         retention(text, "--keep-snapshots")
     assert "C int" not in str(refused.value) and len(str(refused.value)) < 400
     with pytest.raises(DefinitionError):
-        read_maintain_form({"keep_snapshots": text})
+        read_maintain_form({"keep_snapshots": text}, "p.yaml", archives=False)
     assert retention_or_forever("forever", "x") is None
 
 
