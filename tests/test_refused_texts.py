@@ -28,6 +28,14 @@ def test_end_offsets_beyond_their_bits_are_refused(text: str) -> None:
         str(refused.value).encode()
 
 
+@pytest.mark.parametrize("field", ["from", "to", "until", "as_of", "mode", "panes", "dry_run", "publish"])
+def test_an_empty_text_is_left_out_in_the_form_and_refused_on_the_command_line(field: str) -> None:
+    with pytest.raises(DefinitionError, match=f"--{field.replace('_', '-')}"):
+        requested_of({field: ""})
+    if field in ("from", "to", "as_of"):
+        assert read_form({field: " "}).given() == read_form({}).given()
+
+
 def test_the_largest_numbers_are_read() -> None:
     assert end_offsets(f"{2**31 - 1}={2**63 - 1},0=0") == {2**31 - 1: 2**63 - 1, 0: 0}
 

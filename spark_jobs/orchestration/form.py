@@ -307,8 +307,10 @@ def read_nightly_form(params: Mapping[str, Any]) -> Requested:
 
 def _requested(params: Mapping[str, Any], names: Iterable[str], own: Mapping[str, Any] | None = None) -> Requested:
     publish = None if params.get("publish") == BY_DEFINITION else params.get("publish")
+    given = {name: params.get(name) for name in names}
+    given = {name: None if isinstance(text, str) and not text.strip() else text for name, text in given.items()}
     try:
-        return requested_of({**{name: params.get(name) for name in names}, **(own or {}), "publish": publish})
+        return requested_of({**given, **(own or {}), "publish": publish})
     except DefinitionError as problem:
         problem.where = "the form"
         raise in_form_words(problem) from None

@@ -14,7 +14,7 @@ from spark_jobs.runs.documents import DryRun, Requested
 
 
 def requested_of(given: Mapping[str, Any]) -> Requested:
-    """The request of these fields of `Requested`; None and empty texts are not given.
+    """The request of these fields of `Requested`; None: not given. An empty text is refused, as any that says nothing.
 
     Raises DefinitionError that names the option of the command line and says what to write.
     """
@@ -31,10 +31,8 @@ def instant_from(text: str, option: str) -> int:
 
 
 def _read(field: str, value: Any) -> Any:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    reader, option = _READERS.get(field), f"--{field.replace('_', '-')}"
-    return value if reader is None else reader(value, option)
+    reader = _READERS.get(field)
+    return value if value is None or reader is None else reader(value, f"--{field.replace('_', '-')}")
 
 
 def _instant(value: Any, option: str) -> str:
