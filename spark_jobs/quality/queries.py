@@ -42,7 +42,9 @@ def columns_of_query(query: object) -> list[str]:
     for before, token, after in _with_neighbours(tokens):
         is_field = before[-1:] == ["."] and before[0].strip("`").lower() not in given
         is_function = after[:1] == ["("] and not token.startswith("`")
-        if _is_name(token) and not is_field and not is_function and before[-1:] != ["as"]:
+        is_type = before[-1:] in (["as"], [":"])
+        is_argument = after == ["=", ">"]
+        if _is_name(token) and not (is_field or is_function or is_type or is_argument):
             found.append(token.strip("`"))
     return [name for name in found if name.lower() not in given]
 

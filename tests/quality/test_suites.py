@@ -153,6 +153,7 @@ def test_a_condition_on_columns_that_are_there_is_accepted(suites_folder) -> Non
         "SELECT CASE WHEN flights > 0 THEN carrier END label FROM {batch} UNION ALL SELECT carrier FROM {batch}",
         "SELECT * FROM {batch} JOIN lake.other.t ON t.its_own = carrier",
         "SELECT * FROM {batch} f, lake.other.t WHERE its_own > 0",
+        "SELECT flights::varchar(3), mask(carrier, upperChar => 'x') FROM {batch} WINDOW w AS (ORDER BY carrier)",
         "SELECT ) ( FROM {batch} AS (",
     ]
     expectations = [*(conditional(text, "spark") for text in conditions), *map(unexpected_rows, queries)]
