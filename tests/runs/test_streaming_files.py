@@ -71,6 +71,15 @@ def started(spark: SparkSession, landing: Landing, folder: Path) -> LiveQuery:
     return LiveQuery([stream], folder, "append", "tumbling")
 
 
+def plant_faults(live: LiveQuery) -> None:
+    """In place of the query's rows: one with another sum, one left out, one of a key that has no record, the others."""
+    changed, _, *others = live.emitted()
+    rows = [{**changed, "total": changed["total"] + 1}, {**changed, "k": "nobody"}, *others]
+    for file in live.rows.iterdir():
+        file.unlink()
+    (live.rows / "00000.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def test_each_record_is_decided_by_the_batch_that_has_read_its_file(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,9 +103,13 @@ def test_each_record_is_decided_by_the_batch_that_has_read_its_file(
         assert any("was planned and not committed" in warning for warning in plan.warnings)
         tables = execute(spark, pipeline, plan, NoProgress(), records=records).tables
         report = compare_planned(spark, pipeline, plan, NoProgress(), records=records)
+        emitted = live.emitted()
+        plant_faults(live)
+        faults = compare_planned(spark, pipeline, plan, NoProgress(), records=records)
+    assert [faults.counts.get(one) for one in ("mismatch", "missing", "extra")] == [1, 1, 1]
     assert len(readings) == 1, "the plan, the run and the comparison read the checkpoint once, all of them together"
     rows = spark.table(tables.windows).where("pane IS NOT NULL").collect()
-    assert {(row["k"], row["n"], row["total"]) for row in rows} == {(r[0], *r[3:]) for r in as_rows(live.emitted())}
+    assert {(row["k"], row["n"], row["total"]) for row in rows} == {(r[0], *r[3:]) for r in as_rows(emitted)}
     assert len(rows) == 5 and plan.fidelity == "recorded"
     late_rows = {(row["offset"] >> 40, row["offset"] % (1 << 40)) for row in spark.table(tables.late).collect()}
     assert late_rows == {(3, 0), (3, 1), (3, 2), (4, 0), (5, 0), (5, 1), (5, 2)}, "file, record in it"
