@@ -93,6 +93,7 @@ class Replay:
         set_aside: DataFrame | None = None,
         is_placed: bool = False,
     ) -> None:
+        self._not_placed = None if is_placed else history.records
         self.history = history if is_placed else replace(history, records=spec.rules.placed(history.records))
         self.history = replace(self.history, records=spec.rules.read(self.history.records, spec))
         self.spec = spec
@@ -211,7 +212,15 @@ class Replay:
             return self.sessions(span).windows
         if self.spec.mode is Mode.COMPLETE:
             return complete_windows(self._usable, self.spec, span)
-        return replay_windows(self._usable, self.spec, self.timeline, span, band, only)
+        return replay_windows(self._records_of(span, band), self.spec, self.timeline, span, band, only)
+
+    def _records_of(self, span: TimeRange, band: Band | None) -> DataFrame:
+        """The records that decide windows with a start in `span`."""
+        if self._not_placed is not None and band is None:
+            unplaced = self.spec.rules.unplaced(self._not_placed, self.spec, span)
+            if unplaced is not None:
+                return unplaced.where(F.col(EVENT_TIME).isNotNull())
+        return self._usable
 
     def late(self, span: TimeRange, chosen: TimeRange | None = None, records: DataFrame | None = None) -> DataFrame:
         """The late records of windows with a start in `chosen` (default `span`); see `late_records`.

@@ -6,23 +6,67 @@ before it. So positions, closes and timelines are those of every other engine, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK, Batch, BatchLog, OffsetRanges
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.columns import ARRIVAL, NEVER, OFFSET, PARTITION
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.replay.columns import ARRIVAL, NEVER, OFFSET, PARTITION, long_arrays
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.range_lookup import joined_to_ranges
 
+_MOST_NUMBER = 1 << 17
+"""Of partitions: an array has a place for each number below. Inputs of a union have 10,000 numbers each."""
 LATE_WATERMARK = "rw_late_watermark"
 """The watermark by which a record's batch finds late records (in the unit of the event times)."""
+
+
+@dataclass(frozen=True)
+class BatchCuts:
+    """Which offsets of each partition the batches begin with; each partition is read in one range without a hole.
+
+    Late watermarks ascend with the batches, so that the batches before one are those that take a window's records.
+
+    `rows[i]` are the batches that have read something of `partitions[i]`, `starts[i]` their first offsets, `ends[i]`
+    where the last of them ends (exclusive).
+    """
+
+    partitions: np.ndarray
+    rows: Sequence[np.ndarray]
+    starts: Sequence[np.ndarray]
+    ends: np.ndarray
+
+    def read(self, records: DataFrame) -> DataFrame:
+        """The records that some batch has read."""
+        first = np.array([starts[0] for starts in self.starts], dtype=np.int64)
+        by_slot = long_arrays(records, {"first": first, "end": self.ends})
+        below = F.col(OFFSET) < F.get(by_slot["end"], self._slot(records))
+        return records.where(below & (F.col(OFFSET) >= F.get(by_slot["first"], self._slot(records))))
+
+    def before(self, batches: np.ndarray, index: Column, records: DataFrame) -> Column:
+        """Whether a batch before `batches[index]` has read the record."""
+        offsets = [
+            np.append(starts, MAX_TIMESTAMP)[np.searchsorted(rows, batches)]
+            for rows, starts in zip(self.rows, self.starts, strict=True)
+        ]
+        cut = long_arrays(records, {"cut": np.concatenate(offsets)})["cut"]
+        return F.col(OFFSET) < F.get(cut, self._slot(records) * F.lit(len(batches)) + index)
+
+    def _slot(self, records: DataFrame) -> Column:
+        """The place of the record's partition in the arrays."""
+        count = len(self.partitions)
+        if self.partitions[-1] == count - 1:
+            return F.col(PARTITION)
+        places = np.full(int(self.partitions[-1]) + 1, -1, dtype=np.int64)
+        places[self.partitions] = np.arange(count)
+        return F.get(long_arrays(records, {"slot": places})["slot"], F.col(PARTITION)).cast("int")
 
 
 @dataclass(frozen=True)
@@ -91,6 +135,23 @@ class MicroBatches:
             groups=self.partition,
         )
         return joined.withColumn(ARRIVAL, F.col("rw_batch_time")).drop("rw_batch_time")
+
+    @cached_property
+    def cuts(self) -> BatchCuts | None:
+        """By which offset the batches are told apart; None: by none, since they have read with holes."""
+        row, order = self._row_of, np.lexsort((self.end, self.partition))
+        partitions, first = np.unique(self.partition[order], return_index=True)
+        starts, ends = self.start[order], self.end[order]
+        follows = starts[1:] == ends[:-1]
+        follows[first[1:] - 1] = True
+        ascends = not np.any(np.diff(self.late) < 0)
+        if not (len(partitions) and follows.all() and ascends) or partitions[-1] >= _MOST_NUMBER:
+            return None
+        bounds = [*first.tolist(), len(order)]
+        own = [slice(a, b) for a, b in itertools.pairwise(bounds)]
+        return BatchCuts(
+            partitions, [row[order][one] for one in own], [starts[one] for one in own], ends[np.array(bounds[1:]) - 1]
+        )
 
     def timeline(self) -> InMemoryTimeline:
         """C(x) for every x: the batch with which the windows come out whose last timestamp is x.

@@ -110,6 +110,13 @@ class RuleBook(ABC):
         """The canonical records with their arrival as the live job's rules have it."""
         return records
 
+    def unplaced(self, records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame | None:
+        """The records that the live job has read, where they decide the windows of `span` without being `placed`.
+
+        None: they do not.
+        """
+        return None
+
     def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
         """Whether a record is processed before the close of its window, which is number `index` of `closes`.
 

@@ -9,24 +9,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import Wider
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.deduplication import is_kept
-from spark_jobs.replay.grid import RegularGrid
+from spark_jobs.replay.grid import RegularGrid, end_grid
 from spark_jobs.replay.microbatch_sessions import sessions_of_groups
 from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
 from spark_jobs.replay.rule_book import Emission, RuleBook, TimelineRequest
 from spark_jobs.replay.session_members import GROUP, SESSION_ROWS
 from spark_jobs.replay.sessions import SESSION_END, SESSION_START, SessionWork, ThresholdCells
-from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 
 FITS = "rw_fits"
+MOST = 1_000_000
+"""So many pairs of a window end and a partition are held in the driver."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,16 @@ class StructuredStreamingRules(RuleBook):
     def placed(self, records: DataFrame) -> DataFrame:
         return self.batches.placed(records)
 
+    def unplaced(self, records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame | None:
+        """Where only the window's end and the record's offset count: no batch has to be found for each record."""
+        alone = self.emission is Emission.AT_CLOSE and spec.panes is Panes.LAST and spec.deduplication is None
+        cuts = self.batches.cuts
+        if not alone or spec.has_sessions or cuts is None:
+            return None
+        grid = end_grid(spec.aligned_windows)
+        is_small = isinstance(grid, RegularGrid) and len(cuts.partitions) * (span.end - span.start) < MOST * grid.step
+        return cuts.read(records) if is_small else None
+
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         return Timeline(
             table=self.batches.timeline(),
@@ -76,6 +90,10 @@ class StructuredStreamingRules(RuleBook):
         if not isinstance(closes.grid, RegularGrid):
             raise TypeError("windows of Structured Streaming lie on a regular grid")
         first = closes.grid.phase + closes.first * closes.grid.step
+        if LATE_WATERMARK not in records.columns:
+            assert self.batches.cuts is not None
+            ends = first + np.arange(len(closes.positions), dtype=np.int64) * closes.grid.step
+            return self.batches.cuts.before(np.searchsorted(self.batches.late, ends), index, records)
         end = F.lit(first) + index.cast("bigint") * F.lit(closes.grid.step)
         return kept & (end > F.col(LATE_WATERMARK))
 

@@ -6,13 +6,22 @@ import itertools
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, BatchLog
+from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, BatchLog, OffsetRanges
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
+from spark_jobs.eventtime.windows import SlidingWindows
 from spark_jobs.replay.columns import NEVER
+from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.range_lookup import joined_to_ranges
+from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 
 
 def batches_with(watermarks: list[int], timestamps: list[int] | None = None) -> MicroBatches:
@@ -63,3 +72,44 @@ def test_each_value_finds_the_range_that_holds_it(spark) -> None:
     frame = spark.createDataFrame(values, "g BIGINT, v BIGINT")
     found = joined_to_ranges(frame, frame["v"], start, end, {"p": payload}, group=frame["g"], groups=groups)
     assert sorted(map(tuple, found.select("g", "v", "p").collect())) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_offset_at_which_a_window_ends_says_the_same_as_the_batch_of_each_record(spark, seed: int) -> None:
+    """Partitions with gaps in their numbers; records before the first batch's offsets and behind the last one's."""
+    draw, count = random.Random(seed), 12
+    watermarks = np.cumsum([0, *(draw.choice((0, 0, 7, 15)) for _ in range(count - 1))])
+    log = BatchLog.of(
+        Batch(i, BatchKind.COMMITTED, i, int(watermarks[i]), int(watermarks[max(0, i - 1)])) for i in range(count)
+    )
+    ranges, rows = {}, []
+    for partition in (0, 3, 10_001):
+        ends = np.cumsum([2, *(draw.choice((0, 1, 5)) for _ in range(count))])
+        read = ends[1:] > ends[:-1]
+        ranges[partition] = OffsetRanges(ends[:-1][read], ends[1:][read], np.flatnonzero(read))
+        rows += [
+            (partition, offset, 0, draw.randrange(0, 130), draw.choice("ab")) for offset in range(int(ends[-1]) + 3)
+        ]
+    records = spark.createDataFrame(
+        rows, "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT, k STRING"
+    )
+    rules = StructuredStreamingRules(MicroBatches.of(log, True, ranges), OutputMode.APPEND)
+    strategy = WatermarkStrategy(supplier_of(GeneratorKind.NONE), (0,), ((0,),))
+    spec = ReplaySpec(rules, strategy, SlidingWindows(20, 10), 0, ("k",), {"n": "count(*)"}, flush=False)
+    times = TimeRange(0, 130)
+
+    def windows(history: History, *, is_placed: bool) -> set[tuple]:
+        with Replay(history, spec, is_placed=is_placed) as replay:
+            return {tuple(row) for row in replay.windows(TimeRange(-20, 130)).collect()}
+
+    assert rules.unplaced(records, spec, TimeRange(-20, 130)) is not None
+    found = windows(History(records, times, 0), is_placed=False)
+    assert found == windows(History(rules.placed(records), times, 0), is_placed=True)
+    dropped, states = sum(row[7] for row in found), {row[9] for row in found}
+    assert dropped > 0 and {"closed", "open"} <= states
+
+
+def test_of_a_partition_that_was_read_with_a_hole_no_offset_tells_the_batches_apart() -> None:
+    log = BatchLog.of(Batch(i, BatchKind.COMMITTED, i, 0, 0) for i in range(2))
+    assert MicroBatches.of(log, True, {0: OffsetRanges.of([0, 5], [5, 9], [0, 1])}).cuts is not None
+    assert MicroBatches.of(log, True, {0: OffsetRanges.of([0, 6], [5, 9], [0, 1])}).cuts is None
