@@ -28,12 +28,13 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Versions that are tried together."""
+    """Versions that are tried together; `others`: what they need beside them, as constraints."""
 
     python: str
     airflow: str
     spark: str
     great_expectations: str
+    others: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -42,12 +43,13 @@ class Combination:
     def constraints(self) -> str:
         """As pip's and uv's constraints have it."""
         named = {"apache-airflow": self.airflow, "pyspark": self.spark, "great-expectations": self.great_expectations}
-        return "".join(f"{package}=={version}\n" for package, version in named.items())
+        versions = [f"{package}=={version}" for package, version in named.items()]
+        return "".join(f"{line}\n" for line in (*versions, *self.others))
 
 
 COMBINATIONS = (
     Combination("3.11", "3.1.8", "4.0.0", "1.16.1"),
-    Combination("3.12", "3.2.2", "4.0.3", "1.20.0"),
+    Combination("3.12", "3.2.2", "4.0.3", "1.20.0", ("fastapi<0.137",)),
     Combination("3.13", "3.3.2", "4.0.5", "1.24.1"),
     Combination("3.11", "3.3.2", "4.1.1", "1.24.1"),
 )
