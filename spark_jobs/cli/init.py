@@ -40,13 +40,30 @@ def init(
     offset: Annotated[str | None, typer.Option(help="Field of the offset, or none.")] = None,
     arrival: Annotated[str | None, typer.Option(help="Field of the broker's append time, or none.")] = None,
     arrival_kind: Annotated[str | None, typer.Option(help="Whose clock: append_time or producer_time.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="What the live job runs on: flink, spark or kafka_streams.")
+    ] = None,
     generator: Annotated[
         str | None, typer.Option(help="Watermark: bounded_out_of_orderness, ascending or none.")
     ] = None,
     bound: Annotated[str | None, typer.Option(help="Out-of-orderness bound of the live job, as '30 min'.")] = None,
-    window: Annotated[str | None, typer.Option(help="tumbling, sliding, cumulative or session.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Engine spark: the delay of withWatermark.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Engine spark: the query's checkpoint, or none.")] = None,
+    trigger: Annotated[
+        str | None, typer.Option(help="Engine spark, without a checkpoint: the trigger's interval.")
+    ] = None,
+    grace: Annotated[str | None, typer.Option(help="Engine kafka_streams: the grace period.")] = None,
+    window: Annotated[
+        str | None, typer.Option(help="tumbling, sliding, cumulative or session; Kafka Streams: also hopping.")
+    ] = None,
     size: Annotated[str | None, typer.Option(help="Length of a window, as '1 h'.")] = None,
     slide: Annotated[str | None, typer.Option(help="From one sliding window's start to the next.")] = None,
+    advance: Annotated[
+        str | None, typer.Option(help="From one hopping window's start to the next (Kafka Streams).")
+    ] = None,
+    time_difference: Annotated[
+        str | None, typer.Option(help="Between the first and last record of a sliding window of Kafka Streams.")
+    ] = None,
     step: Annotated[str | None, typer.Option(help="By how much cumulative windows grow.")] = None,
     gap: Annotated[str | None, typer.Option(help="Quiet time that ends a session.")] = None,
     lateness: Annotated[str | None, typer.Option(help="Allowed lateness of the live job.")] = None,
@@ -90,11 +107,18 @@ def init(
         offset=offset,
         arrival=arrival,
         arrival_kind=arrival_kind,
+        engine=engine,
         generator=generator,
         bound=bound,
+        delay=delay,
+        checkpoint=checkpoint,
+        trigger=trigger,
+        grace=grace,
         window=window,
         size=size,
         slide=slide,
+        advance=advance,
+        time_difference=time_difference,
         step=step,
         gap=gap,
         lateness=lateness,
@@ -168,10 +192,9 @@ def _show(sample: Sample) -> None:
 
 
 def _show_result(answers: Answers, directory: Path, written: list[Path], kept: list[Path]) -> None:
-    from spark_jobs.project.answers import fidelity_of
     from spark_jobs.project.writing import disorder_line
 
-    fidelity = fidelity_of(answers.address, answers.sample, answers.position)
+    fidelity = answers.fidelity
     console.print(f"\nfidelity [bold]{fidelity.level}[/]: {escape(fidelity.meaning)}", soft_wrap=True, highlight=False)
     if fidelity.advice:
         console.print(escape(fidelity.advice), soft_wrap=True, highlight=False)

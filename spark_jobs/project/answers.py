@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spark_jobs.definition.engine import Engine
 from spark_jobs.project.address import Address, SourceKind
 from spark_jobs.project.proposal import Disorder, PositionProposal
 from spark_jobs.project.sample import Sample
@@ -18,11 +19,10 @@ class Answers:
     Attributes:
         keys_are_guessed: Whether no flag named the keys.
         position: The fields of `history.position`; empty where none are known, and for a topic.
-        generator: A watermark generator that needs a bound or nothing.
-        bound: The out-of-orderness bound as YAML text; None for a generator without one.
-        bound_is_measured: Whether the bound is what the records that were read would need.
+        watermark: The fields of `watermark` that the questions ask for.
+        measured: The field of `watermark` that is what the records that were read would need; empty: none is.
         window: The fields of `window`.
-        lateness: `allowed_lateness` as YAML text.
+        lateness: `allowed_lateness` as YAML text; None for an engine that has none.
     """
 
     name: str
@@ -32,11 +32,11 @@ class Answers:
     keys: Mapping[str, str]
     position: Mapping[str, str]
     disorder: Disorder
-    generator: str
-    bound: str | None
-    bound_is_measured: bool
+    engine: Engine
+    watermark: Mapping[str, str]
+    measured: str
     window: Mapping[str, str]
-    lateness: str
+    lateness: str | None
     aggregates: Mapping[str, str]
     namespace: str
     keys_are_guessed: bool = False
@@ -47,6 +47,13 @@ class Answers:
         """The keys that some of the records do not have, with the number of those records."""
         found = {key: self.sample.find(expression) for key, expression in self.keys.items()}
         return {key: field.nulls for key, field in found.items() if field is not None and field.nulls}
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """What the history and the engine's own records allow."""
+        if self.engine is Engine.SPARK and "checkpoint" in self.watermark:
+            return Fidelity("recorded", "the query's checkpoint says in which micro-batch each record was.")
+        return fidelity_of(self.address, self.sample, self.position)
 
 
 def position_fields(proposal: PositionProposal, arrival_kind: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import DurationError, format_duration, parse_duration
@@ -26,19 +27,30 @@ from spark_jobs.project.proposal import (
 from spark_jobs.project.sample import Field, FieldKind, Sample
 from spark_jobs.project.times import TimeReading, bounds_of, named_time_reading, time_reading
 
+_OF_ENGINE = {
+    **dict.fromkeys(("generator", "bound", "lateness"), Engine.FLINK),
+    **dict.fromkeys(("delay", "checkpoint", "trigger"), Engine.SPARK),
+    "grace": Engine.KAFKA_STREAMS,
+}
+"""The flags that belong to one engine alone."""
 NONE = "none"
 """The answer for "there is none"."""
 _GENERATORS = ("bounded_out_of_orderness", "ascending", "none")
+_TUMBLING, _SESSION = {"tumbling": ("size",)}, {"session": ("gap",)}
+_SLIDING = {"sliding": ("size", "slide")}
 _WINDOWS = {
-    "tumbling": ("size",),
-    "sliding": ("size", "slide"),
-    "cumulative": ("size", "step"),
-    "session": ("gap",),
+    Engine.FLINK: {**_TUMBLING, **_SLIDING, "cumulative": ("size", "step"), **_SESSION},
+    Engine.SPARK: {**_TUMBLING, **_SLIDING, **_SESSION},
+    Engine.KAFKA_STREAMS: {**_TUMBLING, "hopping": ("size", "advance"), "sliding": ("time_difference",), **_SESSION},
 }
-_EXAMPLES = {"size": "1 h", "slide": "15 min", "step": "15 min", "gap": "30 min"}
+"""The kinds of windows of each engine, with their lengths."""
+_EXAMPLES = {"size": "1 h", "gap": "30 min", "time_difference": "10 min"}
+_EXAMPLES |= dict.fromkeys(("slide", "step", "advance"), "15 min")
 _LENGTHS = {
     "size": "How long a window is.",
     "slide": "The time from one window's start to the next.",
+    "advance": "The time from one window's start to the next.",
+    "time_difference": "How far apart the first and the last record of a window are, at most.",
     "step": "By how much a window is longer than the one before.",
     "gap": "The quiet time that ends a session.",
 }
@@ -87,11 +99,18 @@ class Flags:
     offset: str | None = None
     arrival: str | None = None
     arrival_kind: str | None = None
+    engine: str | None = None
     generator: str | None = None
     bound: str | None = None
+    delay: str | None = None
+    checkpoint: str | None = None
+    trigger: str | None = None
+    grace: str | None = None
     window: str | None = None
     size: str | None = None
     slide: str | None = None
+    advance: str | None = None
+    time_difference: str | None = None
     step: str | None = None
     gap: str | None = None
     lateness: str | None = None
@@ -103,6 +122,7 @@ def settle(address: Address, sample: Sample, flags: Flags, ask: Ask, metastore: 
     """Ask whatever the flags do not answer. Raises DefinitionError for an answer that cannot be used."""
     settle_one = _Settling(sample, flags, ask)
     name = settle_one("name", "Name of the pipeline", "It names its tables and DAGs.", _name_of(address), _name)
+    engine = settle_one.engine()
     time_field, reading = settle_one.event_time()
     position, arrival_kind = (PositionProposal(None, None, None, False), "")
     if address.kind is not SourceKind.KAFKA:
@@ -110,15 +130,9 @@ def settle(address: Address, sample: Sample, flags: Flags, ask: Ask, metastore: 
     found = _disorder(sample, time_field, reading, position)
     taken = [field.path for field in (time_field, position.partition, position.offset, position.arrival) if field]
     keys = settle_one.keys(taken)
-    generator, bound, is_measured = settle_one.watermark(found)
-    window = settle_one.window()
-    lateness = settle_one(
-        "lateness",
-        "Allowed lateness",
-        "How long after its end a window of the live job still takes late records; Flink's default is 0.",
-        "0",
-        lambda text: text if text == "forever" else _duration(text),
-    )
+    watermark, measured = settle_one.watermark(engine, found)
+    window = settle_one.window(engine)
+    lateness = settle_one.lateness() if engine is Engine.FLINK else None
     key_fields_taken = [*taken, *(field.path for text in keys.values() if (field := sample.find(text)))]
     aggregates = settle_one.aggregates(keys, key_fields_taken)
     why = "The namespace of its tables in the catalog."
@@ -132,9 +146,9 @@ def settle(address: Address, sample: Sample, flags: Flags, ask: Ask, metastore: 
         position=position_fields(position, arrival_kind),
         disorder=found,
         keys_are_guessed=not flags.keys,
-        generator=generator,
-        bound=bound,
-        bound_is_measured=is_measured,
+        engine=engine,
+        watermark=watermark,
+        measured=measured,
         window=window,
         lateness=lateness,
         aggregates=aggregates,
@@ -159,6 +173,20 @@ class _Settling:
             except DefinitionError as error:
                 raise DefinitionError(f"{option}: {error.what}", hint=error.hint) from None
         return self.ask(question, why, option, default, check)
+
+    def engine(self) -> Engine:
+        """What the live job runs on. Raises DefinitionError for a flag that belongs to another engine."""
+        why = "What the live job runs on; its rules decide which records were late: docs/engines.md."
+        engine = Engine(self("engine", "Engine of the live job", why, Engine.FLINK, _one_of(tuple(Engine))))
+        for flag, own in _OF_ENGINE.items():
+            if own is not engine and getattr(self.flags, flag) is not None:
+                option, others = (
+                    "--" + flag.replace("_", "-"),
+                    [name for name, of in _OF_ENGINE.items() if of is engine],
+                )
+                hint = f"It has {', '.join('--' + name.replace('_', '-') for name in others)}. Or --engine {own}."
+                raise DefinitionError(f"{option} belongs to engine `{own}`, not to `{engine}`", hint=hint)
+        return engine
 
     def event_time(self) -> tuple[Field | None, TimeReading]:
         candidates = event_times(self.sample, propose_position(self.sample))
@@ -256,29 +284,59 @@ class _Settling:
                 self._field_or_none(text)
         return keys
 
-    def watermark(self, found: Disorder) -> tuple[str, str | None, bool]:
-        """The generator, its bound as text or None, and whether that is what was measured."""
+    def watermark(self, engine: Engine, found: Disorder) -> tuple[dict[str, str], str]:
+        """The fields of `watermark`, and the one whose value is what was measured; empty: none is."""
+        if engine is Engine.KAFKA_STREAMS:
+            why = "The grace period of the windows: TimeWindows.ofSizeAndGrace(size, grace)."
+            return self._behind("grace", "Grace period", why, found)
+        if engine is Engine.SPARK:
+            why = "The delay of the query's withWatermark(eventTime, delay)."
+            delay, measured = self._behind("delay", "Delay of the watermark", why, found)
+            return delay | self._checkpoint(), measured
         why = "How the live job's watermark follows the records; `rewindow schema` lists the others."
         generator = self("generator", "Watermark generator", why, _GENERATORS[0], _one_of(_GENERATORS))
         if generator != _GENERATORS[0]:
-            return generator, None, False
+            return {"generator": generator}, ""
         why = (
             "How far the live job's watermark stays behind the latest event time. Take it from the job: in Flink "
-            "forBoundedOutOfOrderness(...), or WATERMARK FOR ts AS ts - INTERVAL ... The proposal covers all records "
-            "that were read."
+            "forBoundedOutOfOrderness(...), or WATERMARK FOR ts AS ts - INTERVAL ..."
         )
-        proposed = format_duration(found.bound)
-        bound = self("bound", "Out-of-orderness bound", why, proposed, _duration)
-        return generator, bound, self.flags.bound is None and bound == proposed
+        bound, measured = self._behind("bound", "Out-of-orderness bound", why, found)
+        return {"generator": generator, **bound}, measured
 
-    def window(self) -> dict[str, str]:
+    def _behind(self, flag: str, question: str, why: str, found: Disorder) -> tuple[dict[str, str], str]:
+        """How far the watermark stays behind, as the engine calls it, and that name where it is what was measured."""
+        proposed = format_duration(found.bound)
+        chosen = self(flag, question, f"{why} The proposal covers all records that were read.", proposed, _duration)
+        is_measured = getattr(self.flags, flag) is None and chosen == proposed
+        return {flag: chosen}, flag if is_measured else ""
+
+    def _checkpoint(self) -> dict[str, str]:
+        """Where the checkpoint lies, or what stands in for a lost one."""
+        why = f"The query's checkpointLocation: a folder, or an address of a store; {NONE} where it is lost."
+        checkpoint = self("checkpoint", "Checkpoint", why, None, _not_empty)
+        if checkpoint != NONE:
+            return {"checkpoint": checkpoint}
+        why = "The interval of the query's trigger: by it and by append times records are placed in micro-batches."
+        return {"gaps": "approximate", "trigger": self("trigger", "Trigger", why, "10 s", _duration)}
+
+    def window(self, engine: Engine) -> dict[str, str]:
         """The fields of `window`."""
-        why = "The live job's windows: tumbling, sliding, cumulative or session."
-        kind = self("window", "Kind of window", why, "tumbling", _one_of(tuple(_WINDOWS)))
+        kinds = _WINDOWS[engine]
+        why = f"The live job's windows: {', '.join(kinds)}."
+        kind = self("window", "Kind of window", why, "tumbling", _one_of(tuple(kinds)))
         fields = {"type": kind}
-        for field in _WINDOWS[kind]:
-            fields[field] = self(field, field.capitalize(), _LENGTHS[field], _EXAMPLES[field], _duration)
+        for field in kinds[kind]:
+            question = field.capitalize().replace("_", " ")
+            fields[field] = self(field, question, _LENGTHS[field], _EXAMPLES[field], _duration)
         return fields
+
+    def lateness(self) -> str:
+        """`allowed_lateness`, which Flink alone has."""
+        why = "How long after its end a window of the live job still takes late records; Flink's default is 0."
+        return self(
+            "lateness", "Allowed lateness", why, "0", lambda text: text if text == "forever" else _duration(text)
+        )
 
     def aggregates(self, keys: dict[str, str], taken: Sequence[tuple[str, ...]]) -> dict[str, str]:
         """The result columns and their aggregates."""

@@ -17,7 +17,7 @@ from spark_jobs.definition import json_schema
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.project.address import SourceKind, within
-from spark_jobs.project.answers import Answers, fidelity_of
+from spark_jobs.project.answers import Answers
 from spark_jobs.settings import Settings
 
 SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json", "live.json")
@@ -85,7 +85,7 @@ def write_files(project_files: list[ProjectFile], project: Path, *, force: bool)
 def definition_text(answers: Answers, project: Path) -> str:
     """The definition as YAML with comments."""
     sample, address = answers.sample, answers.address
-    fidelity = fidelity_of(address, sample, answers.position)
+    fidelity = answers.fidelity
     environment = Environment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
     environment.filters |= {"scalar": scalar, "mapping": _mapping, "comment": _comment}
     template = environment.from_string((_PACKAGE / "templates" / "pipeline.yaml.j2").read_text(encoding="utf-8"))
@@ -102,11 +102,7 @@ def definition_text(answers: Answers, project: Path) -> str:
         fidelity_meaning=fidelity.meaning,
         fidelity_advice=fidelity.advice,
         disorder_line=disorder_line(answers),
-        bound_note=_BOUND_NOTE if answers.bound_is_measured else "",
     )
-
-
-_BOUND_NOTE = "\n  # CHECK: this bound covers the records that were read. The live job's own bound belongs here."
 
 
 def disorder_line(answers: Answers) -> str:

@@ -126,8 +126,8 @@ def test_files_that_are_there_stay_and_a_definition_is_overwritten_only_by_force
 
 def test_a_person_is_asked_what_the_flags_leave_open_and_again_after_a_wrong_answer(project: Path) -> None:
     write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(20)])
-    # The empty lines take the proposals: partition, offset, arrival, its clock; namespace at the end.
-    answers = "ordered_at\n\n\n\n\nshpo\nshop, dated=substring(ordered_at, 1, 10)\n\nsoon\n2 min\n"
+    # Empty lines take the proposals: engine, partition, offset, arrival, its clock; namespace at the end.
+    answers = "\nordered_at\n\n\n\n\nshpo\nshop, dated=substring(ordered_at, 1, 10)\n\nsoon\n2 min\n"
     answers += "session\n15 min\n1 min\nn=count(*)\n\n"
     output = init("data", "--name", "orders", answers=answers)
     assert "Did you mean `shop`?" in output
@@ -136,6 +136,48 @@ def test_a_person_is_asked_what_the_flags_leave_open_and_again_after_a_wrong_ans
     assert made.keys == {"shop": "shop", "dated": "substring(ordered_at, 1, 10)"}
     assert (made.window.type, made.watermark.bound, made.allowed_lateness) == ("session", 120_000, 60_000)
     assert made.aggregates == {"n": "count(*)"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "watermark", "window"),
+    [
+        (
+            ("--engine", "spark", "--checkpoint", "/srv/checkpoints/orders"),
+            {"delay": 300_000, "checkpoint": "/srv/checkpoints/orders"},
+            "tumbling",
+        ),
+        (
+            ("--engine", "spark", "--delay", "1 h", "--checkpoint", "none", "--window", "session"),
+            {"delay": 3_600_000, "checkpoint": None, "gaps": "approximate", "trigger": 10_000},
+            "session",
+        ),
+        (
+            ("--engine", "kafka_streams", "--grace", "10 min", "--window", "hopping", "--advance", "5 min"),
+            {"grace": 600_000},
+            "hopping",
+        ),
+        (("--engine", "kafka_streams", "--window", "sliding"), {"grace": 300_000}, "between_events"),
+    ],
+)
+def test_an_engine_is_asked_in_its_own_words(project: Path, flags: tuple, watermark: dict, window: str) -> None:
+    write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(100)])
+    output = init("data", "--name", "orders", *flags, "--yes")
+    made = definition(project, "orders")
+    assert (made.engine, made.window.type) == (flags[1], window)
+    assert {name: getattr(made.watermark, name) for name in watermark} == watermark
+    assert ("fidelity recorded" in output) == ("/srv/checkpoints/orders" in flags)
+    text = (project / "dags/pipelines/orders.yaml").read_text()
+    assert "allowed_lateness" not in text and "end_of_input" not in text
+    assert ("CHECK: this" in text) == (watermark.get("delay", watermark.get("grace")) == 300_000)
+
+
+def test_a_flag_of_another_engine_is_refused_with_the_own_ones(project: Path) -> None:
+    write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(20)])
+    with pytest.raises(DefinitionError, match="--bound belongs to engine `flink`, not to `kafka_streams`") as refused:
+        init("data", "--engine", "kafka_streams", "--bound", "1 min", "--yes")
+    assert "--grace" in refused.value.hint
+    with pytest.raises(DefinitionError, match="Name it with --checkpoint") as refused:
+        init("data", "--engine", "spark", "--yes")
 
 
 def test_what_cannot_be_proposed_is_marked_and_what_is_wrong_is_refused(project: Path) -> None:
