@@ -43,10 +43,11 @@ def _is_no_traceback_of_py4j(record: logging.LogRecord) -> bool:
     py4j reports from finalizers that a connection is closed. Where one runs while source is parsed (by Hypothesis, by
     pytest), the inner parsing ends the outer one with a SystemError ("AST constructor recursion depth mismatch").
     """
-    return not (record.module == "java_gateway" and record.exc_info)
+    return not (record.module in ("java_gateway", "clientserver") and record.exc_info)
 
 
-logging.getLogger().addFilter(_is_no_traceback_of_py4j)
+for _logger in (None, "py4j.java_gateway", "py4j.clientserver"):  # a filter holds for its own logger alone
+    logging.getLogger(_logger).addFilter(_is_no_traceback_of_py4j)
 
 ROOM = "-Xms1500m -Xmn600m -XX:MetaspaceSize=256m"
 """Java options of the Spark of all tests: a heap that grew from Java's small start cost a tenth of the time."""

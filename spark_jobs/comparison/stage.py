@@ -99,7 +99,10 @@ def _compared(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
         if not deployments:
             raise no_deployment(job.pipeline)
         width = width_of([span for one in deployments for span in one.chosen.everywhere])
-        found = [_compare_one(job, replay, one, table, windows, run, width) for one in deployments]
+        uncommitted = None
+        if any(one.chosen.everywhere for one in deployments):
+            uncommitted = touched_by_pending(job.spark, job.pipeline, job.plan, replay.spec)
+        found = [_compare_one(job, replay, one, table, windows, run, width, uncommitted) for one in deployments]
         if windows.keeps:
             _record_counts(job, run, found)
     return _document(job, found, windows)
@@ -120,9 +123,16 @@ def _opened(
 
 
 def _compare_one(
-    job: Job, replay: Replay, one: _Deployment, table: VerdictTable, windows: ToCompare, run: ComparingRun, width: int
+    job: Job,
+    replay: Replay,
+    one: _Deployment,
+    table: VerdictTable,
+    windows: ToCompare,
+    run: ComparingRun,
+    width: int,
+    uncommitted: DataFrame | None,
 ) -> _Compared:
-    """Compare a deployment's windows, and write its verdicts unless it is a dry run."""
+    """Compare a deployment's windows, and write its verdicts unless it is a dry run. `uncommitted`: see `Comparer`."""
     deployed, chosen, keys = one.deployed, one.chosen, replay.spec.keys
     if not chosen.everywhere:
         if deployed.has_own_rules:  # its timeline is not made for nothing
@@ -134,7 +144,6 @@ def _compare_one(
             emitted = one.rows.chosen(chosen.spans, chosen.older, chosen.pairs)
         else:
             emitted = only_of(deployed, one.rows.windows(chosen.hull))
-        uncommitted = touched_by_pending(job.spark, job.pipeline, job.plan, replay.spec)
         with Comparer(
             own, deployed.pipeline, emitted, chosen.spans, chosen.older, chosen.pairs, uncommitted
         ) as comparer:

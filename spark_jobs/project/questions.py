@@ -166,7 +166,7 @@ class _Settling:
     def __call__(self, flag: str, question: str, why: str, default: str | None, check: Check) -> str:
         """The flag's answer, else the person's."""
         given = getattr(self.flags, flag)
-        option = "--" + flag.replace("_", "-")
+        option = _option(flag)
         if given is not None:
             try:
                 return check(given)
@@ -180,12 +180,9 @@ class _Settling:
         engine = Engine(self("engine", "Engine of the live job", why, Engine.FLINK, _one_of(tuple(Engine))))
         for flag, own in _OF_ENGINE.items():
             if own is not engine and getattr(self.flags, flag) is not None:
-                option, others = (
-                    "--" + flag.replace("_", "-"),
-                    [name for name, of in _OF_ENGINE.items() if of is engine],
-                )
-                hint = f"It has {', '.join('--' + name.replace('_', '-') for name in others)}. Or --engine {own}."
-                raise DefinitionError(f"{option} belongs to engine `{own}`, not to `{engine}`", hint=hint)
+                others = ", ".join(_option(name) for name, of in _OF_ENGINE.items() if of is engine)
+                what = f"{_option(flag)} belongs to engine `{own}`, not to `{engine}`"
+                raise DefinitionError(what, hint=f"It has {others}. Or --engine {own}.")
         return engine
 
     def event_time(self) -> tuple[Field | None, TimeReading]:
@@ -350,6 +347,10 @@ class _Settling:
         default = "; ".join(f"{name}={expression}" for name, expression in proposed.items())
         answer = self.ask("Aggregates", why, "--aggregate", default, _all_named)
         return dict(_named(part) for part in answer.split(";") if part.strip())
+
+
+def _option(flag: str) -> str:
+    return "--" + flag.replace("_", "-")
 
 
 def _disorder(sample: Sample, field: Field | None, reading: TimeReading, position: PositionProposal) -> Disorder:

@@ -44,7 +44,7 @@ class Dataset:
     @property
     def event_times(self) -> TimeRange:
         """Where the event times lie (epoch ms)."""
-        return TimeRange(MIDNIGHT, MIDNIGHT + self.records * DAY // RECORDS_A_DAY + 1)
+        return TimeRange(MIDNIGHT, MIDNIGHT + span_of(self.records) + 1)
 
     def read(self, spark: SparkSession, keys: int) -> DataFrame:
         """The history: partition, offset, arrival, key (one of `keys`), event_time, value."""
@@ -56,6 +56,11 @@ class Dataset:
         return self.read(spark, keys).withColumnsRenamed(
             {"partition": PARTITION, "offset": OFFSET, "arrival": ARRIVAL, "event_time": EVENT_TIME}
         )
+
+
+def span_of(records: int) -> int:
+    """How long the log of so many records is (ms)."""
+    return DAY * records // RECORDS_A_DAY
 
 
 def dataset(spark: SparkSession, home: Path, records: int) -> Dataset:

@@ -16,7 +16,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.devtools.bench.data import BOUND, MIDNIGHT, RECORDS_A_DAY
+from spark_jobs.devtools.bench import RECORDS
+from spark_jobs.devtools.bench.data import BOUND, MIDNIGHT, span_of
 from spark_jobs.devtools.bench.growth import HEAP, growth_row, in_child
 from spark_jobs.devtools.bench.measure import Row, alternate, input_read, to_nowhere
 from spark_jobs.devtools.bench.workload import Bench, covering, replay_spec
@@ -27,10 +28,12 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.engine import History, Replay
+from spark_jobs.runs.chunking import chunks_of
 
 PARTITIONS = 8
 MANY_PARTITIONS = 1_000
 KEYS = 10_000
+EVEN_KEY = f"(id * 7919) % {KEYS}"
 MANY_KEYS = 10_000_000
 YEAR = 365 * DAY
 CHUNKS = 12
@@ -54,7 +57,7 @@ class Log:
     records: int
     span: int
     partition: str = f"id % {PARTITIONS}"
-    key: str = f"(id * 7919) % {KEYS}"
+    key: str = EVEN_KEY
     size: int = MINUTE
     partitions: int = PARTITIONS
     burst: float = 0.0
@@ -95,20 +98,16 @@ class Log:
         history = self.read(spark)
         whole = covering(windows, history.event_times)
         with Replay(history, replay_spec(windows, self.partitions)) as replay:
-            for number in range(self.chunks):
-                first, last = (
-                    whole.start + at * (whole.end - whole.start) // self.chunks for at in (number, number + 1)
-                )
-                yield replay.windows(TimeRange(first - first % self.size, last - last % self.size))
+            for chunk in chunks_of(windows, whole, self.chunks):
+                yield replay.windows(chunk)
 
 
 def _skews(records: int) -> dict[str, tuple[Log, str]]:
     """Logs of one size by name; and what each may cost, as a multiple of the even one."""
-    span = DAY * records // RECORDS_A_DAY
-    even = f"(id * 7919) % {KEYS}"
+    span = span_of(records)
     return {
         "even": (Log(records, span), ""),
-        "one key with half of the records": (Log(records, span, key=f"IF(id % 2 = 0, 0, {even})"), "<= 2"),
+        "one key with half of the records": (Log(records, span, key=f"IF(id % 2 = 0, 0, {EVEN_KEY})"), "<= 2"),
         "one window with a tenth": (Log(records, span, burst=0.1), "<= 2"),
         "one partition with 90 %": (Log(records, span, partition=f"IF(id % 10 < 9, 0, id % {PARTITIONS})"), "<= 2"),
         "1,000 partitions": (
@@ -135,7 +134,7 @@ def skew(bench: Bench) -> Iterator[Row]:
 def scale(bench: Bench) -> Iterator[Row]:
     """A year of one-minute windows in twelve chunks, up to a billion records; and 100M distinct keys and windows."""
     for records in SIZES:
-        records = records * bench.records // 20_000_000
+        records = records * bench.records // RECORDS
         what = f"{records / 1e6:g}M records, a year of one-minute windows, {KEYS:,} keys, {CHUNKS} chunks"
         yield growth_row(bench, "scale", "scale", records, what)
     pairs = 5 * bench.records
@@ -166,8 +165,7 @@ def measure_scale(spark: SparkSession, records: int) -> dict[str, Any]:
 
 def measure_pairs(spark: SparkSession, records: int) -> dict[str, Any]:
     """The same of a log with nearly as many keys and windows as records."""
-    span = DAY * records // RECORDS_A_DAY
-    return _measured(spark, Log(records, span, key=f"pmod(xxhash64(id, 3), {MANY_KEYS})"))
+    return _measured(spark, Log(records, span_of(records), key=f"pmod(xxhash64(id, 3), {MANY_KEYS})"))
 
 
 def _measured(spark: SparkSession, log: Log) -> dict[str, Any]:
@@ -183,7 +181,7 @@ def _measured(spark: SparkSession, log: Log) -> dict[str, Any]:
 def measure_windows(spark: SparkSession, records: int) -> dict[str, Any]:
     """Seconds of a log's windows, their number, and a checksum of all their values."""
     began = time.perf_counter()
-    log = Log(records, DAY * records // RECORDS_A_DAY)
+    log = Log(records, span_of(records))
     counts = [
         windows.agg(F.count("*"), F.sum(F.xxhash64(*windows.columns).cast("decimal(38)"))).collect()[0]
         for windows in log.replay(spark)

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+E = TypeVar("E")
 K = TypeVar("K")
 Column = npt.NDArray[np.int64]
 ABSENT: Final = -1
@@ -79,14 +80,33 @@ class CommitEntry:
 
 
 @dataclass(frozen=True, eq=False)
-class OffsetLog(Mapping[int, OffsetLogEntry]):
+class _Log(Mapping[int, E]):
+    """Entries by batch, ascending: `numbers` has the batches."""
+
+    numbers: Column
+
+    def _row(self, batch: int) -> int:
+        """The row of a batch. Raises KeyError where it is not there."""
+        row = int(np.searchsorted(self.numbers, batch))
+        if row == len(self.numbers) or self.numbers[row] != batch:
+            raise KeyError(batch)
+        return row
+
+    def __iter__(self) -> Iterator[int]:
+        return (int(number) for number in self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetLog(_Log[OffsetLogEntry]):
     """The entries of the offset log by batch, ascending. All columns are of one length; `ABSENT` where a value is not.
 
     `ends`: of each partition of Kafka sources. `entries`: of each file source. `there`: 1 where the source has a line.
     `conf`: which of `confs` the batch has; batches in a row share one.
     """
 
-    numbers: Column
     watermarks: Column
     timestamps: Column
     conf: Column
@@ -96,9 +116,7 @@ class OffsetLog(Mapping[int, OffsetLogEntry]):
     entries: Mapping[str, Column] = field(default_factory=dict[str, Column])
 
     def __getitem__(self, batch: int) -> OffsetLogEntry:
-        row = int(np.searchsorted(self.numbers, batch))
-        if row == len(self.numbers) or self.numbers[row] != batch:
-            raise KeyError(batch)
+        row = self._row(batch)
         return OffsetLogEntry(
             batch,
             int(self.watermarks[row]),
@@ -106,12 +124,6 @@ class OffsetLog(Mapping[int, OffsetLogEntry]):
             {source: self._offset(source, row) for source, there in self.there.items() if there[row] != ABSENT},
             self.confs[int(self.conf[row])],
         )
-
-    def __iter__(self) -> Iterator[int]:
-        return (int(number) for number in self.numbers)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
 
     def _offset(self, source: str, row: int) -> SourceOffset | None:
         if source in self.entries and self.entries[source][row] != ABSENT:
@@ -147,23 +159,13 @@ class OffsetLog(Mapping[int, OffsetLogEntry]):
 
 
 @dataclass(frozen=True, eq=False)
-class CommitLog(Mapping[int, CommitEntry]):
+class CommitLog(_Log[CommitEntry]):
     """The entries of the commit log by batch, ascending, as columns."""
 
-    numbers: Column
     next_watermarks: Column
 
     def __getitem__(self, batch: int) -> CommitEntry:
-        row = int(np.searchsorted(self.numbers, batch))
-        if row == len(self.numbers) or self.numbers[row] != batch:
-            raise KeyError(batch)
-        return CommitEntry(batch, int(self.next_watermarks[row]))
-
-    def __iter__(self) -> Iterator[int]:
-        return (int(number) for number in self.numbers)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
+        return CommitEntry(batch, int(self.next_watermarks[self._row(batch)]))
 
     def then(self, other: CommitLog) -> CommitLog:
         """Both logs as one; of a batch that both have the other's entry counts."""
