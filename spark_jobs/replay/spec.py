@@ -64,6 +64,13 @@ class ReplaySpec:
         return self.windows
 
     @property
+    def windows_of_a_record(self) -> int:
+        """About how many windows one record is in."""
+        if self.has_sessions or self.aligned_windows.assigns_one:
+            return 1
+        return -(-self.aligned_windows.longest // self.windows.usual_step)
+
+    @property
     def output_columns(self) -> tuple[str, ...]:
         """The aggregate columns of a result, in order: faithful `name`, complete `name__complete`."""
         columns: list[str] = []

@@ -42,6 +42,7 @@ from spark_jobs.runs.store import RunFolder
 from spark_jobs.runs.timeline import make_timeline
 from spark_jobs.runs.verification import GateCheck, ReportCollector, Verified, verified
 from spark_jobs.runs.work import FullWork, Work
+from spark_jobs.spark.shuffles import shuffles_for
 
 DeliverStage = Callable[[SparkSession, Pipeline, RunFolder], DeliveredCorrections | None]
 """Delivers what is due to the readers of the live job's output; of a run that waits it says what would be."""
@@ -111,7 +112,7 @@ class Evaluator:
         """Carry out the stages; None: all of the run's. An error is recorded in the ledger and in the run's folder."""
         stages = self.stages if stages is None else stages
         self._stages = tuple(stage for stage in stages if not isinstance(stage, Deliver))
-        with self.job.watched(lambda: self._at), self._open:
+        with self.job.watched(lambda: self._at), shuffles_for(self.job.spark, self.job.rows), self._open:
             for stage in self._stages:
                 if not (isinstance(stage, Publish) and self._ends_unpublished):
                     self._at = stage.name

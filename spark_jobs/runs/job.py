@@ -115,6 +115,11 @@ class Job:
         return published_before(self.ledger, self.plan, self.result.run_id)
 
     @property
+    def rows(self) -> int:
+        """How many rows go through a shuffle at most: the records, once for each of their windows."""
+        return self.plan.records * self.spec.windows_of_a_record
+
+    @property
     def is_faithful(self) -> bool:
         return self.spec.mode is not Mode.COMPLETE
 

@@ -29,6 +29,7 @@ from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.runs.chunking import chunks_of
+from spark_jobs.spark.shuffles import shuffles_for
 
 PARTITIONS = 8
 MANY_PARTITIONS = 1_000
@@ -97,7 +98,10 @@ class Log:
         windows = TumblingWindows(self.size)
         history = self.read(spark)
         whole = covering(windows, history.event_times)
-        with Replay(history, replay_spec(windows, self.partitions)) as replay:
+        with (
+            shuffles_for(spark, self.records),
+            Replay(history, replay_spec(windows, self.partitions)) as replay,
+        ):
             for chunk in chunks_of(windows, whole, self.chunks):
                 yield replay.windows(chunk)
 
