@@ -25,6 +25,7 @@ from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.sources import good, reading
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.shuffles import shuffles_for
 
 
 def run_compare(
@@ -68,7 +69,8 @@ def compare_planned(
     history = History(records, plan.event_times, plan.processing_time_end)
     uncommitted = touched_by_pending(records.sparkSession, pipeline, plan, spec)
     reports = []
-    with CachedFrames() as cached, Replay(history, spec) as replay, reading(plan.pipeline):
+    shuffles = shuffles_for(spark, plan.records * spec.windows_of_a_record)
+    with shuffles, CachedFrames() as cached, Replay(history, spec) as replay, reading(plan.pipeline):
         for deployed in deployments_of(pipeline):
             if (span := deployed.clipped(plan.span)) is None:
                 continue
