@@ -5,20 +5,7 @@ It may import everything but the tools for developers. Begin with `app.py`.
 
 from __future__ import annotations
 
-from spark_jobs.cli import (
-    act,
-    bench,
-    corrections,
-    expectations,
-    imports,
-    init,
-    live,
-    look,
-    report,
-    runs,
-    serve,
-    upgrade,
-)
+from spark_jobs.cli import act, bench, corrections, expectations, imports, init, live, look, runs, serve
 from spark_jobs.cli.app import main
 
 __all__ = ["main"]

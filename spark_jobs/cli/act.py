@@ -1,4 +1,4 @@
-"""Commands that act: run, reconcile, archive, demo, bench, and a broker to try things with."""
+"""Commands that act: run, reconcile, archive, upgrade, and a broker to try things with."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from spark_jobs.cli.options import (
     session,
 )
 from spark_jobs.cli.output import (
+    Stopwatch,
     columns_to_query,
     print_night,
     print_plan,
@@ -46,7 +47,6 @@ from spark_jobs.cli.output import (
     print_warnings,
     result_record,
 )
-from spark_jobs.cli.stopwatch import Stopwatch
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def run(
     from spark_jobs.runs.documents import DryRun
     from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
     from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.requirements import check_order, check_range
+    from spark_jobs.runs.requesting import check_order, check_range
     from spark_jobs.runs.stages import chunk_stages, stages_of
     from spark_jobs.runs.store import checked_run_id
     from spark_jobs.sources import names_of
@@ -163,7 +163,7 @@ def reconcile(
     from spark_jobs.runs.nightly import planned_night
     from spark_jobs.runs.nightly import reconcile as reconcile_run
     from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.requirements import check_order, check_until
+    from spark_jobs.runs.requesting import check_order, check_until
     from spark_jobs.runs.store import checked_run_id
 
     loaded = load(pipeline)
@@ -412,3 +412,24 @@ def kafka_up(
             signal.pause()
         except KeyboardInterrupt:
             print("stopping", flush=True)
+
+
+@app.command()
+def upgrade(pipeline: PipelineArgument) -> None:
+    """Bring a pipeline's tables to this version's layout: missing columns and revisions.
+
+    Runs add the columns that they need by themselves; this does it for all tables at once, while no run is at work. A
+    table of windows without revisions gets them: each window becomes revision 1. End offsets that are maps become
+    text, verdicts get their names of today. It can be repeated.
+    """
+    from spark_jobs.operations.upgrade import upgrade as upgrade_tables
+
+    loaded = load(pipeline)
+    done = upgrade_tables(session(loaded, "upgrade", short=True), loaded)
+    for one in done:
+        got = [f"columns {', '.join(one.columns)}"] if one.columns else []
+        got += [f"{one.windows:,} windows are revision 1"] if one.windows else []
+        got += [f"{one.verdicts:,} rows have the verdicts' names of today"] if one.verdicts else []
+        console.print(f"[green]upgraded[/] {escape(one.table)}: {'; '.join(got)}", soft_wrap=True, highlight=False)
+    if not done:
+        console.print(f"The tables of {escape(loaded.name)} have this version's layout already.", soft_wrap=True)

@@ -53,7 +53,7 @@ def show_corrections(
     """
     from spark_jobs.cli.rows import print_csv, print_json, print_rows
     from spark_jobs.corrections.due import sections_of
-    from spark_jobs.operations.corrections import delivered_rows, due_rows
+    from spark_jobs.operations.looking import delivered_rows, due_rows
 
     if as_csv and as_json:
         raise DefinitionError("--csv and --json: choose one of them")

@@ -14,8 +14,7 @@ from spark_jobs.cli.options import console
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from spark_jobs.project.address import Address
-    from spark_jobs.project.answers import Answers
+    from spark_jobs.project.answers import Address, Answers
     from spark_jobs.project.questions import Ask, Check
     from spark_jobs.project.sample import Sample
 
@@ -88,7 +87,7 @@ def init(
     that are there already stay as they are.
     """
     from spark_jobs.definition import load_pipeline
-    from spark_jobs.project.address import FORMS, parse_address
+    from spark_jobs.project.answers import FORMS, parse_address
     from spark_jobs.project.changes import of_rows
     from spark_jobs.project.questions import Flags, settle
     from spark_jobs.project.writing import project_files, write_files
@@ -135,7 +134,7 @@ def init(
 def _read(
     address: Address, records: int, metastore: str | None, registry: str | None, registry_auth: str | None
 ) -> Sample:
-    from spark_jobs.project.address import SourceKind
+    from spark_jobs.project.answers import SourceKind
 
     container = None
     if address.kind is SourceKind.FILES:

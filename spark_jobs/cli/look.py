@@ -1,4 +1,4 @@
-"""Commands that read and change nothing: check, schema, plan, compare, history, sql, conformance, doctor."""
+"""Commands that read and change nothing: check, schema, plan, compare, report, history, sql, conformance, doctor."""
 
 from __future__ import annotations
 
@@ -33,6 +33,17 @@ if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
 
 
+import webbrowser
+from typing import TYPE_CHECKING
+
+from spark_jobs.cli.options import known_pipelines, known_runs, say_home, starting
+from spark_jobs.cli.runs import all_runs
+from spark_jobs.errors import EnvironmentSetupError
+
+if TYPE_CHECKING:
+    from spark_jobs.runs.store import RunFolder, RunStore
+
+
 @app.command()
 def check(
     pipeline: PipelineArgument,
@@ -45,7 +56,7 @@ def check(
 
     `plan` and `run` refuse a wrong expression too, before they write anything.
     """
-    from spark_jobs.cli.checked import print_checked, print_refused
+    from spark_jobs.cli.output import print_checked, print_refused
     from spark_jobs.definition.custom import check_class
     from spark_jobs.definition.loading import refuse_shared
 
@@ -101,7 +112,7 @@ def plan(
     """Show what a run would do: its source, end offsets, chunks and fidelity. Writes nothing."""
     from spark_jobs.runs.definition_change import with_change
     from spark_jobs.runs.plan import make_plan, read_planned
-    from spark_jobs.runs.requirements import check_order, check_range
+    from spark_jobs.runs.requesting import check_order, check_range
     from spark_jobs.runs.stages import chunk_stages, stages_of
     from spark_jobs.sources import names_of
 
@@ -148,7 +159,7 @@ def compare(
     from spark_jobs.cli.comparison import exit_code, print_report
     from spark_jobs.comparison.compare import run_compare
     from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.requirements import check_range
+    from spark_jobs.runs.requesting import check_range
 
     loaded = load(pipeline)
     options = requested_of(loaded, start=start, end=end, as_of=as_of).plan_options(loaded)
@@ -177,8 +188,7 @@ def revisions_of_a_window(
     as_json: JsonOption = False,
 ) -> None:
     """List the revisions of a window: what each one changed, when, why, and from which run. Times are in UTC."""
-    from spark_jobs.cli.live_history import live_records, print_live_history
-    from spark_jobs.cli.revisions import history_records, print_history
+    from spark_jobs.cli.revisions import history_records, live_records, print_history, print_live_history
     from spark_jobs.operations.window_history import check_keys, window_history
     from spark_jobs.runs.requesting import instant_from
 
@@ -240,7 +250,7 @@ def conformance(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for passing cases, too.")] = False,
 ) -> None:
     """Run an engine on recorded cases of live engines. Prints one line for each failing case; exit code 1 if any."""
-    from spark_jobs.conformance.runner import run_cases
+    from spark_jobs.conformance.formats import run_cases
 
     if engine not in ("sequential", "spark"):
         raise DefinitionError(f"--engine: {engine!r}", hint="Use sequential or spark.")
@@ -262,3 +272,70 @@ def doctor(
         hint = f" {item.hint}" if item.hint else ""
         console.print(f"{marks[item.status]} {item.name}: {escape(item.what)}{escape(hint)}", soft_wrap=True)
     raise typer.Exit(8 if any(item.status is Status.FAIL for item in checks) else 0)
+
+
+@app.command()
+def report(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN|PIPELINE]",
+            help="A run's id as `rewindow run` prints it, or a pipeline: its last run.",
+            autocompletion=starting(lambda: [*known_pipelines(), *known_runs()]),
+        ),
+    ] = None,
+    last: Annotated[bool, typer.Option("--last", help="The last run of all.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    as_json: JsonOption = False,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML: a test case for each expectation.")
+    ] = None,
+) -> None:
+    """Build the report of a run from the run's documents, and print its verdict and its path. Needs no Spark.
+
+    The page is one HTML file without links to other files. report.json beside it has the same content as JSON.
+    """
+    from spark_jobs.report.build import build_report
+    from spark_jobs.report.junit import junit_xml
+    from spark_jobs.runs.store import PAGE, RunStore
+
+    if (run is None) is not last:
+        raise DefinitionError("which run?", hint="Name a run or a pipeline, or write --last. See `rewindow runs`.")
+    say_home()
+    store = RunStore.configured()
+    folder = _folder_of(store, run)
+    built = build_report(folder)
+    if junit is not None:
+        try:
+            junit.write_bytes(junit_xml(built))
+        except OSError as problem:
+            raise EnvironmentSetupError(
+                f"cannot write: {problem.strerror}", str(junit), "Name a file in an existing folder."
+            ) from problem
+    page = folder.address(PAGE)
+    if as_json:
+        print(json.dumps(built.to_dict(), ensure_ascii=False))
+    else:
+        verdict = built.verdict
+        console.print(f"[bold]{escape(verdict.title)}[/]: {escape(verdict.sentence)}", soft_wrap=True)
+        for step in verdict.next:
+            line = f"{step.text} {step.command or ''}".strip()
+            console.print(f"  {escape(line)}", soft_wrap=True, highlight=False)
+        console.print(escape(page), soft_wrap=True, highlight=False)
+    if show:
+        webbrowser.open(Path(page).as_uri() if Path(page).is_absolute() else page)
+
+
+def _folder_of(store: RunStore, name: str | None) -> RunFolder:
+    """The folder of a run by its id, of a pipeline's last run by the pipeline's name, of the last run by None."""
+    if name is not None:
+        folder = store.folder(name)
+        if folder.documents():
+            return folder
+    found = all_runs()
+    latest = next((run for run in found if name in (None, run.pipeline)), None)
+    if latest is not None:
+        return store.folder(latest.run_id)
+    hint = f"The last runs: {', '.join(run.run_id for run in found[:5])}." if found else "There are no runs there yet."
+    what = "there is no run yet" if name is None else f"there is no run {name!r}, and no run of a pipeline of that name"
+    raise DefinitionError(what, store.url, hint)

@@ -1,4 +1,4 @@
-"""What the commands print for people."""
+"""What the commands print for people, and the seconds that they take."""
 
 from __future__ import annotations
 
@@ -20,6 +20,46 @@ if TYPE_CHECKING:
     from spark_jobs.runs.stages import RunStage
     from spark_jobs.runs.verdicts import Verdicts
     from spark_jobs.sources.quarantine import QuarantineReason
+
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from spark_jobs.errors import DefinitionError, Problem
+
+if TYPE_CHECKING:
+    from spark_jobs.definition import Pipeline
+
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+TOTAL = "total"
+_LAST = "report"
+
+
+class Stopwatch:
+    """Begins when it is made."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Count the seconds of the block as those of a stage."""
+        began = time.monotonic()
+        yield
+        self._seconds[stage] = round(time.monotonic() - began, 3)
+
+    def around(self, timings: Mapping[str, float]) -> dict[str, float]:
+        """The seconds of all stages in their order, those of the run among them, and of all together as `total`."""
+        before = {stage: seconds for stage, seconds in self._seconds.items() if stage != _LAST}
+        after = {stage: seconds for stage, seconds in self._seconds.items() if stage == _LAST}
+        return {**before, **timings, **after, TOTAL: round(time.monotonic() - self._began, 3)}
+
 
 _FIRST_AGGREGATES = 3
 
@@ -204,3 +244,46 @@ def columns_to_query(pipeline: Pipeline | None, mode: Mode | None = None) -> str
     is_complete = (mode or pipeline.mode) is Mode.COMPLETE
     values = [complete_name(name) if is_complete else name for name in list(pipeline.aggregates)[:_FIRST_AGGREGATES]]
     return ", ".join([*pipeline.keys, "window_start", *values])
+
+
+def print_checked(pipeline: Pipeline, as_json: bool, thorough: bool) -> None:
+    """A definition without problems, with what its users should know. `thorough`: Spark has checked it too."""
+    notes = notes_of(pipeline)
+    if as_json:
+        record = {"pipeline": pipeline.name, "file": pipeline.file, "definition_hash": pipeline.definition_hash}
+        print(
+            json.dumps(
+                {"ok": True, **record, "thorough": thorough, "problems": [], "notes": [asdict(note) for note in notes]}
+            )
+        )
+        return
+    console.print(
+        f"[green]ok[/] {pipeline.name} ({escape(pipeline.file)}), definition {pipeline.definition_hash[:12]}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    if not thorough:
+        console.print("[dim]Expressions and columns are checked by `plan`, or here with --thorough.[/]", soft_wrap=True)
+    for note in notes:
+        console.print(f"[yellow]note[/] {escape(str(note))}", soft_wrap=True, highlight=False)
+
+
+def print_refused(error: DefinitionError) -> None:
+    """The problems of a definition for machines; one that concerns the whole file has line 1 and no field."""
+    problems = error.problems or (Problem(error.where, 1, "", error.what, error.hint),)
+    print(json.dumps({"ok": False, "problems": [asdict(problem) for problem in problems], "notes": []}))
+
+
+def notes_of(pipeline: Pipeline) -> list[Problem]:
+    """What is allowed, and refused later for some uses; what the definition does to what an earlier one published."""
+    from spark_jobs.definition.mode import Mode
+    from spark_jobs.runs.definition_change import since_last_run
+    from spark_jobs.runs.requesting import WITHOUT_ORDER
+
+    notes = [Problem(pipeline.file, 1, "", said, "see `rewindow plan`") for said in since_last_run(pipeline)]
+    missing = pipeline.missing_positions
+    if not missing or pipeline.mode is Mode.COMPLETE:
+        return notes
+    file, _, line = pipeline.source_of(("history",)).rpartition(":")
+    what = f"there is no {', no '.join(missing)}: which records were late cannot be known, so that runs refuse"
+    return [Problem(file, int(line or 1), "history.position", f"{what} faithful values", WITHOUT_ORDER), *notes]

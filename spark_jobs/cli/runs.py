@@ -35,7 +35,7 @@ def runs(
 ) -> None:
     """List the runs, the last one first: when, what became of it, what it changed, its id. Needs no Spark."""
     from spark_jobs.runs.status import RunStatus
-    from spark_jobs.web.listing import Wanted
+    from spark_jobs.web.runs import Wanted
 
     if status is not None and status not in list(RunStatus):
         raise DefinitionError(f"--status: {status!r}", hint=f"Use {', '.join(RunStatus)}.")
@@ -104,8 +104,8 @@ def show_status(pipeline: NamedPipeline = None, as_json: JsonOption = False) -> 
 def all_runs() -> list[Run]:
     """All runs of the store, the last requested first."""
     from spark_jobs.runs.store import RunStore
-    from spark_jobs.web.kept import kept_summaries
     from spark_jobs.web.runs import Runs
+    from spark_jobs.web.summary import kept_summaries
 
     store = RunStore.configured()
     return Runs(store, kept=kept_summaries(store.url)).all()

@@ -1,4 +1,7 @@
-"""The formats of case files: how a case of each one is run and compared. The field `format` of a file chooses."""
+"""Runs cases through one engine and reports the differences, by the format of each case file.
+
+The field `format` of a file chooses.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+from spark_jobs.conformance.case import load_cases
 
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
@@ -118,3 +124,33 @@ def try_case(path: Path, engine: Engine) -> Tried:
             hint="the field `format` of a case file says which it is; see the README files in tests/golden",
         )
     return FORMATS[written](path, document, engine)
+
+
+def run_cases(folder: Path, engine: str, *, verbose: bool, say: Callable[[str], None]) -> tuple[int, int]:
+    """(passed, failed) over all case files of a folder; a case with several Flink versions counts once.
+
+    `engine` is `sequential` or `spark`. Writes one line for each failing case with its first difference. Where the
+    Spark engine simulated the watermark or handed sessions to the sequential operator, it writes a line about that.
+    """
+    chosen = Engine(set_based=engine == "spark")
+    passed = failed = 0
+    for path in load_cases(folder):
+        difference, note = _try(path, chosen)
+        if difference is not None:
+            failed += 1
+            say(f"FAIL {path.name}: {difference}")
+            continue
+        passed += 1
+        if note or verbose:
+            say(f"pass {path.name}" + (f" ({note})" if note else ""))
+    return passed, failed
+
+
+def _try(path: Path, engine: Engine) -> Tried:
+    try:
+        return try_case(path, engine)
+    except DefinitionError as problem:
+        return Tried(str(problem))
+    except Exception as problem:
+        line = next((line for line in str(problem).splitlines() if line.strip()), "")
+        return Tried(f"{type(problem).__name__}: {line[:300]}")

@@ -24,10 +24,9 @@ from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.windows import DynamicSessionWindows
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, DROPPED, PANE
-from spark_jobs.replay.deduplication import without
+from spark_jobs.replay.deduplication import SparkDeduplication, without
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.microbatches import MicroBatches
-from spark_jobs.replay.spark_deduplication import SparkDeduplication
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 

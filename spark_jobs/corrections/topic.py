@@ -3,17 +3,25 @@
 A window of which the topic has a record gets its correction with the same key, into the same partition, and with the
 other fields of that record. Each record has the delivery's id in the header `rewindow-delivery`: a process that goes on
 after a kill reads from the offsets that the delivery began at whether it has been committed.
+
+A delivery is one transaction of Kafka's own client in Spark's JVM: readers see its records together or not at all.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
 
-from pyspark.sql import DataFrame, Row
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import EmittedRows
@@ -21,11 +29,9 @@ from spark_jobs.comparison.emitted_topic import AT_PARTITION, KEY_BYTES, VALUE_B
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.corrections.columns import Columns, columns_of
 from spark_jobs.corrections.due import CorrectionScope
-from spark_jobs.corrections.encoding import built, json_text, own_fields
-from spark_jobs.corrections.transaction import TopicRecord, transaction
-from spark_jobs.definition.corrections import TopicMode
-from spark_jobs.definition.live import TopicEmitted
-from spark_jobs.errors import DefinitionError
+from spark_jobs.definition.corrections import TimeSpelling, TopicMode
+from spark_jobs.definition.live import TopicEmitted, WindowColumns
+from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.corrections import Delivery, new_name, old_name
 from spark_jobs.lakehouse.delivery import CorrectionAction
@@ -34,7 +40,10 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.sources.decode import parse_schema
 from spark_jobs.sources.kafka import header_map, read_log
 from spark_jobs.sources.kafka_admin import topic_admin
+from spark_jobs.sources.kafka_config import client_config
 from spark_jobs.sources.kafka_offsets import OffsetRange
+from spark_jobs.spark.gateway import JavaObject, jvm
+from spark_jobs.spark.java import java_reason
 
 HEADER = "rewindow-delivery"
 """The header with the id of a record's delivery."""
@@ -229,3 +238,158 @@ def _parsed(value: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {"s": 1 / 1000, "ms": 1, "us": 1000}
+
+
+def time_text(instant: datetime, spelling: TimeSpelling) -> str:
+    """A time as Flink's JSON has it: a fraction only where there is one. `instant`: in the zone that is shown."""
+    between = " " if spelling in (TimeSpelling.SQL, TimeSpelling.SQL_UTC) else "T"
+    text = f"{instant:%Y-%m-%d}{between}{instant:%H:%M:%S}"
+    if instant.microsecond:
+        text += f".{instant.microsecond:06}".rstrip("0")
+    return text + ("Z" if spelling in (TimeSpelling.SQL_UTC, TimeSpelling.ISO_UTC) else "")
+
+
+def bound_value(milliseconds: int, bound: str, window: WindowColumns, spelling: TimeSpelling) -> int | str:
+    """A bound of a window (epoch ms) as the definition says that the live job writes it."""
+    if bound == "window_end":
+        milliseconds -= window.inclusive_end
+    instant = _EPOCH + timedelta(milliseconds=milliseconds)
+    if window.time_zone is not None:
+        local = instant.astimezone(ZoneInfo(window.time_zone)).replace(tzinfo=UTC)
+        milliseconds, instant = round((local - _EPOCH) / timedelta(milliseconds=1)), local
+    if window.unit in _UNITS:
+        return int(milliseconds * _UNITS[window.unit]) if window.unit != "s" else milliseconds // 1000
+    if window.unit == "iso" and window.time_zone is None and spelling in (TimeSpelling.SQL, TimeSpelling.ISO):
+        spelling = TimeSpelling.SQL_UTC if spelling is TimeSpelling.SQL else TimeSpelling.ISO_UTC
+    return time_text(instant, spelling)
+
+
+def json_text(fields: Mapping[str, Any], spelling: TimeSpelling) -> bytes:
+    """Compact JSON, as Flink writes it; decimals keep their digits, null stays null."""
+    numbers: list[str] = []
+
+    def plain(value: Any) -> Any:
+        match value:
+            case Decimal():
+                numbers.append(f"{value:f}")
+                return f"\x00{len(numbers) - 1}\x00"
+            case datetime():
+                return time_text(value, spelling)
+            case date():
+                return value.isoformat()
+            case bytes() | bytearray():
+                return value.decode("utf-8", "replace")
+            case Mapping():
+                return {str(k): plain(v) for k, v in value.items()}
+            case list() | tuple():
+                return [plain(v) for v in value]
+            case _:
+                return value
+
+    text = json.dumps(plain(fields), separators=(",", ":"), ensure_ascii=False)
+    for place, number in enumerate(numbers):
+        text = text.replace(f'"\\u0000{place}\\u0000"', number)
+    return text.encode()
+
+
+def own_fields(columns: Columns, spelling: TimeSpelling, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that name a window: its keys, and its bounds (epoch ms in `row`)."""
+    fields = {column: row[name] for name, column in columns.keys.items()}
+    for bound, column in columns.bounds.items():
+        fields[column] = bound_value(row[bound], bound, columns.window, spelling)
+    return fields
+
+
+def built(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields `names` in their order; those that are not known are null."""
+    return {name: known.get(name) for name in names}
+
+
+_TIMEOUT = 600_000
+"""How long a transaction may take (ms); the brokers' own limit is 15 minutes."""
+_CONSUMERS_ONLY = ("group.id", "isolation.level", "auto.offset.reset", "fetch.", "max.partition.fetch", "max.poll")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A record to write. `partition` None: the partition that Kafka chooses by the key. `value` None: a tombstone."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Transaction:
+    """A producer with a transactional id: whoever has it last fences off all before it, and ends their transaction."""
+
+    def __init__(self, spark: SparkSession, topic: TopicEmitted, transactional_id: str) -> None:
+        self._jvm, self._topic = jvm(spark), topic.topic
+        packages = self._jvm.org.apache.kafka
+        settings = self._jvm.java.util.Properties()
+        config = {n: v for n, v in client_config(topic).items() if not n.startswith(_CONSUMERS_ONLY)}
+        own = {"transactional.id": transactional_id, "transaction.timeout.ms": str(_TIMEOUT), "linger.ms": "20"}
+        for name, value in {**config, **own}.items():
+            settings.put(name, str(value))
+        serializer = packages.common.serialization.ByteArraySerializer
+        self._made: dict[tuple[tuple[str, str], ...], JavaObject] = {}
+        self._client: JavaObject = packages.clients.producer.KafkaProducer(settings, serializer(), serializer())
+
+    def begin(self) -> None:
+        """Fence off earlier producers: what they have not committed by now is aborted. Then begin."""
+        self._client.initTransactions()
+        self._client.beginTransaction()
+
+    def send(self, records: Iterable[TopicRecord]) -> None:
+        """Send records; readers of committed records do not see them yet."""
+        of_record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
+        for one in records:
+            headers = self._headers(tuple(one.headers.items()))
+            self._client.send(of_record(self._topic, one.partition, None, one.key, one.value, headers))
+
+    def _headers(self, named: tuple[tuple[str, str], ...]) -> JavaObject:
+        """Made once for all records that have the same: each call to the JVM takes as long as Kafka's own work."""
+        if named not in self._made:
+            made = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
+            for name, text in named:
+                made.add(name, text.encode())
+            self._made[named] = made
+        return self._made[named]
+
+    def commit(self) -> None:
+        """Let readers see all of them. Raises py4j's error with Kafka's reason where one was refused."""
+        self._client.commitTransaction()
+
+    def abort(self) -> None:
+        self._client.abortTransaction()
+
+    def close(self) -> None:
+        self._client.close(self._jvm.java.time.Duration.ofSeconds(5))
+
+
+@contextmanager
+def transaction(spark: SparkSession, topic: TopicEmitted, transactional_id: str) -> Iterator[Transaction]:
+    """A transaction that is aborted where the block fails. Raises SourceError with Kafka's reason."""
+    opened: Transaction | None = None
+    try:
+        opened = Transaction(spark, topic, transactional_id)
+        opened.begin()
+        yield opened
+    except (Exception, KeyboardInterrupt) as problem:
+        if opened is not None:
+            with suppress(Py4JError, PySparkException):  # fenced, or never begun: the brokers abort it
+                opened.abort()
+        if not isinstance(problem, Py4JError):
+            raise
+        raise SourceError(
+            f"corrections cannot be written: {java_reason(problem)[:300]}",
+            f"topic {topic.topic} at {topic.servers}",
+            "Check that the brokers are reachable, and that the user may write to the topic in transactions.",
+        ) from problem
+    finally:
+        if opened is not None:
+            opened.close()

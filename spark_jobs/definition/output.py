@@ -1,4 +1,4 @@
-"""Where the results go, how many records may be quarantined, who decides on publication, and the schedule."""
+"""Where results go, the quarantine, who decides on publication, the schedule, and the most that a run may cost."""
 
 from __future__ import annotations
 
@@ -7,11 +7,29 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal
 from zoneinfo import available_timezones
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, ByteSize, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, as_written, shown
 from spark_jobs.definition.names import Namespace, TableName
 from spark_jobs.definition.policy import Policy
+
+
+class Limits(Section):
+    """Limits of one run. A plan above one of them is refused; `--beyond-limits` allows it for this run."""
+
+    records: int | None = Field(
+        default=None, ge=1, description="The most records that a run reads.", examples=[2_000_000_000]
+    )
+    bytes: ByteSize | None = Field(
+        default=None, ge=1, description="The most bytes of files that a run reads.", examples=["500 GB"]
+    )
+    duration: PositiveDuration | None = Field(
+        default=None,
+        description="The longest that a run may take, as it is estimated from the pipeline's own runs. Before there "
+        "are any, this limit refuses nothing.",
+        examples=["6 h"],
+    )
+
 
 _PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 _THRESHOLD_HINT = "write a share like `1 %`, or a count of records like `100`"

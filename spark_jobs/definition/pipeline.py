@@ -18,12 +18,20 @@ from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, a
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
-from spark_jobs.definition.limits import Limits
 from spark_jobs.definition.live import FilesEmitted, Live
 from spark_jobs.definition.lookup import Lookup
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.names import NamedExpressions, PipelineName
-from spark_jobs.definition.output import AHEAD, Output, Publish, PublishField, Quarantine, Schedule, ScheduleField
+from spark_jobs.definition.output import (
+    AHEAD,
+    Limits,
+    Output,
+    Publish,
+    PublishField,
+    Quarantine,
+    Schedule,
+    ScheduleField,
+)
 from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
 from spark_jobs.definition.structured_streaming import QueryInput, StreamingWatermark
 from spark_jobs.definition.union import OF_INPUTS, History, UnionHistory, UnionInput, has_union, with_sections_of_inputs

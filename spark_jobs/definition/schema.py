@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_jobs.definition.generators import PARAMETERS
 from spark_jobs.definition.pipeline import Pipeline
+from spark_jobs.definition.watermark import PARAMETERS
 
 
 def json_schema() -> dict[str, Any]:

@@ -18,15 +18,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
-from spark_jobs.demo.java_process import JARS, launched
 from spark_jobs.demo.ports import free_port
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.gateway import JavaObject
-from spark_jobs.spark.ivy import fetch_jars
-from spark_jobs.spark.java import java_reason
+from spark_jobs.spark.jars import fetch_jars
+from spark_jobs.spark.java import find_java, java_reason
+from spark_jobs.spark.jvm import LOG_SETTINGS
 
 KAFKA_PACKAGE = "org.apache.kafka:kafka_2.13:4.1.1"
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -323,3 +325,35 @@ def _is_unknown_topic(error: BaseException) -> bool:
 def fetch_kafka() -> Path:
     """The folder with the broker's jars, fetched if missing. Raises EnvironmentSetupError when they cannot be."""
     return fetch_jars(KAFKA_PACKAGE, "the Kafka broker's")
+
+
+JARS = Path(pyspark.__file__).parent / "jars"
+"""Those that pyspark brings."""
+
+
+def launched(
+    classpath: Sequence[str], options: Sequence[str], output: IO[str]
+) -> tuple[JavaObject, subprocess.Popen[bytes]]:
+    """A new Java process and the gateway to it, with Spark's settings of its logs.
+
+    It ends with this process: its JVM ends when the pipe to its standard input closes, even after a SIGKILL.
+
+    Args:
+        classpath: Jars, or folders with `/*`.
+        options: Options of Java.
+        output: What it prints goes there.
+    """
+    started: Any = launch_gateway(
+        jarpath=str(next(JARS.glob("py4j-*.jar"))),
+        classpath=":".join(classpath),
+        javaopts=[*options, f"-Dlog4j2.configurationFile={LOG_SETTINGS}"],
+        java_path=str(find_java().executable),
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+        create_new_process_group=True,  # Ctrl-C goes to the owner, who stops it in order
+        redirect_stdout=output,
+        redirect_stderr=output,
+    )
+    port, token, process = started
+    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token)), process

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import refuse_without_live
 from spark_jobs.comparison.live_check import check_live
-from spark_jobs.corrections.due import sections_of
+from spark_jobs.corrections.due import CorrectionScope, due, scope_of, sections_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.definition.union import partition_in_words
 from spark_jobs.formatting import difference, length, plain, plural, shown
+from spark_jobs.lakehouse.corrections import pair_names
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.operations.corrections import delivered_rows, due_rows
 from spark_jobs.operations.doctor import Status, run_doctor
 from spark_jobs.operations.query import Rows, in_utc
 from spark_jobs.operations.window_history import of_keys, window_history, with_previous
@@ -212,3 +212,40 @@ def _of_rows(found: Rows, title: str) -> Table:
 
 def _counted(found: Rows) -> str:
     return f"{'more than ' if found.has_more else ''}{len(found.rows):,}"
+
+
+def delivered_rows(spark: SparkSession, pipeline: Pipeline, limit: int, run_id: str | None = None) -> Rows:
+    """The corrections of a pipeline, the last delivered first, and what is prepared before them. Times are in UTC.
+
+    `run_id`: only those of the revisions that this run has published.
+    """
+    scope = scope_of(spark, pipeline)
+    names = ["delivered_at", "status", "kind", "destination", *_columns(scope), "delivery"]
+    if not scope.ledger.exists():
+        return Rows(tuple(names), (), False)
+    rows = scope.ledger.rows()
+    if run_id is not None:
+        rows = rows.where(F.col("run_id") == run_id)
+    places = (F.asc_nulls_first(f"`{c}`") for c in ("window_start", "window_end", *scope.keys))
+    return _rows(rows.orderBy(F.desc_nulls_first("delivered_at"), F.desc("number"), *places), names, limit)
+
+
+def due_rows(spark: SparkSession, pipeline: Pipeline, limit: int) -> Rows:
+    """What `deliver` would deliver now. Times are in UTC."""
+    scope = scope_of(spark, pipeline)
+    names, found = _columns(scope), due(scope)
+    if found is None:
+        return Rows(tuple(names), (), False)
+    return _rows(found.rows.orderBy("window_start", *(f"`{k}`" for k in scope.keys)), names, limit)
+
+
+def _columns(scope: CorrectionScope) -> list[str]:
+    return [*scope.identity, "action", *pair_names(scope.values), "value", "revision", "cause", "run_id"]
+
+
+def _rows(frame: DataFrame, names: list[str], limit: int) -> Rows:
+    chosen = frame.select(*(f"`{c}`" for c in names if c in frame.columns))
+    found = chosen.limit(limit + 1).collect()
+    kinds = [field.dataType for field in chosen.schema]
+    rows = tuple(tuple(in_utc(v, kind) for v, kind in zip(row, kinds, strict=True)) for row in found[:limit])
+    return Rows(tuple(chosen.columns), rows, len(found) > limit)

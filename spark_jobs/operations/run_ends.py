@@ -7,7 +7,7 @@ from spark_jobs.comparison.stage import compare_run
 from spark_jobs.corrections.stage import bring_corrections
 from spark_jobs.definition import Pipeline
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
-from spark_jobs.report.collect import collect
+from spark_jobs.report.facts import collect
 from spark_jobs.runs.documents import DryRun, Requested
 from spark_jobs.runs.evaluation import EndPolicy
 from spark_jobs.runs.status import RunStatus

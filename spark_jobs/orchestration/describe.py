@@ -1,16 +1,21 @@
-"""What Airflow shows of a pipeline: the description of its DAGs, and the range that the form is about."""
+"""What Airflow shows of a pipeline and of a run: descriptions of DAGs, a form's range, what is to be approved."""
 
 from __future__ import annotations
 
 import logging
 import shlex
+from typing import Any
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.formatting import iso, moment
+from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.orchestration.links import report_path
-from spark_jobs.orchestration.summary import escaped
+from spark_jobs.runs.corrected import DeliveredCorrections
+from spark_jobs.runs.documents import Changes, Gate, Outcome, Request
+from spark_jobs.runs.figures import RunFigures, changes_in_words, failed_in_words
 from spark_jobs.runs.last_run import LastRun, last_run
+from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.catalog import CATALOG
 
 POLICIES = {
@@ -100,3 +105,36 @@ def history_range(last: LastRun | None) -> str:
     if last is None or last.first is None or last.last is None:
         return ""
     return f"The history has event times from `{iso(last.first)}` to `{iso(last.last)}` (UTC), as the last run saw it. "
+
+
+def approval_body(folder: RunFolder) -> str:
+    """What changes, what the gate said, and where the report is."""
+    request, changes = Request.read(folder), Changes.read(folder) or Changes()
+    gate, outcome = Gate.read(folder), Outcome.read(folder)
+    counts, causes = changes.counts, changes.causes
+    lines = [
+        f"**{escaped(outcome and outcome.message)}**",
+        "",
+        f"Publishing would change: {changes_in_words(counts)}.",
+        "",
+        "| change | windows |",
+        "| --- | ---: |",
+        *(f"| {name.value} | {counts.get(name, 0):,} |" for name in VISIBLE),
+        "",
+        f"Causes: {', '.join(f'{name} {count:,}' for name, count in sorted(causes.items())) or 'none'}.",
+        *(f"{name}: {text}." for name, text in RunFigures.of(changes).in_words().items()),
+    ]
+    corrections = DeliveredCorrections.read(folder)
+    if corrections is not None:
+        lines.append(f"Readers of the live job's output: {escaped(corrections.sentence())}.")
+    if gate is not None:
+        lines.append(f"Gate: {gate.verdict}, {len(gate.results)} expectations; failed: {failed_in_words(gate.failed)}.")
+    if request is not None and request.reason:
+        lines.append(f"Reason given: {escaped(request.reason)}")
+    lines += ["", f"[Read the report]({report_path(folder.run_id)}) before you answer.", "", f"Run `{folder.run_id}`"]
+    return "\n".join(lines)
+
+
+def escaped(text: Any) -> str:
+    """Text of a person or of data as Markdown that is only text."""
+    return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+!|~" else c for c in str(text or "")).replace("\n", " ")

@@ -33,8 +33,7 @@ from spark_jobs.orchestration.form import (
 from spark_jobs.orchestration.links import LINKS, report_path
 from spark_jobs.orchestration.notify import notify, say_before_traceback
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.orchestration.spark_log import end_of, quiet
-from spark_jobs.orchestration.spark_submit import spark_submit_settings
+from spark_jobs.orchestration.spark_log import end_of, quiet, spark_submit_settings
 from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import (
@@ -49,7 +48,7 @@ from spark_jobs.runs.documents import (
 )
 from spark_jobs.runs.figures import changes_in_words
 from spark_jobs.runs.form_words import in_form_words
-from spark_jobs.runs.requirements import check_order, check_range, check_until
+from spark_jobs.runs.requesting import check_order, check_range, check_until
 from spark_jobs.runs.stages import RunStage, applications_of, stages_of
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore

@@ -1,4 +1,7 @@
-"""How a Spark task starts its application, what it says of its end, and the log without Ivy's lines."""
+"""How a Spark task starts its application: the connection says where it runs, the settings say with what.
+
+Also what it says of its end, and its log without Ivy's lines.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,37 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from spark_jobs.errors import first_line
-from spark_jobs.submit.package import ERROR
+from spark_jobs.settings import settings
+from spark_jobs.spark.jvm import jvm_settings
+from spark_jobs.submit.conf import more_conf
+from spark_jobs.submit.package import ERROR, packaged
+
+
+@cache
+def _archive() -> str:
+    return str(packaged())
+
+
+def spark_submit_settings() -> dict[str, Any]:
+    """The arguments of SparkSubmitOperator that all stages share. Raises EnvironmentSetupError."""
+    configured = settings()
+    conf = jvm_settings()
+    memory, packages = conf.pop("spark.driver.memory"), conf.pop("spark.jars.packages")
+    return {
+        "conn_id": configured.spark_connection,
+        "driver_memory": memory,
+        "packages": packages,
+        "py_files": _archive(),
+        "conf": {**conf, **more_conf()},
+        "verbose": False,
+    }
+
 
 _LONGEST = 1000
 _IVY = re.compile(

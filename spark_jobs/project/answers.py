@@ -1,15 +1,75 @@
-"""The answers to the questions of `rewindow init`, and what their fidelity is."""
+"""The answers to the questions of `rewindow init`: where a history lies, how it is read, its fidelity."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 
 from spark_jobs.definition.engine import Engine
-from spark_jobs.project.address import Address, SourceKind
+from spark_jobs.errors import DefinitionError
 from spark_jobs.project.proposal import Disorder, PositionProposal
 from spark_jobs.project.sample import Sample
 from spark_jobs.project.times import TimeReading, time_reading
+
+FORMS = "a path (data/*.jsonl), hive:DATABASE.TABLE, or kafka://HOST:PORT/TOPIC"
+"""The forms that `parse_address` reads."""
+
+_KAFKA = re.compile(r"kafka://([^/]+)/(.+)")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class SourceKind(StrEnum):
+    """Which kind of history it is; the values are those of `history.kind`."""
+
+    FILES = "files"
+    HIVE = "hive"
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a history lies.
+
+    Attributes:
+        kind: Files, a Hive table or a Kafka topic.
+        place: A path, glob or URI; the table with its database; or the topic.
+        servers: Kafka's bootstrap servers; empty for other kinds.
+    """
+
+    kind: SourceKind
+    place: str
+    servers: str = ""
+
+
+def parse_address(text: str) -> Address:
+    """The address that a person wrote. Raises DefinitionError for one that is none of `FORMS`."""
+    text = text.strip()
+    if match := _KAFKA.fullmatch(text):
+        return Address(SourceKind.KAFKA, match[2], match[1])
+    if text.startswith("kafka:"):
+        raise DefinitionError(f"{text!r} is not a topic's address", hint="Write kafka://HOST:PORT/TOPIC.")
+    if text.startswith("hive:"):
+        table = text.removeprefix("hive:").strip("/")
+        if not re.fullmatch(r"\w+\.\w+", table):
+            raise DefinitionError(f"{text!r} is not a table's address", hint="Write hive:DATABASE.TABLE.")
+        return Address(SourceKind.HIVE, table)
+    if not text:
+        raise DefinitionError("the source is empty", hint=f"Write {FORMS}.")
+    return Address(SourceKind.FILES, text)
+
+
+def within(path: str, project: Path) -> str:
+    """A path as a definition in `project` writes it: relative to the project where it lies in it, else absolute."""
+    if _SCHEME.match(path):
+        return path
+    absolute = Path(path).expanduser().absolute()
+    try:
+        return absolute.relative_to(project.absolute()).as_posix()
+    except ValueError:
+        return absolute.as_posix()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway, get
 from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
 
 from spark_jobs.errors import DefinitionError, EnvironmentSetupError
-from spark_jobs.spark.ivy import fetch_jars
+from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
 
 PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"

@@ -11,8 +11,7 @@ from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import DurationError, format_duration, parse_duration
-from spark_jobs.project.address import Address, SourceKind
-from spark_jobs.project.answers import Answers, position_fields
+from spark_jobs.project.answers import Address, Answers, SourceKind, position_fields
 from spark_jobs.project.proposal import (
     Disorder,
     PositionProposal,

@@ -16,8 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from spark_jobs.definition import json_schema
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
-from spark_jobs.project.address import SourceKind, within
-from spark_jobs.project.answers import Answers
+from spark_jobs.project.answers import Answers, SourceKind, within
 from spark_jobs.settings import Settings
 
 SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json", "live.json")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -16,8 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition.fields import nearest
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError
+from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
+from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.spark.expression_tree import Foreign, foreign_in_text, foreign_part, no_function
 from spark_jobs.spark.gateway import jvm, session_state
 
@@ -258,3 +262,31 @@ def is_additive(spark: SparkSession, text: str) -> bool:
     if len(calls) != 1 or calls[0].is_distinct or calls[0].name not in ("count", "sum", "count_if"):
         return False
     return calls[0].start == 0 and calls[0].stop == len(whole)
+
+
+def overflow_in_words(records: DataFrame, spec: ReplaySpec) -> str | None:
+    """The first sum over `records` that overflows, in words; None where none does over all records of a window.
+
+    Windows are taken by their start, then by key. Of sessions, which lie where their records are, the key alone is
+    named.
+    """
+    sums = [(name, text) for name, whole in spec.aggregates.items() for text in sums_in(records.sparkSession, whole)]
+    if not sums:
+        return None
+    timed = records.where(F.col(EVENT_TIME).isNotNull())
+    timed = timed.where(spec.after_watermark) if spec.after_watermark else timed
+    bounds = () if spec.has_sessions else (START, END)
+    placed = timed if spec.has_sessions else assign_windows(timed, spec.aligned_windows)
+    counted = {f"rw_sum_{n}": F.expr(f"try_{text}") for n, (_, text) in enumerate(sums)}
+    counted |= {f"rw_count_{n}": F.expr(f"count{text[len('sum') :]}") for n, (_, text) in enumerate(sums)}
+    groups = [*bounds, *(f"`{key}`" for key in spec.keys)]
+    windows = placed.groupBy(*groups).agg(*(value.alias(name) for name, value in counted.items()))
+    overflows = [F.col(f"rw_sum_{n}").isNull() & (F.col(f"rw_count_{n}") > 0) for n in range(len(sums))]
+    found = windows.where(reduce(or_, overflows)).orderBy(*groups).limit(1).collect()
+    if not found:
+        return None
+    row = found[0].asDict()
+    name, text = next(s for n, s in enumerate(sums) if row[f"rw_sum_{n}"] is None and row[f"rw_count_{n}"])
+    window = f" in the window {format_instant(row[START])} to {format_instant(row[END])}" if bounds else ""
+    keys = "".join(f", {key} = {row[key]}" for key in spec.keys)
+    return f"aggregate `{name}`: {text} overflows{window}{keys}"

@@ -3,19 +3,36 @@
 One pass over ids and positions finds the records that the live job's deduplication does not let through: few, where
 duplicates are few. They are kept as places in the log, and everything else is read without them. The records of one id
 are folded in the order of the log, in the JVM.
+
+As Flink drops them: `spark_jobs.eventtime.deduplication`, set by set. The arrival of a record stands for the
+processing time at which the live job saw it. As Structured Streaming drops them: Spark rules 33 to 37.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.columns import OFFSET, PARTITION, admitted
+from spark_jobs.replay.columns import (
+    ARRIVAL,
+    EVENT_TIME,
+    NEVER,
+    OFFSET,
+    PARTITION,
+    PositionColumns,
+    admitted,
+    record_position,
+)
+from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
+from spark_jobs.replay.range_lookup import joined_to_ranges
 
 ID = "rw_id"
 """What duplicates share."""
@@ -113,3 +130,152 @@ def first_in_each_hold(entries: Column, *, renews: bool = False) -> Column:
         )
 
     return F.aggregate(entries, start, fold)["taken"]
+
+
+_AT, _AFTER = "rw_at", "rw_after"
+_NEXT = "rw_next"
+_POSITION = "struct<arrival:bigint,major:bigint,minor:bigint>"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstByProcessingTime(Deduplication):
+    """`within`: how long an id is remembered (ms); None: for ever. `renews`: a duplicate renews that."""
+
+    by: tuple[str, ...]
+    within: int | None = None
+    renews: bool = False
+
+    def entries(self, records: DataFrame, closes: Closes | None) -> DataFrame:
+        arrival = F.col(ARRIVAL)
+        goes = F.lit(NEVER) if self.within is None else arrival + F.lit(self.within - 1)
+        return records.withColumn(
+            ENTRY,
+            F.struct(
+                *record_position(records).aliased("at"),
+                F.col(PARTITION).alias("partition"),
+                F.col(OFFSET).alias("offset"),
+                F.lit(False).alias("late"),
+                arrival.alias("time"),
+                goes.alias("goes"),
+            ),
+        )
+
+    def taken(self, entries: Column) -> Column:
+        return first_in_each_hold(entries, renews=self.renews)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstByRowTime(Deduplication):
+    """The smallest row time of an id. `within`: how long an id that was given is remembered (ms); None: for ever."""
+
+    needs_closes: ClassVar[bool] = True
+    by: tuple[str, ...]
+    within: int | None = None
+
+    def entries(self, records: DataFrame, closes: Closes | None) -> DataFrame:
+        """Late is a record after the watermark has passed its time: `C(ts + 1) < r`.
+
+        Its timer fires when the watermark reaches the time, or, where it is there already, when it next goes on.
+        """
+        if closes is None:
+            raise ValueError("row time is compared with the watermark")
+        timed = records.where(F.col(EVENT_TIME).isNotNull()).withColumn(_NEXT, F.col(EVENT_TIME) + F.lit(1))
+        placed = closes(closes(timed, EVENT_TIME, _AT), _NEXT, _AFTER)
+        at, after, own = PositionColumns.named(_AT), PositionColumns.named(_AFTER), record_position(placed)
+        fires = F.when(own.not_after(at), at.as_struct()).otherwise(after.as_struct())
+        return placed.withColumn(
+            ENTRY,
+            F.struct(
+                own.as_struct().alias("at"),
+                F.col(PARTITION).alias("partition"),
+                F.col(OFFSET).alias("offset"),
+                (~own.not_after(after)).alias("late"),
+                F.col(EVENT_TIME).alias("ts"),
+                fires.alias("fires"),
+            ),
+        )
+
+    def taken(self, entries: Column) -> Column:
+        nothing = F.lit(None).cast(f"struct<ts:bigint,place:{PLACE},fires:{_POSITION}>")
+        start = F.struct(
+            nothing.alias("waiting"), F.lit(MIN_TIMESTAMP).alias("given"), F.array().cast(TAKEN).alias("taken")
+        )
+
+        def fold(state: Column, one: Column) -> Column:
+            waiting = state["waiting"]
+            fired = waiting.isNotNull() & (waiting["fires"] < one["at"])
+            given = F.when(fired, waiting["fires"]["arrival"]).otherwise(state["given"])
+            held = given != F.lit(MIN_TIMESTAMP)
+            if self.within is not None:
+                held = held & (one["at"]["arrival"] - F.lit(self.within) < given)
+            mine = F.struct(one["ts"].alias("ts"), place_of(one).alias("place"), one["fires"].alias("fires"))
+            still = F.when(~fired, waiting)
+            sooner = ~one["late"] & ~held & (still.isNull() | (one["ts"] < still["ts"]))
+            return F.struct(
+                F.when(sooner, mine).otherwise(still).alias("waiting"),
+                given.alias("given"),
+                F.when(fired, F.concat(state["taken"], F.array(waiting["place"])))
+                .otherwise(state["taken"])
+                .alias("taken"),
+            )
+
+        def finish(state: Column) -> Column:
+            waiting = state["waiting"]
+            with_it = F.concat(state["taken"], F.array(waiting["place"]))
+            return F.when(waiting.isNotNull(), with_it).otherwise(state["taken"])
+
+        return F.aggregate(entries, start, fold, finish)
+
+
+@dataclass(frozen=True)
+class SparkDeduplication(Deduplication):
+    """`delays`: from each batch time on, how long an id is held.
+
+    `delays` has (batch time, delay) ascending, in the unit of the event times; an id keeps the delay it came with.
+    """
+
+    kind: DeduplicationKind
+    by: tuple[str, ...]
+    delays: tuple[tuple[int, int], ...]
+    batches: MicroBatches
+
+    def ids(self) -> list[Column]:
+        ids = [F.expr(text) for text in self.by]
+        return [*ids, F.col(EVENT_TIME)] if self.kind is DeduplicationKind.ID_AND_TIME else ids
+
+    def entries(self, records: DataFrame, closes: Closes | None) -> DataFrame:
+        """Late is a record with `ts <= W`. An id goes at the end of the batch whose watermark has reached its expiry.
+
+        An id with its event time needs no expiry: what comes after it is late.
+        """
+        goes = F.lit(NEVER)
+        if self.kind is DeduplicationKind.WITHIN_WATERMARK:
+            expiry = F.coalesce(F.col(EVENT_TIME), F.lit(0)) + self._delay()
+            records, goes = _with_close(records, expiry, self.batches), F.col("rw_goes")
+        late = F.coalesce(F.col(EVENT_TIME) <= F.col(LATE_WATERMARK), F.lit(False))
+        entry = F.struct(
+            F.col(ARRIVAL).alias("time"),
+            F.col(PARTITION).alias("partition"),
+            F.col(OFFSET).alias("offset"),
+            late.alias("late"),
+            goes.alias("goes"),
+        )
+        return records.withColumn(ENTRY, entry)
+
+    def taken(self, entries: Column) -> Column:
+        return first_in_each_hold(entries)
+
+    def _delay(self) -> Column:
+        delay = F.lit(self.delays[0][1])
+        for time, value in self.delays[1:]:
+            delay = F.when(F.col(ARRIVAL) >= F.lit(time), F.lit(value)).otherwise(delay)
+        return delay
+
+
+def _with_close(records: DataFrame, expiry: Column, batches: MicroBatches) -> DataFrame:
+    """Add `rw_goes`: the time of the first batch whose watermark is at or above `expiry`; `NEVER`: no batch yet."""
+    timeline = batches.timeline()
+    low, high = int(timeline.x_from[1]) if len(timeline.x_from) > 1 else 0, int(timeline.x_from[-1])
+    edges = np.concatenate(([low - 1], timeline.x_from[1:], [high + 1]))
+    clamped = F.greatest(F.lit(low - 1), F.least(F.lit(high), expiry - F.lit(1)))
+    return joined_to_ranges(records, clamped, edges[:-1], edges[1:], {"rw_goes": timeline.positions[:, 0]})

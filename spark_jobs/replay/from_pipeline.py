@@ -18,16 +18,14 @@ from spark_jobs.eventtime.kafka_streams.task import StoreState, Topology
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
 from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.replay.deduplication import ID, Deduplication
+from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime, SparkDeduplication
 from spark_jobs.replay.defined_windows import windows_of
-from spark_jobs.replay.flink_deduplication import FirstByProcessingTime, FirstByRowTime
 from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.kafka_streams.replay import Application
 from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
 from spark_jobs.replay.kafka_streams.tasks import TaskRestart
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.rule_book import RuleBook
-from spark_jobs.replay.spark_deduplication import SparkDeduplication
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 

@@ -1,4 +1,4 @@
-"""The report of a run from its documents."""
+"""The report of a run from its documents, with its parts about corrections and the advisor."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from spark_jobs.definition.union import BLOCK, names_of_inputs
 from spark_jobs.formatting import written_time
 from spark_jobs.quality.suites import Severity
-from spark_jobs.report.advice import advise
-from spark_jobs.report.corrections import corrections_of
-from spark_jobs.report.counted import COUNTS, Changes, Facts
+from spark_jobs.report.counted import COUNTS, Advisor, Changes, Facts, Recommended, Setting
 from spark_jobs.report.documents import Documents
 from spark_jobs.report.live_job import live_job
-from spark_jobs.report.model import Expectation, Expectations, Links, Plan, Report, RunPart
+from spark_jobs.report.model import Corrections, Expectation, Expectations, Links, NextStep, Plan, Report, RunPart
 from spark_jobs.report.normal import normal_of
+from spark_jobs.report.pages import decision_page, look_page
 from spark_jobs.report.verdict import Origin, verdict_of
 from spark_jobs.runs import documents as written
+from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.documents import AnyOutcome, Gate
 from spark_jobs.runs.figures import RunFigures
+from spark_jobs.runs.looks import Subject
 from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.unfinished import stage_at_work
 from spark_jobs.runs.unmet import is_counted
@@ -177,3 +178,95 @@ def _plan(documents: Documents, outcome: AnyOutcome) -> Plan | None:
             "inputs": names_of_inputs(request.definition if request else None),
         }
     )
+
+
+def corrections_of(
+    found: DeliveredCorrections | None, pipeline: str, run_id: str = "", *, in_airflow: bool = False
+) -> Corrections | None:
+    """The part `corrections` of the report; None where the run delivers nothing.
+
+    `rows`: delivered or, before the run is published, planned. `in_airflow`: without command lines.
+    """
+    if found is None:
+        return None
+    steps = tuple((_in_airflow if in_airflow else _in_terminal)(found, pipeline, run_id))
+    return Corrections(
+        destination=found.destination,
+        value=found.value,
+        is_delivered=found.is_delivered,
+        rows=found.delivered if found.is_delivered else found.planned,
+        sentence=found.sentence(),
+        problem=found.problem or None,
+        notes=found.notes,
+        next=tuple(step.text for step in steps),
+        steps=steps,
+    )
+
+
+def _in_terminal(found: DeliveredCorrections, pipeline: str, _run_id: str) -> list[NextStep]:
+    if found.problem:
+        return [
+            NextStep(
+                text=f"Correct that, then `rewindow corrections {pipeline} deliver`: it goes on where this run ended."
+            )
+        ]
+    if not found.is_delivered:
+        return [NextStep(text=f"`rewindow corrections {pipeline} --dry-run` lists what is due now.")]
+    return [NextStep(text=f"`rewindow corrections {pipeline}` lists each window with its old and its new value.")]
+
+
+def _in_airflow(found: DeliveredCorrections, pipeline: str, run_id: str) -> list[NextStep]:
+    if found.problem:
+        return [NextStep(text="Correct that, then clear the task `correct`: it goes on where this run ended.")]
+    if not found.is_delivered:
+        due = look_page(pipeline, Subject.CORRECTIONS)
+        return [NextStep(text="They are delivered when the run is published.", page=due, label="List what is due now")]
+    listed = look_page(pipeline, Subject.CORRECTIONS, run=run_id)
+    steps = [
+        NextStep(
+            text=f"The DAG `look__{pipeline}` lists each window with its old and its new value.",
+            page=listed,
+            label="List them",
+        )
+    ]
+    if found.delivered:
+        text = f"The DAG `decide__{pipeline}` repeats them where the destination has lost them, or reverts them."
+        steps.append(NextStep(text=text, page=decision_page(run_id), label="Open its form"))
+    return steps
+
+
+LEVELS = (0.99, 0.999, 0.9999)
+
+
+def advise(facts: Advisor | None) -> Advisor | None:
+    """The advisor of the report from its facts; None where there are no facts.
+
+    A tolerance is the sum of bound and allowed lateness (ms). Adds `now` (the definition's own setting; None: unlimited
+    lateness) and `recommended`: for each level in `LEVELS` the smallest tolerance with at least that share of the
+    records on time (None: no tolerance that was tried). `refires` is the number of records that would make their window
+    fire again if the bound stayed and the rest were allowed lateness; None where the tolerance is below the bound.
+    """
+    if facts is None or not facts.records:
+        return None
+    total, configured = facts.records, facts.configured
+    own = next(row for row in facts.tolerances if row.tolerance == configured)
+
+    def with_costs(row: Setting) -> Setting:
+        above = row.tolerance - configured
+        costs = {"allowed_lateness": above, "refires": own.closed - row.closed} if above >= 0 else {}
+        return row.model_copy(update={"on_time_share": 1 - row.closed / total, **costs})
+
+    rows = tuple(map(with_costs, facts.tolerances))
+    now = None if facts.lateness is None else configured + facts.lateness
+
+    def smallest(level: float) -> Recommended:
+        enough = (row for row in rows if row.closed <= (1 - level) * total + 1e-9)
+        return Recommended(on_time=level, setting=next(enough, None))
+
+    added = {
+        "tolerances": rows,
+        "bound_only": with_costs(own),
+        "now": None if now is None else next(row for row in rows if row.tolerance == now),
+        "recommended": tuple(map(smallest, LEVELS)),
+    }
+    return facts.model_copy(update=added)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from operator import add
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType
+from pyspark.sql.types import BinaryType, BooleanType, DecimalType, NumericType
 
 from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
@@ -16,7 +17,6 @@ from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.replay.aggregates import is_additive
 from spark_jobs.replay.columns import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.replay.spec import ReplaySpec, complete_name
-from spark_jobs.report.values import json_column, json_value
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.joins import others, same
 
@@ -220,3 +220,25 @@ def _top(
         }
         for row in rows
     ]
+
+
+LONGEST = 200
+"""Characters of a text that are kept."""
+
+
+def json_column(frame: DataFrame, name: str) -> Column:
+    """Numbers and truth values as they are, everything else as text, cut after `LONGEST` characters and a mark."""
+    kind, column = frame.schema[name].dataType, F.col(f"`{name}`")
+    if isinstance(kind, NumericType) and not isinstance(kind, DecimalType):
+        return column
+    if isinstance(kind, BooleanType):
+        return column
+    text = F.hex(column) if isinstance(kind, BinaryType) else column.cast("string")
+    return F.when(F.length(text) > LONGEST, F.concat(F.substring(text, 1, LONGEST), F.lit("…"))).otherwise(text)
+
+
+def json_value(value: Any) -> Any:
+    """The value itself; what JSON has no number for becomes text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -2,18 +2,23 @@
 
 Their size does not grow with the history: they are counts, quantiles and samples with limits. Collecting them takes at
 most two scans of the records.
+
+The part of the advisor that needs the history is here too: what other bounds and latenesses would have caught and cost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.report.changed import changed_windows
-from spark_jobs.report.classified_records import classify_records
+from spark_jobs.report.classified_records import ClassifiedRecords, classify_records
 from spark_jobs.report.lateness import late_facts, seen_late
-from spark_jobs.report.lateness_probe import find_probe
+from spark_jobs.report.lateness_probe import LatenessProbe, end_grid_or_none, find_probe
 from spark_jobs.report.picture import find_zoom, watermark_facts
-from spark_jobs.report.tolerances import advisor_facts
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.cached import CachedFrames
 
@@ -44,3 +49,52 @@ def gather(evidence: StagedRun) -> dict[str, Any]:
         facts["watermark"] = watermark_facts(evidence, probe, classified, late, zoom)
         facts["advisor"] = advisor_facts(evidence, probe, classified)
         return facts
+
+
+def collect(evidence: StagedRun) -> Mapping[str, Any]:
+    """The facts for the report (`facts.gather`), imported only when they are needed."""
+    from spark_jobs.report.facts import gather
+
+    return gather(evidence)
+
+
+def advisor_facts(evidence: StagedRun, probe: LatenessProbe, classified: ClassifiedRecords) -> dict[str, Any] | None:
+    """For each tolerance how many records were `behind` it and how many found their window `closed`.
+
+    `wait` is how long after a window's end (processing time, ms, median over windows) its result comes with that bound.
+    None for watermarks that no bound moves.
+    """
+    if probe.parameter is None:
+        return None
+    waits = _waits(evidence, probe)
+    return {
+        "parameter": probe.parameter,
+        "generator": evidence.spec.strategy.generator.kind.value,
+        "configured": probe.configured,
+        "lateness": None if evidence.spec.allowed_lateness == MAX_TIMESTAMP else evidence.spec.allowed_lateness,
+        "resolution": probe.resolution,
+        "exact": probe.exact,
+        "sessions": evidence.spec.has_sessions,
+        "records": classified.records,
+        "event_times": {"from": probe.event_times.start, "to": probe.event_times.end},
+        "tolerances": [
+            {"tolerance": t, "behind": classified.behind[i], "closed": classified.closed[i], "wait": waits[i]}
+            for i, t in enumerate(probe.tolerances)
+        ],
+    }
+
+
+def _waits(evidence: StagedRun, probe: LatenessProbe) -> list[int | None]:
+    grid = end_grid_or_none(evidence.spec.windows)
+    if grid is None or not len(probe.steps.values):
+        return [None] * len(probe.tolerances)
+    first = grid.first_index_at_or_after(probe.event_times.start + 1)
+    count = max(1, grid.first_index_at_or_after(probe.event_times.end) - first)
+    ends = grid.ends(first, count)[:: max(1, count // 2000)]
+    waits = []
+    for tolerance in probe.tolerances:
+        at = np.searchsorted(probe.steps.values, ends - 1 + tolerance - probe.configured, side="left")
+        closed = at < len(probe.steps.values)
+        waited = probe.steps.positions[at[closed], 0] - ends[closed]
+        waits.append(int(np.median(waited)) if len(waited) else None)
+    return waits

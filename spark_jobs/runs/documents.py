@@ -306,7 +306,7 @@ class EarlierRun(RunCounts, DocumentPart):
 
 
 class NotStaged(DocumentPart):
-    """What a run did not look at, see `spark_jobs.runs.not_staged`; None: not known, or it does not apply.
+    """What a run did not look at, see `spark_jobs.runs.verification`; None: not known, or it does not apply.
 
     `records_before`: the records that the run before had read. `records_below`: how many of them are there now, at
     most; more than `records_before`: some came below the end offsets since. `windows_left`: published rows that a run
@@ -329,9 +329,9 @@ class Changes(RunCounts, Document):
     `causes_by_change`: windows by change and cause; empty in documents of earlier versions. `windows_recomputed`: see
     `spark_jobs.runs.figures`; None in documents of earlier versions. `changed_span`: from the start of the first window
     that changes for readers to the end of the last; None: none changes, or an earlier version. `run_before`: the run
-    that was published last before this one. `earlier`: those before it, see `spark_jobs.runs.earlier`. `unchecked`: why
-    no expectation was checked; empty where some were. `history_gone`: windows that
-    keep their values, because records that they were made of are gone.
+    that was published last before this one. `earlier`: those before it. `unchecked`: why no expectation was checked;
+    empty where some were. `history_gone`: windows that keep their values, because records that they were made of are
+    gone.
     """
 
     FILE: ClassVar[str] = "changes.json"

@@ -22,7 +22,7 @@ from spark_jobs.eventtime.microbatch.batches import Batch, Batches, BatchKind, B
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
 from spark_jobs.eventtime.microbatch.logs import Partition
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.checkpoint_archive import archived_queries, archived_texts
+from spark_jobs.lakehouse.checkpoint_archive import archive_files, archived_queries, archived_texts, not_archived
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.runs.gap_batches import instead_of_all, without_gaps
@@ -33,6 +33,7 @@ from spark_jobs.sources.checkpoint import (
     checkpoint_files,
     parsed_checkpoint,
     read_once,
+    texts_of,
 )
 from spark_jobs.sources.query_files import ROWS, file_source
 
@@ -281,3 +282,22 @@ def _refuse_gaps(found: Batches, checkpoint: str) -> None:
         "archive` keeps those that are there. Run it more often, or let the query keep more; `watermark.gaps: "
         "approximate` places the records of the missing ones by their append time.",
     )
+
+
+def keep_batches(spark: SparkSession, pipeline: Pipeline) -> int:
+    """Append the committed batches that only the checkpoint has to the pipeline's archive of them, each once.
+
+    Returns how many files of the checkpoint those were; 0 where the live job is of another engine.
+    """
+    watermark = pipeline.watermark
+    if not isinstance(watermark, StreamingWatermark) or watermark.checkpoint is None:
+        return 0
+    files, table = checkpoint_files(spark, watermark.checkpoint), Tables.of(pipeline).checkpoint
+    checkpoint = read_once(spark, files)
+    pending = batches_of(checkpoint).pending
+    unsettled = "" if pending is None else f"offsets/{pending.number}"
+    # Spark keeps the log of a file source, and each compact entry repeats all before it: that is not kept again.
+    logs = tuple(f"sources/{source}/" for source in checkpoint.files)
+    settled = [name for name in files.stamps if name not in (unsettled, "metadata") and not name.startswith(logs)]
+    new = not_archived(spark, table, checkpoint.query, settled)
+    return archive_files(spark, table, checkpoint.query, texts_of(spark, files, new) if new else ())

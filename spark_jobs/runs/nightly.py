@@ -39,7 +39,7 @@ from spark_jobs.runs.past_changes import Comparison
 from spark_jobs.runs.plan import Plan, arrival_limit, make_plan, planned_records
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
-from spark_jobs.runs.requirements import check_until
+from spark_jobs.runs.requesting import check_until
 from spark_jobs.runs.stages import ReplayChunk, chunk_stages
 from spark_jobs.runs.start import Asked, check_quarantine, refuse_missing_event_time
 from spark_jobs.runs.status import RunKind, RunStatus

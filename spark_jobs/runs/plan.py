@@ -38,7 +38,7 @@ from spark_jobs.runs.cost import Cost, check_cost, check_size, estimated, runs_t
 from spark_jobs.runs.documents import misfit
 from spark_jobs.runs.live_batches import LiveBatches, as_of_batches, live_batches
 from spark_jobs.runs.published_columns import refuse_other_columns
-from spark_jobs.runs.requirements import check_order, check_range
+from spark_jobs.runs.requesting import check_order, check_range
 from spark_jobs.sources import (
     Inspection,
     OpenHistory,

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.staging import StagedPart
+from spark_jobs.replay.aggregates import overflow_in_words
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, PANE
 from spark_jobs.replay.engine import FIRED_COLUMNS, Replay
-from spark_jobs.replay.overflow import overflow_in_words
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.job import Job

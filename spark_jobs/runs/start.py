@@ -26,8 +26,8 @@ from spark_jobs.runs.documents import (
     StagedRange,
 )
 from spark_jobs.runs.job import Job
-from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.runs.lifecycle import Event
+from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.runs.plan import Plan, check_plan, read_planned
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import DEFINITION, PLAN

@@ -5,7 +5,7 @@ kinds of history) and `records.py` (the canonical records).
 """
 
 from spark_jobs.sources.check import check_expressions
-from spark_jobs.sources.empty_offsets import Empty, empty_after, empty_in_both, empty_offsets, is_empty
+from spark_jobs.sources.empty_offsets import Empty, empty_after, empty_in_both, empty_offsets, fidelity_of, is_empty
 from spark_jobs.sources.fidelity import Fidelity, fidelity
 from spark_jobs.sources.files import PinnedFile, changed_files, check_pinned, files_there
 from spark_jobs.sources.history import (
@@ -17,7 +17,6 @@ from spark_jobs.sources.history import (
     partition_columns,
     source_of,
 )
-from spark_jobs.sources.holes import fidelity_of
 from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.lake_tables import change_between, snapshot_size

@@ -16,8 +16,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import PastTable, StitchedHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
-from spark_jobs.sources.archive_table import ArchiveTable
-from spark_jobs.sources.archived import Archived, archived_in
+from spark_jobs.sources.archive_table import Archived, ArchiveTable, archived_in
 from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.hive import read_table

@@ -2,6 +2,9 @@
 
 All that a stage needs is in the catalog and in the run's folder, and all its results go there: no working directory is
 shared. The exit code is the error's own; `outcome.json` says what went wrong.
+
+A person's question is in a document, which holds the answer then; nothing of what the person wrote is on the command
+line.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import getpass
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -25,6 +28,7 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.operations.archive import archived
+from spark_jobs.operations.looking import answer_of
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.operations.run_ends import end_policy_of
@@ -36,6 +40,7 @@ from spark_jobs.runs.evaluation import Around, Evaluator
 from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.lifecycle import new_token
+from spark_jobs.runs.looks import Looks
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress, Progress
@@ -47,7 +52,6 @@ from spark_jobs.runs.store import PLAN, RunFolder, RunStore
 from spark_jobs.runs.work import FullWork
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.conf import more_conf
-from spark_jobs.submit.looking import answer_question
 from spark_jobs.submit.package import ERROR
 
 
@@ -349,3 +353,34 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def answer_question(
+    file: str, document: str, session: Callable[[str, Pipeline], SparkSession], say: Callable[[str], None]
+) -> int:
+    """Answer the question of a document; the exit code. What goes wrong is in the document too."""
+    pipeline = load_pipeline(file)
+    looks = Looks(RunStore.configured(), pipeline.name)
+    asked = looks.read(document)
+    if asked is None or asked.question is None:
+        say(f"there is no question {document}")
+        return 2
+
+    def start() -> SparkSession:
+        return session(f"rewindow look {pipeline.name}", pipeline)
+
+    try:
+        found = answer_of(start, pipeline, asked.question, LogProgress())
+    except RewindowError as problem:
+        said = in_form_words(problem)
+        where = f" ({said.where})" if said.where else ""
+        looks.write(document, asked.model_copy(update={"problem": f"{said.what}{where}", "hint": said.hint}))
+        say(str(said))
+        return problem.exit_code
+    except Exception as problem:
+        unforeseen = f"{type(problem).__name__}: {str(problem).splitlines()[0][:300] if str(problem) else ''}"
+        looks.write(document, asked.model_copy(update={"problem": unforeseen, "hint": "See the log of the task."}))
+        raise
+    looks.write(document, asked.model_copy(update={"answer": found, "answered_at": datetime.now(UTC).isoformat()}))
+    print(found.sentence, flush=True)
+    return 0

@@ -27,18 +27,23 @@ from spark_jobs.orchestration.form import MAX_REASON
 from spark_jobs.orchestration.run_ids import dag_id_of, pipeline_of, run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
-from spark_jobs.web.decisions import Decision, actions_of
-from spark_jobs.web.html import airflow_of, dag_run_url, form_of, home_of, html_page
-from spark_jobs.web.kept import kept_summaries
-from spark_jobs.web.listing import PER_PAGE, Page, Wanted, page_of
 from spark_jobs.web.looks import router
-from spark_jobs.web.pages import REPORT_HEADERS, headers, with_links, with_run_links
+from spark_jobs.web.pages import (
+    REPORT_HEADERS,
+    airflow_of,
+    dag_run_url,
+    form_of,
+    headers,
+    home_of,
+    html_page,
+    with_links,
+    with_run_links,
+)
 from spark_jobs.web.reports import report_bytes, report_page
-from spark_jobs.web.runs import Runs
-from spark_jobs.web.standing import Standing, last_reported, standing_of
-from spark_jobs.web.starting import dag_run, form_token, is_own_form, is_paused, started
-from spark_jobs.web.summary import DAMAGED, RUNNING, Run, read_run
-from spark_jobs.web.trend import LONGEST, trends_of
+from spark_jobs.web.runs import PER_PAGE, Page, Runs, Wanted, page_of
+from spark_jobs.web.standing import LONGEST, Standing, last_reported, standing_of, trends_of
+from spark_jobs.web.starting import Decision, actions_of, dag_run, form_token, is_own_form, is_paused, started
+from spark_jobs.web.summary import DAMAGED, RUNNING, Run, kept_summaries, read_run
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,11 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.utils.types import DagRunTriggeredByType
+
+from spark_jobs.orchestration.form import DISCARD, MAX_REASON, PUBLISH, REPEAT, REVERT
+from spark_jobs.runs.corrected import DeliveredCorrections
+from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.store import RunFolder
 
 
 def form_token(user: str, form: str, day: date | None = None) -> str:
@@ -70,3 +76,39 @@ def choices(dag_id: str, field: str) -> list[str] | None:
 
 def _today() -> date:
     return datetime.now(UTC).date()
+
+
+_OF_WAITING = {
+    PUBLISH: "Publish what the run has staged, in spite of a closed gate too",
+    DISCARD: "Discard it: the published windows stay as they are",
+}
+_OF_CORRECTED = {
+    REPEAT: "Repeat its corrections: deliver them once more, to a destination that has lost them",
+    REVERT: "Revert its corrections: bring back what readers of the live job's output had before them",
+}
+
+
+def actions_of(folder: RunFolder, status: RunStatus | None) -> dict[str, str]:
+    """The actions that a run can have, with their meanings: none is chosen at first. Empty: nothing can be decided."""
+    if status is not None and status.waits:
+        return _OF_WAITING
+    corrections = DeliveredCorrections.read(folder) if status is not None and status.is_published else None
+    return _OF_CORRECTED if corrections is not None and corrections.delivered else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person has chosen."""
+
+    action: str
+    reason: str
+
+    def problem(self, actions: dict[str, str]) -> str:
+        """Which field is wrong; empty: none."""
+        if self.action not in actions:
+            return "Choose what is to be done."
+        if not self.reason:
+            return "Write why: it is kept with the run, together with your name."
+        if len(self.reason) > MAX_REASON:
+            return f"The reason has {len(self.reason):,} characters: {MAX_REASON:,} are the most."
+        return ""

@@ -1,21 +1,31 @@
-"""The summary of a run that lists show, from the documents in its folder."""
+"""The summary of a run that lists show, from the documents in its folder.
+
+Those of ended runs are kept in a file of this user: a new process need not read the documents of each run again."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from spark_jobs.errors import DocumentError
+from pydantic import TypeAdapter, ValidationError
+
+from spark_jobs import __version__
+from spark_jobs.errors import DocumentError, EnvironmentSetupError
 from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.orchestration.run_ids import KINDS, dag_id_of
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
 from spark_jobs.runs.documents import AnyOutcome, Changes, Document, Gate, Request
 from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.status import Level, RunKind, RunStatus
-from spark_jobs.runs.store import RunFolder
+from spark_jobs.runs.store import RunFolder, replace_file
 from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.settings import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -161,3 +171,25 @@ def _request_by_name(run_id: str) -> Request:
     kind = rest.partition("-")[0]
     known = kind in KINDS
     return Request(run_id=run_id, pipeline=pipeline if known else "", kind=RunKind(kind) if known else RunKind.BACKFILL)
+
+
+_SUMMARIES = TypeAdapter(dict[str, tuple[float, Run]])
+
+
+def kept_summaries(url: str) -> Path:
+    """The file for the run store at this address."""
+    return cache_folder() / f"runs-{__version__}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.json"
+
+
+def read_summaries(file: Path) -> dict[str, tuple[float, Run]]:
+    """By run id: when its folder had changed (epoch seconds), and its summary; empty for what cannot be read."""
+    with suppress(OSError, ValidationError):
+        return _SUMMARIES.validate_json(file.read_bytes())
+    return {}
+
+
+def keep_summaries(file: Path, summaries: Mapping[str, tuple[float, Run]]) -> None:
+    """Write what `read_summaries` reads; where nothing can be written, nothing is kept."""
+    with suppress(OSError, EnvironmentSetupError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(file, _SUMMARIES.dump_json(dict(summaries)), mode=0o600)

@@ -10,10 +10,9 @@ from datetime import datetime
 import pytest
 from rich.console import Console
 
-from spark_jobs.cli.output import columns_to_query
+from spark_jobs.cli.output import Stopwatch, columns_to_query
 from spark_jobs.cli.revisions import history_records, print_history
 from spark_jobs.cli.rows import print_csv, print_json, print_rows
-from spark_jobs.cli.stopwatch import Stopwatch
 from spark_jobs.definition import load_pipeline
 from spark_jobs.operations.query import Rows
 from spark_jobs.operations.window_history import Revision

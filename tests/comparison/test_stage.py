@@ -1,5 +1,7 @@
 """The compare stage: night after night the table of verdicts is what a comparison of everything would find."""
 
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import json
@@ -16,7 +18,7 @@ from spark_jobs.comparison.news import has_live_news
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.report.collect import collect
+from spark_jobs.report.facts import collect
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan

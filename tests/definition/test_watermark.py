@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false
 # ruff: noqa: E501 (a message stands on one line)
 """The watermark section: each generator's parameters, the timer, partitions and subtasks, Flink's version."""
 
@@ -10,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.definition.custom import check_class
-from spark_jobs.definition.generators import EXAMPLES, PARAMETERS
-from spark_jobs.definition.watermark import Watermark
+from spark_jobs.definition.watermark import EXAMPLES, PARAMETERS, Watermark
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.suppliers import GeneratorKind
 

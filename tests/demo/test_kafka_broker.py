@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 from __future__ import annotations
 
 import os
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.demo.kafka_broker import KafkaBroker
-from spark_jobs.demo.kafka_log import crc32c
+from spark_jobs.demo.kafka_sample import crc32c
 from spark_jobs.errors import EnvironmentSetupError
 from tests.kafka import Producer, Sent
 from tests.processes import start_python

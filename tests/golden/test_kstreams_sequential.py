@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.conformance.case import load_cases
-from spark_jobs.conformance.formats import Engine, try_case
-from spark_jobs.conformance.runner import run_cases
+from spark_jobs.conformance.formats import Engine, run_cases, try_case
 
 FOLDER = Path("tests/golden/kstreams")
 CASES = load_cases(FOLDER)

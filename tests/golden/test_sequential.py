@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.conformance.case import Case, load_cases
 from spark_jobs.conformance.compare import first_difference
-from spark_jobs.conformance.runner import run_cases
+from spark_jobs.conformance.formats import run_cases
 from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.errors import DefinitionError
 

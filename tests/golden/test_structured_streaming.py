@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.conformance.case import load_cases
-from spark_jobs.conformance.formats import Engine, try_case
+from spark_jobs.conformance.formats import Engine, run_cases, try_case
 from spark_jobs.conformance.microbatch_case import MicroBatchCase, delay_ms
-from spark_jobs.conformance.runner import run_cases
 from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK
 
 FOLDER = Path("tests/golden/spark")

@@ -1,5 +1,6 @@
 """The archive keeps a topic's records with their positions, exactly once."""
 
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 from __future__ import annotations
 
 import itertools
@@ -12,11 +13,10 @@ import pytest
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import RewindowError
-from spark_jobs.operations import iceberg_archive
+from spark_jobs.lakehouse.commits import fast_forward
 from spark_jobs.operations.archive import archive, migrate
 from spark_jobs.runs.plan import make_plan
-from spark_jobs.sources.archive_table import ArchiveTable
-from spark_jobs.sources.archived import archived_in
+from spark_jobs.sources.archive_table import ArchiveTable, archived_in
 from spark_jobs.submit import application
 from tests.kafka import Sent, produce
 from tests.processes import start_python
@@ -196,7 +196,7 @@ def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(iceberg_archive, "fast_forward", killed)
+        patched.setattr("spark_jobs.operations.archive.fast_forward", killed)
         archive(spark, pipeline)
     assert places(spark, pipeline) == []
     first = archive(spark, pipeline)
@@ -209,15 +209,15 @@ def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
     assert archive(spark, pipeline).batch is None
     produce(spark, kafka.servers, topic, events(2, partition=1))
     # Two runs at once: the slower one is refused.
-    move = iceberg_archive.fast_forward
+    move = fast_forward
 
     def after_another(*arguments) -> bool:
-        patched.setattr(iceberg_archive, "fast_forward", move)
+        patched.setattr("spark_jobs.operations.archive.fast_forward", move)
         assert archive(spark, pipeline).records == 2
         return move(*arguments)
 
     with monkeypatch.context() as patched, pytest.raises(RewindowError, match="Another archive run may have been"):
-        patched.setattr(iceberg_archive, "fast_forward", after_another)
+        patched.setattr("spark_jobs.operations.archive.fast_forward", after_another)
         archive(spark, pipeline)
     assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
     assert archived_in(spark, table).ends == {0: 3, 1: 4}

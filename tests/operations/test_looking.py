@@ -19,7 +19,7 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.start import Asked
 from spark_jobs.runs.store import RunStore
-from spark_jobs.submit.looking import answer_question
+from spark_jobs.submit.application import answer_question
 from tests.corrections.small_corrections import (
     COMPARING,
     defined,

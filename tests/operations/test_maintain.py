@@ -13,8 +13,7 @@ from spark_jobs.errors import EmptyRangeError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.operations.maintain import maintain
-from spark_jobs.operations.retention import not_covered
+from spark_jobs.operations.maintain import maintain, not_covered
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan

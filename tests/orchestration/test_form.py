@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, RunStateError
-from spark_jobs.orchestration.describe import described
+from spark_jobs.orchestration.describe import described, escaped
 from spark_jobs.orchestration.form import (
     BACKFILL_FIELDS,
     BY_DEFINITION,
@@ -24,12 +24,11 @@ from spark_jobs.orchestration.form import (
 from spark_jobs.orchestration.operators import what_became, why_it_ended
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, readable, without_ivy
-from spark_jobs.orchestration.summary import escaped
 from spark_jobs.report.verdict import verdict_of
 from spark_jobs.runs.documents import AnyOutcome, Outcome, Request, instant_of
 from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.last_run import last_run, remember
-from spark_jobs.runs.requirements import check_range
+from spark_jobs.runs.requesting import check_range
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore, checked_run_id
 from spark_jobs.web.summary import run_of

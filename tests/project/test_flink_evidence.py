@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.spark.ivy import fetch_jars
+from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
 
 pytestmark = pytest.mark.long

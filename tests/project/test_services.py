@@ -10,8 +10,7 @@ import pytest
 from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import DefinitionError
-from spark_jobs.project.address import parse_address
-from spark_jobs.project.answers import fidelity_of
+from spark_jobs.project.answers import fidelity_of, parse_address
 from spark_jobs.project.questions import Flags, settle
 from spark_jobs.project.sample import Sample, ddl_of
 from spark_jobs.project.services import read_hive, read_kafka

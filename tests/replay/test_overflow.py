@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.replay.aggregates import overflow_in_words
 from spark_jobs.replay.from_pipeline import spec_of
-from spark_jobs.replay.overflow import overflow_in_words
 from tests.runs.small_runs import MINUTE, T0, pipeline
 
 LARGE = 2**62

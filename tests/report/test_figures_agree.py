@@ -23,11 +23,11 @@ from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.orchestration.describe import approval_body
 from spark_jobs.orchestration.operators import what_became
-from spark_jobs.orchestration.summary import approval_body
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.report.build import build_report
-from spark_jobs.report.collect import collect
+from spark_jobs.report.facts import collect
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.documents import Changes, Gate, Outcome, Request
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
@@ -175,7 +175,7 @@ def test_changed_windows_are_the_same_everywhere(runs, kind) -> None:
 
 
 def _list_of(run: Run) -> dict[str, Any]:
-    from spark_jobs.web.listing import Page, Wanted
+    from spark_jobs.web.runs import Page, Wanted
 
     return {
         "home": "/", "run_url": str, "page": Page([run], 1, 1, 1), "wanted": Wanted(), "query": {}, "any_run": True,

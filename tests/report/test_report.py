@@ -1,5 +1,10 @@
 """The report as data: verdicts, advice, JUnit XML, words. No browser, no Spark."""
 
+# pyright: reportArgumentType=false
+# pyright: reportAssignmentType=false
+# pyright: reportOperatorIssue=false
+# pyright: reportOptionalIterable=false
+# pyright: reportOptionalMemberAccess=false
 from __future__ import annotations
 
 import html
@@ -12,8 +17,7 @@ from typer.testing import CliRunner
 from spark_jobs.cli.app import app
 from spark_jobs.errors import DefinitionError
 from spark_jobs.formatting import difference, length, moment, percent, plain
-from spark_jobs.report.advice import advise
-from spark_jobs.report.assembled import report_of
+from spark_jobs.report.assembled import advise, report_of
 from spark_jobs.report.build import build_report
 from spark_jobs.report.counted import Advisor
 from spark_jobs.report.documents import Documents

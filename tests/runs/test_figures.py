@@ -1,5 +1,9 @@
 """The figures and sentences of a run, without Spark: what is counted, what is said, and what a killed run leaves."""
 
+# pyright: reportArgumentType=false
+# pyright: reportOperatorIssue=false
+# pyright: reportOptionalOperand=false
+# pyright: reportOptionalSubscript=false
 from __future__ import annotations
 
 from datetime import UTC, datetime
@@ -18,13 +22,13 @@ from spark_jobs.runs.documents import (
     Outcome,
     Request,
 )
-from spark_jobs.runs.earlier import MAX_EARLIER, earlier_runs
 from spark_jobs.runs.figures import RunFigures, bookkeeping_in_words, changes_in_words, failed_in_words
 from spark_jobs.runs.git_version import git_version
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.unfinished import record_end
 from spark_jobs.runs.unmet import closed_in_words, unmet_in_words
+from spark_jobs.runs.verification import MAX_EARLIER, earlier_runs
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 COUNTS = {"inserted": 2, "updated": 5, "retracted": 1, "bookkeeping": 90}

@@ -21,7 +21,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
-from spark_jobs.spark.ivy import fetch_jars
+from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
 from tests.kafka import Sent, produce
 from tests.sampling import first_of

@@ -16,7 +16,7 @@ from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.build import build_report
-from spark_jobs.report.collect import collect
+from spark_jobs.report.facts import collect
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan

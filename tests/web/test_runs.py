@@ -1,5 +1,6 @@
 """Runs in short, read from stores of several kinds."""
 
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 from __future__ import annotations
 
 import json
@@ -13,10 +14,9 @@ import pytest
 
 from spark_jobs.runs.documents import AnyOutcome, Changes, Gate, Request
 from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunStore
-from spark_jobs.web.listing import Wanted, page_of
-from spark_jobs.web.runs import Runs
+from spark_jobs.web.runs import Runs, Wanted, page_of
+from spark_jobs.web.standing import LONGEST, trends_of
 from spark_jobs.web.summary import RUNNING, Run, read_run, run_of
-from spark_jobs.web.trend import LONGEST, trends_of
 from tests.report.documents import changes, gate, outcome, request
 
 

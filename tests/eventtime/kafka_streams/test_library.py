@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.conformance.kstreams_case import StreamsCase
 from spark_jobs.conformance.kstreams_sequential import run_sequential
-from spark_jobs.spark.ivy import fetch_jars
+from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
 from tests.eventtime.kafka_streams.histories import random_case
 
