@@ -278,7 +278,7 @@ def _rebuild_report(folder: RunFolder) -> None:
 def _say_report(folder: RunFolder) -> None:
     from spark_jobs.runs.store import PAGE
 
-    console.print(f"Report: {folder.address(PAGE)}", soft_wrap=True, highlight=False)
+    console.print(f"Report: {folder.address(PAGE)}")
 
 
 def _spark_of(pipeline: Pipeline) -> SparkSession:
@@ -325,8 +325,7 @@ def maintain_tables(
         f"{len(done.abandoned)} killed runs cleared, {sum(done.snapshots_expired.values())} snapshots expired, "
         f"{sum(done.files_compacted.values())} files compacted, {sum(done.orphans_removed.values())} orphans removed, "
         f"{done.revisions_deleted} revisions, {done.states_deleted} states, {done.runs_forgotten} rows of the ledger, "
-        f"{done.folders_deleted} folders of runs and {done.replaced_deleted} of corrected partitions deleted",
-        soft_wrap=True,
+        f"{done.folders_deleted} folders of runs and {done.replaced_deleted} of corrected partitions deleted"
     )
 
 
@@ -356,7 +355,7 @@ def archive_topic(
         hint = "Leave --as-of out: a copy has all that the Hive table has."
         raise DefinitionError("--as-of says where a topic is cut, and --migrate reads no topic", hint=hint)
     if loaded.engine is Engine.SPARK and not loaded.history.is_stitched and migrate is None:
-        console.print(archive.archived(session(loaded, "archive"), loaded), soft_wrap=True)
+        console.print(archive.archived(session(loaded, "archive"), loaded))
         return
     spark = session(loaded, "archive")
     if migrate is not None:
@@ -367,9 +366,9 @@ def archive_topic(
         print(json.dumps(asdict(result)))
         return
     for chosen in result.ranges:
-        console.print(f"partition {chosen.partition}: offsets [{chosen.start}, {chosen.end})", highlight=False)
+        console.print(f"partition {chosen.partition}: offsets [{chosen.start}, {chosen.end})")
     for note in result.notes:
-        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/]: {escape(note)}")
     if dry_run and result.ranges:
         console.print(f"would be appended to {result.table}; nothing was written")
     else:
@@ -430,6 +429,6 @@ def upgrade(pipeline: PipelineArgument) -> None:
         got = [f"columns {', '.join(one.columns)}"] if one.columns else []
         got += [f"{one.windows:,} windows are revision 1"] if one.windows else []
         got += [f"{one.verdicts:,} rows have the verdicts' names of today"] if one.verdicts else []
-        console.print(f"[green]upgraded[/] {escape(one.table)}: {'; '.join(got)}", soft_wrap=True, highlight=False)
+        console.print(f"[green]upgraded[/] {escape(one.table)}: {'; '.join(got)}")
     if not done:
-        console.print(f"The tables of {escape(loaded.name)} have this version's layout already.", soft_wrap=True)
+        console.print(f"The tables of {escape(loaded.name)} have this version's layout already.")

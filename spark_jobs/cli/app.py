@@ -56,7 +56,7 @@ def main() -> None:
     except RewindowError as problem:
         if debug:
             raise
-        errors.print(f"[bold red]error[/]: {escape(str(problem))}", highlight=False, soft_wrap=True)
+        errors.print(f"[bold red]error[/]: {escape(str(problem))}")
         raise SystemExit(problem.exit_code) from None
     except KeyboardInterrupt:
         errors.print("interrupted: nothing was published")
@@ -65,10 +65,10 @@ def main() -> None:
         if debug:
             raise
         if isinstance(problem, ImportError) and (missing := error_of(problem)) is not None:
-            errors.print(f"[bold red]error[/]: {escape(str(missing))}", highlight=False, soft_wrap=True)
+            errors.print(f"[bold red]error[/]: {escape(str(missing))}")
             raise SystemExit(missing.exit_code) from None
         message = _known_failure(problem)
-        errors.print(f"[bold red]error[/]: {escape(message)}", highlight=False, soft_wrap=True)
+        errors.print(f"[bold red]error[/]: {escape(message)}")
         raise SystemExit(1) from None
 
 

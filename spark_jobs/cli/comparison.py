@@ -23,7 +23,7 @@ def print_report(pipeline: str, report: Verdicts, console: Console) -> None:
         details = ", ".join(f"{n} {label}" for label, n in sorted(labels.items(), key=lambda item: -item[1]))
         meaning = Verdict(verdict).meaning + (f" ({details})" if details else "")
         table.add_row(verdict, f"{count:,}", escape(meaning))
-    console.print(table)
+    console.print(table, soft_wrap=False)
     console.print(f"{report.windows:,} windows compared with {escape(report.emitted)}; fidelity {report.fidelity}")
     for one in report.deployments:
         counts = ", ".join(f"{n:,} {verdict}" for verdict, n in one.verdicts.items())
@@ -31,7 +31,7 @@ def print_report(pipeline: str, report: Verdicts, console: Console) -> None:
         line = (
             f"{one.name}: {one.start or 'the first'} to {one.end or 'now'}, judged by {rules}: {counts or 'no windows'}"
         )
-        console.print(escape(line), soft_wrap=True)
+        console.print(escape(line))
     if report.late_records:
         console.print(f"{report.late_records:,} late records behind late_arrivals (pairs of record and window)")
     if report.windows_in_doubt:
@@ -44,10 +44,10 @@ def print_report(pipeline: str, report: Verdicts, console: Console) -> None:
             f"{fit['fewest_keys']} keys (median {fit['median_keys']:.0f}); {fit['keys_left_out']} keys are left out"
         )
     for note in report.notes:
-        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/]: {escape(note)}")
     _print_rows(console, "Largest changes (emitted / faithful / complete)", [_short(row) for row in report.top])
     _print_rows(console, "Some of the late records", report.late_record_samples)
-    console.print(f"Next: {escape(report.next_step)}", soft_wrap=True)
+    console.print(f"Next: {escape(report.next_step)}")
 
 
 def as_json(pipeline: str, report: Verdicts) -> dict[str, Any]:
@@ -94,4 +94,4 @@ def _print_rows(console: Console, title: str, rows: list[dict[str, Any]]) -> Non
     for row in rows:
         cells = (row[name] for name in shown)
         table.add_row(*("" if c is None else escape(", ".join(c) if isinstance(c, list) else str(c)) for c in cells))
-    console.print(table)
+    console.print(table, soft_wrap=False)

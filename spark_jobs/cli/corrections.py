@@ -87,18 +87,18 @@ def _print_delivered(done: Delivered, as_json: bool) -> None:
         print(json.dumps(asdict(done)))
         return
     for note in done.notes:
-        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/]: {escape(note)}")
     if done.resumed:
-        console.print(f"went on with what was prepared before: delivery {', '.join(done.resumed)}", highlight=False)
+        console.print(f"went on with what was prepared before: delivery {', '.join(done.resumed)}")
     counts = ", ".join(f"{count:,} {action}" for action, count in done.rows.items())
     said = f"{counts} delivered to {done.destination}" if counts else f"nothing is due at {done.destination}"
-    console.print(said, highlight=False, soft_wrap=True)
+    console.print(said)
 
 
 def end_of_corrections(corrections: DeliveredCorrections | None) -> None:
     """End with the error's exit code where corrections could not be delivered."""
     if corrections is not None and corrections.exit_code:
-        errors.print(f"[bold red]error[/]: {escape(corrections.sentence())}", highlight=False, soft_wrap=True)
+        errors.print(f"[bold red]error[/]: {escape(corrections.sentence())}")
         raise typer.Exit(corrections.exit_code)
 
 
@@ -106,5 +106,5 @@ def print_corrections(corrections: DeliveredCorrections | None) -> None:
     """What the run brings to the readers of the live job's output, in a line."""
     if corrections is not None and not corrections.problem:
         for note in corrections.notes:
-            console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
-        console.print(f"Corrections: {escape(corrections.sentence())}", soft_wrap=True, highlight=False)
+            console.print(f"[yellow]note[/]: {escape(note)}")
+        console.print(f"Corrections: {escape(corrections.sentence())}")

@@ -27,7 +27,7 @@ def check_files(pipeline: PipelineArgument) -> None:
     check_suites(suites, loaded)
     count = sum(len(suite.expectations) for suite in suites.suites)
     files = ", ".join(suite.file for suite in suites.suites)
-    console.print(f"[green]ok[/] {count} expectations for {loaded.name} ({escape(files)})", soft_wrap=True)
+    console.print(f"[green]ok[/] {count} expectations for {loaded.name} ({escape(files)})")
 
 
 @expectations_app.command("list")
@@ -72,14 +72,10 @@ def list_expectations(pipeline: PipelineArgument, as_json: JsonOption = False) -
             about = f" {escape(one.column)}:" if one.column else ""
             text = escape((written.description or json.dumps(dict(one.kwargs))) + when)
             colour = colours[written.severity]
-            console.print(
-                f"  [{colour}]{written.severity:8}[/] {escape(called)}:{about} {text}{own}",
-                soft_wrap=True,
-                highlight=False,
-            )
+            console.print(f"  [{colour}]{written.severity:8}[/] {escape(called)}:{about} {text}{own}")
     for one in left_out:
         name = one.written.name or one.written.type
-        console.print(escape(f"left out: {one.written.data}/{name}: {one.reason}"), soft_wrap=True)
+        console.print(escape(f"left out: {one.written.data}/{name}: {one.reason}"))
     console.print("A critical expectation that fails keeps the run from being published; see docs/gate.md.")
 
 
@@ -118,15 +114,11 @@ def new_suite(
     suite = draft.drafted(loaded, profile, name)
     draft.write(suite, path, force=force)
     console.print(
-        f"drafted {len(suite['expectations'])} expectations from {profile.rows:,} windows into {escape(str(path))}",
-        soft_wrap=True,
-        highlight=False,
+        f"drafted {len(suite['expectations'])} expectations from {profile.rows:,} windows into {escape(str(path))}"
     )
     console.print(
         "[yellow]A person has to edit it[/]: the ranges are what was there, not what is right. Then: "
-        f"rewindow expectations check {escape(pipeline)}",
-        soft_wrap=True,
-        highlight=False,
+        f"rewindow expectations check {escape(pipeline)}"
     )
 
 
@@ -160,6 +152,6 @@ def data_docs(
     at = datetime.fromisoformat(request.requested_at) if request.requested_at else datetime.now(UTC)
     sites = build_data_docs(gate, run, at, project or Path(settings().home) / "data_docs", checkpoint)
     for name, address in sites.items():
-        console.print(f"Data Docs ({escape(name)}): {escape(address)}", soft_wrap=True, highlight=False)
+        console.print(f"Data Docs ({escape(name)}): {escape(address)}")
     if not sites:
         console.print("The results are stored; the project has no site of Data Docs.")

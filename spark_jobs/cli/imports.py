@@ -54,17 +54,17 @@ def import_flink_sql(
     for path, definition in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(definition.text, encoding="utf-8")
-        console.print(f"[green]written[/] {escape(str(path))}", soft_wrap=True, highlight=False)
+        console.print(f"[green]written[/] {escape(str(path))}")
     if imported.remarks:
         console.print("\nNot, or not exactly, in a definition:")
     for remark in imported.remarks:
         line = f"  line {remark.line}: {remark.what}: {remark.why}"
-        console.print(escape(line), soft_wrap=True, highlight=False)
+        console.print(escape(line))
     if paths:
-        console.print(f"\nRead the lines with CHECK. Then: rewindow check {escape(str(paths[0][0]))}", soft_wrap=True)
+        console.print(f"\nRead the lines with CHECK. Then: rewindow check {escape(str(paths[0][0]))}")
     for one in imported.missing:
         line = f"no definition of {one.name}, the query of line {one.line}: {one.why}"
-        console.print(f"[yellow]missing[/] {escape(line)}", soft_wrap=True, highlight=False)
+        console.print(f"[yellow]missing[/] {escape(line)}")
     if imported.missing or not paths:
         raise typer.Exit(2)
 
@@ -92,11 +92,11 @@ def import_spark(
         raise DefinitionError("there is a definition of this name already", str(path), "--force overwrites it.")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(draft.text, encoding="utf-8")
-    console.print(f"[green]written[/] {escape(str(path))}", soft_wrap=True, highlight=False)
+    console.print(f"[green]written[/] {escape(str(path))}")
     console.print("\nFill in:")
     for remark in draft.remarks:
-        console.print(escape(f"  {remark}"), soft_wrap=True, highlight=False)
-    console.print(f"\nThen: rewindow check {escape(str(path))}", soft_wrap=True)
+        console.print(escape(f"  {remark}"))
+    console.print(f"\nThen: rewindow check {escape(str(path))}")
 
 
 @import_app.command("expectations")
@@ -134,10 +134,10 @@ def import_expectations(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(merged(before, imported), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         count = f"{len(imported.expectations)} expectations of {len(files)} suite{'s' if files[1:] else ''}"
-        console.print(f"[green]written[/] {escape(str(path))}: {count}", soft_wrap=True, highlight=False)
+        console.print(f"[green]written[/] {escape(str(path))}: {count}")
     if imported.notes:
         console.print("\nNot, or not exactly, in the suite:")
     for note in imported.notes:
-        console.print(escape(f"  {note.place}: {note.what}: {note.why}"), soft_wrap=True, highlight=False)
+        console.print(escape(f"  {note.place}: {note.what}: {note.why}"))
     if not imported.expectations:
         raise typer.Exit(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ _SHOWN = 40
 
 @app.command()
 def init(
+    context: typer.Context,
     source: Annotated[
         str | None,
         typer.Argument(metavar="SOURCE", help="A path or glob, hive:DATABASE.TABLE, or kafka://HOST:PORT/TOPIC."),
@@ -32,8 +34,8 @@ def init(
     name: Annotated[str | None, typer.Option(help="Name of the pipeline. Default: from the source.")] = None,
     time: Annotated[str | None, typer.Option(help="Field of the event time, or a SQL expression.")] = None,
     unit: Annotated[str | None, typer.Option(help="What the event time is: timestamp, s, ms, us or iso.")] = None,
-    key: Annotated[
-        list[str] | None, typer.Option(help="A field, or name=expression; once for each key. none: no key.")
+    keys: Annotated[
+        list[str] | None, typer.Option("--key", help="A field, or name=expression; once for each key. none: no key.")
     ] = None,
     partition: Annotated[str | None, typer.Option(help="Field of the log's partition, or none.")] = None,
     offset: Annotated[str | None, typer.Option(help="Field of the offset, or none.")] = None,
@@ -66,8 +68,8 @@ def init(
     step: Annotated[str | None, typer.Option(help="By how much cumulative windows grow.")] = None,
     gap: Annotated[str | None, typer.Option(help="Quiet time that ends a session.")] = None,
     lateness: Annotated[str | None, typer.Option(help="Allowed lateness of the live job.")] = None,
-    aggregate: Annotated[
-        list[str] | None, typer.Option(help="name=aggregate in Spark SQL; once for each result column.")
+    aggregates: Annotated[
+        list[str] | None, typer.Option("--aggregate", help="name=aggregate in Spark SQL; once for each result column.")
     ] = None,
     namespace: Annotated[str | None, typer.Option(help="Namespace of the tables. Default: default.")] = None,
     metastore: Annotated[str | None, typer.Option(help="Address of the Hive metastore: thrift://host:9083.")] = None,
@@ -97,33 +99,8 @@ def init(
     address = parse_address(text)
     sample = of_rows(_read(address, records, metastore, registry, registry_auth))
     _show(sample)
-    flags = Flags(
-        name=name,
-        time=time,
-        unit=unit,
-        keys=tuple(key or ()),
-        partition=partition,
-        offset=offset,
-        arrival=arrival,
-        arrival_kind=arrival_kind,
-        engine=engine,
-        generator=generator,
-        bound=bound,
-        delay=delay,
-        checkpoint=checkpoint,
-        trigger=trigger,
-        grace=grace,
-        window=window,
-        size=size,
-        slide=slide,
-        advance=advance,
-        time_difference=time_difference,
-        step=step,
-        gap=gap,
-        lateness=lateness,
-        aggregates=tuple(aggregate or ()),
-        namespace=namespace,
-    )
+    # Each flag is an option of its name.
+    flags = Flags(**{field.name: context.params[field.name] for field in fields(Flags)})
     answers = settle(address, sample, flags, ask, metastore)
     files = project_files(answers, directory)
     load_pipeline(directory / files[0].path, text=files[0].text)  # a wrong answer is refused before anything is written
@@ -166,17 +143,17 @@ def _take_defaults(question: str, why: str, flag: str, default: str | None, chec
 
 def _prompt(question: str, why: str, flag: str, default: str | None, check: Check) -> str:
     """Ask until the answer can be used."""
-    console.print(f"\n[dim]{escape(why)}[/]", highlight=False)
+    console.print(f"\n[dim]{escape(why)}[/]")
     while True:
         answer = typer.prompt(f"{question} ({flag})" if flag.startswith("--") else question, default=default)
         try:
             return check(str(answer).strip())
         except DefinitionError as error:
-            console.print(f"[red]{escape(error.what)}[/]. {escape(error.hint)}", highlight=False)
+            console.print(f"[red]{escape(error.what)}[/]. {escape(error.hint)}")
 
 
 def _show(sample: Sample) -> None:
-    console.print(escape(sample.source), highlight=False, soft_wrap=True)
+    console.print(escape(sample.source))
     if sample.unreadable:
         console.print(
             f"[yellow]note[/]: {sample.unreadable} of them cannot be decoded; in a run such records go to quarantine"
@@ -187,26 +164,24 @@ def _show(sample: Sample) -> None:
         example = example if len(example) <= _SHOWN else example[:_SHOWN] + "..."
         nulls = f"{field.nulls:,}" if field.nulls else ""
         table.add_row(escape(".".join(field.path)), field.kind, escape(example), nulls)
-    console.print(table)
+    console.print(table, soft_wrap=False)
 
 
 def _show_result(answers: Answers, directory: Path, written: list[Path], kept: list[Path]) -> None:
     from spark_jobs.project.writing import disorder_line
 
     fidelity = answers.fidelity
-    console.print(f"\nfidelity [bold]{fidelity.level}[/]: {escape(fidelity.meaning)}", soft_wrap=True, highlight=False)
+    console.print(f"\nfidelity [bold]{fidelity.level}[/]: {escape(fidelity.meaning)}")
     if fidelity.advice:
-        console.print(escape(fidelity.advice), soft_wrap=True, highlight=False)
-    console.print(disorder_line(answers), soft_wrap=True, highlight=False)
+        console.print(escape(fidelity.advice))
+    console.print(disorder_line(answers))
     for path in written:
-        console.print(f"[green]written[/] {escape(str(path))}", soft_wrap=True, highlight=False)
+        console.print(f"[green]written[/] {escape(str(path))}")
     for path in kept:
-        console.print(f"[dim]is there  {escape(str(path))}[/]", soft_wrap=True, highlight=False)
+        console.print(f"[dim]is there  {escape(str(path))}[/]")
     place = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
     console.print(
         f"\nRead the lines with CHECK in {escape(str(written[0]))}. Then:\n"
         f"  {escape(place)}rewindow check {answers.name}\n"
-        f"  {escape(place)}rewindow run {answers.name}",
-        soft_wrap=True,
-        highlight=False,
+        f"  {escape(place)}rewindow run {answers.name}"
     )

@@ -48,15 +48,15 @@ def check(
         for name, found in checks.items():
             _print(name, found)
         words = f"`live:` fits. Next: rewindow compare {loaded.name}" if fit else "Correct `live:`, and check again."
-        console.print(Text(words), soft_wrap=True)
+        console.print(Text(words))
     raise typer.Exit(0 if fit else 3)
 
 
 def _print(deployment: str | None, found: LiveCheck) -> None:
     of = "" if deployment is None else f"{deployment}: "
-    console.print(Text(f"{of}{found.rows:,} rows of {found.emitted}"), soft_wrap=True)
+    console.print(Text(f"{of}{found.rows:,} rows of {found.emitted}"))
     for finding in found.findings:
         mark = Text("fix  ", style="red") if finding.is_problem else Text("ok   ", style="green")
-        console.print(mark + Text(f"{finding.subject}: {finding.what}"), soft_wrap=True)
+        console.print(mark + Text(f"{finding.subject}: {finding.what}"))
         if finding.hint:
-            console.print(Text(f"     {finding.hint}", style="dim"), soft_wrap=True)
+            console.print(Text(f"     {finding.hint}", style="dim"))

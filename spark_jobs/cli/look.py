@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,25 +23,20 @@ from spark_jobs.cli.options import (
     ToOption,
     console,
     errors,
+    known_pipelines,
+    known_runs,
     load,
     requested_of,
+    say_home,
     session,
+    starting,
 )
 from spark_jobs.cli.output import print_plan, program
-from spark_jobs.errors import DefinitionError
+from spark_jobs.cli.runs import all_runs
+from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 
 if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
-
-
-import webbrowser
-from typing import TYPE_CHECKING
-
-from spark_jobs.cli.options import known_pipelines, known_runs, say_home, starting
-from spark_jobs.cli.runs import all_runs
-from spark_jobs.errors import EnvironmentSetupError
-
-if TYPE_CHECKING:
     from spark_jobs.runs.store import RunFolder, RunStore
 
 
@@ -139,7 +135,7 @@ def plan(
         print_reasons(reasons_of(quarantine_of(read_planned(spark, loaded, planned))), names_of(loaded))
     elif planned.quarantined:
         name = escape(pipeline)
-        console.print(f"Why: {program()} plan {name} --quarantined", highlight=False, soft_wrap=True)
+        console.print(f"Why: {program()} plan {name} --quarantined")
 
 
 @app.command()
@@ -270,7 +266,7 @@ def doctor(
     marks = {Status.OK: "[green]ok[/]  ", Status.WARN: "[yellow]warn[/]", Status.FAIL: "[red]fail[/]"}
     for item in checks:
         hint = f" {item.hint}" if item.hint else ""
-        console.print(f"{marks[item.status]} {item.name}: {escape(item.what)}{escape(hint)}", soft_wrap=True)
+        console.print(f"{marks[item.status]} {item.name}: {escape(item.what)}{escape(hint)}")
     raise typer.Exit(8 if any(item.status is Status.FAIL for item in checks) else 0)
 
 
@@ -317,11 +313,11 @@ def report(
         print(json.dumps(built.to_dict(), ensure_ascii=False))
     else:
         verdict = built.verdict
-        console.print(f"[bold]{escape(verdict.title)}[/]: {escape(verdict.sentence)}", soft_wrap=True)
+        console.print(f"[bold]{escape(verdict.title)}[/]: {escape(verdict.sentence)}")
         for step in verdict.next:
             line = f"{step.text} {step.command or ''}".strip()
-            console.print(f"  {escape(line)}", soft_wrap=True, highlight=False)
-        console.print(escape(page), soft_wrap=True, highlight=False)
+            console.print(f"  {escape(line)}")
+        console.print(escape(page))
     if show:
         webbrowser.open(Path(page).as_uri() if Path(page).is_absolute() else page)
 

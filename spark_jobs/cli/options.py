@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from spark_jobs.runs.evaluation import EndPolicy
     from spark_jobs.runs.start import Asked
 
-console = Console()
-errors = Console(stderr=True)
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def known_pipelines() -> list[str]:
@@ -146,7 +146,7 @@ def say_home() -> None:
     from spark_jobs.settings import settings
 
     used = settings()
-    errors.print(Text(f"home {used.home}, from {used.home_origin}", style="dim"), soft_wrap=True)
+    errors.print(Text(f"home {used.home}, from {used.home_origin}", style="dim"))
 
 
 def session(pipeline: Pipeline | None, app_name: str, *, short: bool = False, has_gate: bool = False) -> SparkSession:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -11,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spark_jobs.cli.options import console
+from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.runs.status import RunStatus
 
 if TYPE_CHECKING:
@@ -21,27 +26,12 @@ if TYPE_CHECKING:
     from spark_jobs.runs.verdicts import Verdicts
     from spark_jobs.sources.quarantine import QuarantineReason
 
-
-import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-from spark_jobs.errors import DefinitionError, Problem
-
-if TYPE_CHECKING:
-    from spark_jobs.definition import Pipeline
-
-
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-
 TOTAL = "total"
 _LAST = "report"
 
 
 class Stopwatch:
-    """Begins when it is made."""
+    """The seconds of a command, from when it is made: the stages that its run does not count itself, and the total."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -97,7 +87,7 @@ def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> 
     if has_watermark:
         table.add_row("timer runs to", format_instant(made.processing_time_end))
     table.add_row("definition", made.definition_hash[:12])
-    console.print(table)
+    console.print(table, soft_wrap=False)
     from spark_jobs.definition.union import partition_in_words
 
     ranges = Table("partition", "offsets", "records", "first arrival", "last arrival")
@@ -109,7 +99,7 @@ def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> 
             *("unknown" if t is None else format_instant(t) for t in (p.first_arrival, p.last_arrival)),
         )
     if made.partitions:
-        console.print(ranges)
+        console.print(ranges, soft_wrap=False)
     print_stages(stages)
     print_warnings(made.warnings, console)
 
@@ -119,7 +109,7 @@ def print_stages(stages: Sequence[RunStage]) -> None:
     from spark_jobs.runs.stages import in_words
 
     for number, line in enumerate(in_words(stages), 1):
-        console.print(f"{number:>3}. {line}", highlight=False, soft_wrap=True)
+        console.print(f"{number:>3}. {line}")
 
 
 def print_night(pipeline: Pipeline, night: Night, as_json: bool) -> None:
@@ -131,16 +121,16 @@ def print_night(pipeline: Pipeline, night: Night, as_json: bool) -> None:
     if as_json:
         print("null" if isinstance(night, NothingNew) else night.plan.to_json())
     elif isinstance(night, NothingNew):
-        console.print(f"{night.note}: nothing would be done", highlight=False, soft_wrap=True)
+        console.print(f"{night.note}: nothing would be done")
     else:
         print_plan(night.plan, stages_of(pipeline, night.replay_stages), names_of(pipeline))
-        console.print(night.note, highlight=False, soft_wrap=True)
+        console.print(night.note)
 
 
 def print_warnings(warnings: Sequence[str], to: Console) -> None:
     """What a person should know of a plan before it is carried out."""
     for warning in warnings:
-        to.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
+        to.print(f"[yellow]note[/]: {escape(warning)}")
 
 
 def print_reasons(reasons: Sequence[QuarantineReason], inputs: Sequence[str] = ()) -> None:
@@ -154,13 +144,13 @@ def print_reasons(reasons: Sequence[QuarantineReason], inputs: Sequence[str] = (
     if not reasons:
         console.print("no record goes to quarantine")
     for one in reasons:
-        console.print(f"[bold]{one.records:,}[/] {escape(plain(one.reason, 500))}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]{one.records:,}[/] {escape(plain(one.reason, 500))}")
         at = "no position"
         if one.partition is not None:
             at = f"partition {partition_in_words(one.partition, inputs)}, offset {one.offset}"
         arrived = "" if one.arrival is None else f", arrived {moment(one.arrival)}"
         value = escape(plain(one.value)) if one.value else "[dim]no value[/]"
-        console.print(f"  first: {at}{arrived}: {value}", highlight=False, soft_wrap=True)
+        console.print(f"  first: {at}{arrived}: {value}")
 
 
 def result_record(result, status: RunStatus | None = None) -> dict[str, Any]:
@@ -186,7 +176,7 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
 
     is_published = status is None or status.is_published
     if result.note:
-        console.print(f"[yellow]note[/]: {escape(result.note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/]: {escape(result.note)}")
     if not result.timings:
         return
     table = Table(title=f"Run {result.run_id}", show_header=False, title_justify="left")
@@ -215,23 +205,21 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
     if result.continued_from:
         table.add_row("timeline", f"continues that of run {result.continued_from}")
     table.add_row("seconds", ", ".join(f"{k} {v:.1f}" for k, v in result.timings.items()))
-    console.print(table)
+    console.print(table, soft_wrap=False)
     if not is_published:
         return
     console.print(
-        f'Query it: {program()} sql "SELECT {columns} FROM {result.tables.windows} ORDER BY window_start LIMIT 10"',
-        highlight=False,
-        soft_wrap=True,
+        f'Query it: {program()} sql "SELECT {columns} FROM {result.tables.windows} ORDER BY window_start LIMIT 10"'
     )
 
 
 def print_verdicts(verdicts: Verdicts) -> None:
     """What the run has found about the live job, in a line."""
     if verdicts.problem:
-        console.print(f"Live job: not compared: {escape(verdicts.problem)}", soft_wrap=True, highlight=False)
+        console.print(f"Live job: not compared: {escape(verdicts.problem)}")
     elif verdicts.windows:
         counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.counts.items())
-        console.print(f"Live job: {verdicts.windows:,} windows compared: {counts}", soft_wrap=True, highlight=False)
+        console.print(f"Live job: {verdicts.windows:,} windows compared: {counts}")
 
 
 def columns_to_query(pipeline: Pipeline | None, mode: Mode | None = None) -> str:
@@ -257,15 +245,11 @@ def print_checked(pipeline: Pipeline, as_json: bool, thorough: bool) -> None:
             )
         )
         return
-    console.print(
-        f"[green]ok[/] {pipeline.name} ({escape(pipeline.file)}), definition {pipeline.definition_hash[:12]}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    console.print(f"[green]ok[/] {pipeline.name} ({escape(pipeline.file)}), definition {pipeline.definition_hash[:12]}")
     if not thorough:
-        console.print("[dim]Expressions and columns are checked by `plan`, or here with --thorough.[/]", soft_wrap=True)
+        console.print("[dim]Expressions and columns are checked by `plan`, or here with --thorough.[/]")
     for note in notes:
-        console.print(f"[yellow]note[/] {escape(str(note))}", soft_wrap=True, highlight=False)
+        console.print(f"[yellow]note[/] {escape(str(note))}")
 
 
 def print_refused(error: DefinitionError) -> None:

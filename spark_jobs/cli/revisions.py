@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.formatting import difference, shown
 
 if TYPE_CHECKING:
-    from spark_jobs.operations.window_history import Revision
-
-
-from typing import TYPE_CHECKING
-
-from spark_jobs.definition.instants import format_instant
-
-if TYPE_CHECKING:
     from spark_jobs.operations.live_history import EmittedPane, WindowCorrection, WindowVerdict
+    from spark_jobs.operations.window_history import Revision
 
 
 def print_history(revisions: Sequence[Revision], keys: Sequence[str], console: Console) -> None:
@@ -28,7 +22,7 @@ def print_history(revisions: Sequence[Revision], keys: Sequence[str], console: C
     from spark_jobs.operations.window_history import with_previous
 
     def line(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=True)
+        console.print(Text(text, style=style))
 
     window = None
     for revision, before in with_previous(revisions, keys):
@@ -77,7 +71,7 @@ def print_live_history(
     """Each emitted row, each verdict and each correction in a line or two; times are in UTC and never cut."""
 
     def line(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=True)
+        console.print(Text(text, style=style))
 
     line("What the live job emitted" if panes else "The live job has emitted no row for it", "bold")
     for pane in panes:

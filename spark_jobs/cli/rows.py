@@ -32,7 +32,7 @@ def print_rows(found: Rows, console: Console) -> None:
     else:
         _print_blocks(found, texts, console)
     more = ", and there are more: see --limit" if found.has_more else ""
-    console.print(f"{plural(len(found.rows), 'row')}{more}", highlight=False)
+    console.print(f"{plural(len(found.rows), 'row')}{more}")
 
 
 def print_csv(found: Rows) -> None:
@@ -53,9 +53,7 @@ def print_json(found: Rows) -> None:
 def _say_more(found: Rows) -> None:
     """Say on standard error that rows are missing: what reads the rows would not know."""
     if found.has_more:
-        errors.print(
-            f"only the first {plural(len(found.rows), 'row')}, and there are more: see --limit", highlight=False
-        )
+        errors.print(f"only the first {plural(len(found.rows), 'row')}, and there are more: see --limit")
 
 
 def _print_table(found: Rows, texts: list[list[str]], console: Console) -> None:
@@ -68,7 +66,7 @@ def _print_table(found: Rows, texts: list[list[str]], console: Console) -> None:
         table.add_column(escape(name), justify="right" if is_number else "left", no_wrap=True)
     for row in texts:
         table.add_row(*map(escape, row))
-    console.print(table)
+    console.print(table, soft_wrap=False)
 
 
 def _print_blocks(found: Rows, texts: list[list[str]], console: Console) -> None:
@@ -78,7 +76,7 @@ def _print_blocks(found: Rows, texts: list[list[str]], console: Console) -> None
         console.print(Text(f"row {number}", style="bold"))
         for name, text, empty in zip(found.columns, row, is_empty, strict=True):
             if not empty:
-                console.print(Text(f"  {name:<{width}}  {text}"), soft_wrap=True)
+                console.print(Text(f"  {name:<{width}}  {text}"))
     if found.rows and any(is_empty):
         names = ", ".join(name for name, empty in zip(found.columns, is_empty, strict=True) if empty)
-        console.print(Text(f"null in every row: {names}", style="dim"), soft_wrap=True)
+        console.print(Text(f"null in every row: {names}", style="dim"))

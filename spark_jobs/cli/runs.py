@@ -93,7 +93,7 @@ def show_status(pipeline: NamedPipeline = None, as_json: JsonOption = False) -> 
             if run is not last:
                 _print_run(run, indent="  waits      ")
             line = f"  rewindow publish {run.run_id} --reason ..., or rewindow discard {run.run_id}"
-            console.print(Text(line, style="yellow"), soft_wrap=True)
+            console.print(Text(line, style="yellow"))
         for run in working:
             if run is not last:
                 _print_run(run, indent="  works      ")
@@ -119,14 +119,14 @@ def _print_run(run: Run, indent: str = "") -> None:
     line.append(_minute(run.requested_at)).append("  ")
     line.append(run.title, style=_STYLES.get(run.level, ""))
     line.append(f"  {run.kind}  {run.pipeline}  by {run.requested_by or 'the command line'}", style="dim")
-    console.print(line, soft_wrap=True)
+    console.print(line)
     below = " " * (len(indent) + 2)
-    console.print(Text(f"{below}{run.run_id}"), soft_wrap=True)
+    console.print(Text(f"{below}{run.run_id}"))
     would = "" if run.is_published else "would change: "
     remarks = [f"{would}{changes_in_words(run.changed)}"] if run.changed and any(run.changed.values()) else []
     remarks += [text for text in (run.message, run.reason and f"reason: {run.reason}") if text]
     if remarks:
-        console.print(Text(below + "; ".join(remarks), style="dim"), soft_wrap=True)
+        console.print(Text(below + "; ".join(remarks), style="dim"))
 
 
 def _minute(at: datetime | None) -> str:

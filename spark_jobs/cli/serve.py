@@ -120,9 +120,7 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | No
         f"pipelines take the address from {BROKERS_VARIABLE}\n"
         f"In another terminal: {Variable.HOME}={home} {BROKERS_VARIABLE}={broker.servers} .venv/bin/rewindow status\n"
         f"The documents are {f'at [bold]{site}[/]' if site else 'in docs/; `make docs` makes a site of them'}\n"
-        f"Ctrl-C stops everything; the tables stay under {home}.\n",
-        soft_wrap=True,
-        highlight=False,
+        f"Ctrl-C stops everything; the tables stay under {home}.\n"
     )
 
 
@@ -151,9 +149,7 @@ def _load_samples(broker: KafkaBroker, airflow: Airflow, stop: threading.Event) 
         form = {"reason": "a watermark that waits 1 minute: its gate closes"}
         trigger(console, airflow, "backfill__departures_hasty", form, ends_as="failed")
     except Exception as problem:
-        console.print(
-            f"\n[yellow]The samples end here[/]: {escape(first_line(problem))}. Airflow goes on.", soft_wrap=True
-        )
+        console.print(f"\n[yellow]The samples end here[/]: {escape(first_line(problem))}. Airflow goes on.")
         return
     console.print("\nAll four runs are in the UI, with their reports. The gate stopped the last one, as it should.")
 

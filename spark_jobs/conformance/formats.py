@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_jobs.conformance import case as flink
 from spark_jobs.conformance import kstreams_case as kafka_streams
 from spark_jobs.conformance import microbatch_case
+from spark_jobs.conformance.case import load_cases
 from spark_jobs.conformance.case_file import json_of
 from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-from spark_jobs.conformance.case import load_cases
 
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, TriggerRule, get_parsing_context
+from airflow.sdk import DAG, Asset, Param, TriggerRule, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 from croniter import croniter
 
@@ -34,6 +34,7 @@ from spark_jobs.orchestration.look import LookAt
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
 from spark_jobs.orchestration.operators import Compare, Correct, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
+from spark_jobs.runs.last_run import LastRun
 from spark_jobs.runs.stages import Begin, CompareLive, ReplayChunk, RunStage, Verify, chunk_stages, stages_of
 from spark_jobs.runs.status import Stage
 from spark_jobs.settings import settings
@@ -134,15 +135,9 @@ def _cron_of(pipeline: Pipeline) -> str:
 def backfill_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     """The DAG that a person starts with a form. Its form and its description say what the last run has seen."""
     last = None if get_parsing_context().dag_id else known_last_run(pipeline)  # a task needs neither
-    with DAG(
-        dag_id,
-        description=pipeline.description or f"Replay the history of {pipeline.name}.",
-        doc_md=described(pipeline, "Replays a range of the history through the live job's own event-time rules.", last),
-        schedule=None,
-        params=ParamsDict(backfill_params(pipeline, last)),
-        render_template_as_native_obj=False,
-        **_common(pipeline, max_active_runs=4),
-    ) as dag:
+    said = pipeline.description or f"Replay the history of {pipeline.name}."
+    what = "Replays a range of the history through the live job's own event-time rules."
+    with _dag(dag_id, pipeline, said, what, backfill_params(pipeline, last), runs=4, last=last) as dag:
         stages = stages_of(pipeline, chunk_stages([TimeRange(0, 1)]))  # the plan says which chunks there are
         tasks: list[Any] = []
         for stage in stages[: stages.index(Verify()) + 1]:
@@ -159,16 +154,10 @@ def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     Its description links to the page that says what the last run has seen. If it said that itself, Airflow would keep
     another version of the DAG for each night.
     """
-    with DAG(
-        dag_id,
-        description=f"Bring the windows of {pipeline.name} to what has arrived.",
-        doc_md=described(pipeline, "Reads what arrived since the last run, recomputes the windows that it touches."),
-        schedule=CronDataIntervalTimetable(_cron_of(pipeline), timezone=pipeline.schedule.time_zone),
-        start_date=_START,
-        catchup=False,
-        params=ParamsDict(nightly_params(pipeline)),
-        **_common(pipeline, max_active_runs=1),
-    ) as dag:
+    schedule = CronDataIntervalTimetable(_cron_of(pipeline), timezone=pipeline.schedule.time_zone)
+    said = f"Bring the windows of {pipeline.name} to what has arrived."
+    what = "Reads what arrived since the last run, recomputes the windows that it touches."
+    with _dag(dag_id, pipeline, said, what, nightly_params(pipeline), runs=1, schedule=schedule) as dag:
         reconcile = Reconcile(
             task_id="reconcile",
             stage=Stage.RECONCILE,
@@ -184,15 +173,10 @@ def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 
 def decide_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     """The DAG by which a person publishes or discards a run that waits; its own permission says who may."""
-    with DAG(
-        dag_id,
-        description=f"Publish or discard a run of {pipeline.name} that waits for an approval, or whose gate is closed.",
-        doc_md=described(pipeline, "Publishes what a run has staged, in spite of a closed gate too, or drops it."),
-        schedule=None,
-        is_paused_upon_creation=False,  # it does nothing until a person starts it
-        params=ParamsDict(decide_params(pipeline.corrections is not None)),
-        **_common(pipeline, max_active_runs=1),
-    ) as dag:
+    said = f"Publish or discard a run of {pipeline.name} that waits for an approval, or whose gate is closed."
+    what = "Publishes what a run has staged, in spite of a closed gate too, or drops it."
+    params = decide_params(pipeline.corrections is not None)
+    with _dag(dag_id, pipeline, said, what, params, runs=1, is_paused_upon_creation=False) as dag:
         Decide(
             task_id="decide",
             stage=Stage.PUBLISH,
@@ -205,15 +189,9 @@ def decide_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 
 def look_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     """The DAG that answers a person's question; a page of the plugin shows the answer. It changes no table."""
-    with DAG(
-        dag_id,
-        description=f"Look at windows, records or corrections of {pipeline.name}, or at what its runs need.",
-        doc_md=described(pipeline, "Answers a question. The answer is in the tab *Rewindow report* of its run."),
-        schedule=None,
-        is_paused_upon_creation=False,  # it changes nothing
-        params=ParamsDict(look_params(pipeline)),
-        **_common(pipeline, max_active_runs=4),
-    ) as dag:
+    said = f"Look at windows, records or corrections of {pipeline.name}, or at what its runs need."
+    what = "Answers a question. The answer is in the tab *Rewindow report* of its run."
+    with _dag(dag_id, pipeline, said, what, look_params(pipeline), runs=4, is_paused_upon_creation=False) as dag:
         LookAt(task_id="look", doc_md="One Spark application.", **{**_stage_arguments(pipeline), "retries": 0})
     return dag
 
@@ -221,18 +199,11 @@ def look_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 def maintain_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     """The weekly DAG that cleans up a pipeline's tables. By its form it archives, where there is something to."""
     archives = ", or archives its history" if pipeline.is_archived else ""
-    with DAG(
-        dag_id,
-        description=f"Clean up the tables of {pipeline.name}{archives}.",
-        doc_md=described(
-            pipeline, f"Clears up killed runs, expires snapshots, compacts small files, removes orphan files{archives}."
-        ),
-        schedule=CronDataIntervalTimetable(_MAINTENANCE, timezone="UTC"),
-        start_date=_START,
-        catchup=False,
-        params=ParamsDict(maintain_params(archives=pipeline.is_archived)),
-        **_common(pipeline, max_active_runs=1),
-    ) as dag:
+    schedule = CronDataIntervalTimetable(_MAINTENANCE, timezone="UTC")
+    said = f"Clean up the tables of {pipeline.name}{archives}."
+    what = f"Clears up killed runs, expires snapshots, compacts small files, removes orphan files{archives}."
+    params = maintain_params(archives=pipeline.is_archived)
+    with _dag(dag_id, pipeline, said, what, params, runs=1, schedule=schedule) as dag:
         said = "One Spark application."
         Maintain(task_id="maintain", archives=pipeline.is_archived, doc_md=said, **_stage_arguments(pipeline))
     return dag
@@ -328,13 +299,35 @@ def _stage_arguments(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _common(pipeline: Pipeline, max_active_runs: int) -> dict[str, Any]:
-    """Arguments of all DAGs. Airflow would register a DAG by itself as soon as one is begun, also a half-built one."""
+def _dag(
+    dag_id: str,
+    pipeline: Pipeline,
+    description: str,
+    what: str,
+    params: dict[str, Param],
+    *,
+    runs: int,
+    schedule: CronDataIntervalTimetable | None = None,
+    last: LastRun | None = None,
+    **more: Any,
+) -> DAG:
+    """A DAG without tasks; `runs` of it may be at work at a time. One without a schedule is started by a person alone.
+
+    Airflow would register a DAG by itself as soon as one is begun, also a half-built one.
+    """
     owner = pipeline.owner or "rewindow"
-    return {
-        "auto_register": False,
-        "max_active_runs": max_active_runs,
-        "tags": sorted({"rewindow", pipeline.name, *pipeline.tags}),
-        "owner_links": {owner: f"mailto:{owner}"} if "@" in owner else {},
-        "default_args": {"owner": owner, "on_failure_callback": on_failure},
-    }
+    by_schedule = {} if schedule is None else {"start_date": _START, "catchup": False}
+    return DAG(
+        dag_id,
+        description=description,
+        doc_md=described(pipeline, what, last),
+        schedule=schedule,
+        params=ParamsDict(params),
+        auto_register=False,
+        max_active_runs=runs,
+        tags=sorted({"rewindow", pipeline.name, *pipeline.tags}),
+        owner_links={owner: f"mailto:{owner}"} if "@" in owner else {},
+        default_args={"owner": owner, "on_failure_callback": on_failure},
+        **by_schedule,
+        **more,
+    )

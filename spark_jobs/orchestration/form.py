@@ -133,13 +133,13 @@ def _param(name: str, description: str, default: Any = None, *, section: str | N
     kind = kinds[0] if kinds else "string"
     if section is not None:
         more["section"] = section
-    return Param(
-        default,
-        type=["null", kind] if default is None else kind,
-        title=FIELDS[f"--{name.replace('_', '-')}"],
-        description_md=description,
-        **more,
-    )
+    return _field(FIELDS[f"--{name.replace('_', '-')}"], description, default, kind=kind, **more)
+
+
+def _field(title: str, description: str, default: Any = None, *, kind: str = "string", **more: Any) -> Param:
+    """A field of a form; one without a default may be left empty."""
+    kinds = ["null", kind] if default is None else kind
+    return Param(default, type=kinds, title=title, description_md=description, **more)
 
 
 def _instant_param(name: str, description: str) -> Param:
@@ -152,7 +152,7 @@ def _instant_param(name: str, description: str) -> Param:
 
 def _open_reason(description: str) -> Param:
     """A reason that its type does not require: else the form would open in red."""
-    return Param(None, type=["null", "string"], maxLength=MAX_REASON, title="Reason", description_md=description)
+    return _field("Reason", description, maxLength=MAX_REASON)
 
 
 def _dry_run_param(choices: Mapping[str, str]) -> Param:
@@ -216,28 +216,20 @@ def look_params(pipeline: Pipeline) -> dict[str, Param]:
             title="What",
             description_md="What to look at. Nothing is changed.",
         ),
-        "window": Param(
-            None,
-            type=["null", "string"],
-            format="date-time",
-            title="Window",
-            description_md=f"Of revisions and late records: the start of the window. {_ZONE}",
+        "window": _field(
+            "Window", f"Of revisions and late records: the start of the window. {_ZONE}", format="date-time"
         ),
-        "keys": Param(
-            None,
-            type=["null", "string"],
+        "keys": _field(
+            "Keys",
+            "Of revisions and late records: one name=value a line; `null` means null. "
+            + (f"The keys: {keys}. Empty: all." if keys else "This pipeline has no keys."),
             format="multiline",
             maxLength=2000,
-            title="Keys",
-            description_md="Of revisions and late records: one name=value a line; `null` means null. "
-            + (f"The keys: {keys}. Empty: all." if keys else "This pipeline has no keys."),
         ),
-        "run": Param(
-            None,
-            type=["null", "string"],
+        "run": _field(
+            "Run",
+            "Of late and quarantined records and of corrections: only those of this run id. Empty: all.",
             maxLength=200,
-            title="Run",
-            description_md="Of late and quarantined records and of corrections: only those of this run id. Empty: all.",
         ),
     }
 
@@ -255,34 +247,21 @@ def subjects_of(pipeline: Pipeline) -> list[Subject]:
 def maintain_params(*, archives: bool) -> dict[str, Param]:
     """The fields of the form of `maintain__<pipeline>`. `archives`: its history loses what can be kept."""
     what = {
-        "what": Param(
+        "what": _field(
+            "What",
+            f"`{CLEAN_UP}`: what the fields below say. `{ARCHIVE}`: keep what is new in the topic, or in the query's "
+            "checkpoint, and do nothing else.",
             CLEAN_UP,
-            type="string",
             enum=[CLEAN_UP, ARCHIVE],
-            title="What",
-            description_md=f"`{CLEAN_UP}`: what the fields below say. `{ARCHIVE}`: keep what is new in the "
-            "topic, or in the query's checkpoint, and do nothing else.",
         )
     }
+    snapshots = "Iceberg snapshots that are younger stay, as `7 d` or `36 h`."
+    revisions = "Values that were superseded longer ago are deleted, as `365 d`. Empty: none."
+    runs = "Documents and ledger rows of runs that ended longer ago are deleted. `forever`: none."
     return (what if archives else {}) | {
-        "keep_snapshots": Param(
-            "7 d",
-            type="string",
-            title="Keep snapshots",
-            description_md="Iceberg snapshots that are younger stay, as `7 d` or `36 h`.",
-        ),
-        "keep_revisions": Param(
-            None,
-            type=["null", "string"],
-            title="Keep revisions",
-            description_md="Values that were superseded longer ago are deleted, as `365 d`. Empty: none.",
-        ),
-        "keep_runs": Param(
-            KEEP_RUNS,
-            type="string",
-            title="Keep runs",
-            description_md="Documents and ledger rows of runs that ended longer ago are deleted. `forever`: none.",
-        ),
+        "keep_snapshots": _field("Keep snapshots", snapshots, "7 d"),
+        "keep_revisions": _field("Keep revisions", revisions),
+        "keep_runs": _field("Keep runs", runs, KEEP_RUNS),
     }
 
 
@@ -329,21 +308,14 @@ def read_maintain_form(params: Mapping[str, Any], file: str, *, archives: bool) 
     if what == ARCHIVE:
         return ["--archive", file]
     options = ["--maintain", file]
-    for name, option in _KEEP_OPTIONS.items():
+    for name in ("keep_snapshots", "keep_revisions", "keep_runs"):
         text, title = str(params.get(name) or "").strip(), fields[name].schema["title"]
         if name == "keep_snapshots":
             retention(text, title)
         else:
             retention_or_forever(text, title)
-        options += [option, text] if text else []
+        options += [f"--{name.replace('_', '-')}", text] if text else []
     return options
-
-
-_KEEP_OPTIONS = {
-    "keep_snapshots": "--keep-snapshots",
-    "keep_revisions": "--keep-revisions",
-    "keep_runs": "--keep-runs",
-}
 
 
 def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:

@@ -257,6 +257,13 @@ class SparkStage(SparkTask):
         """What the task passes on."""
         return None
 
+    def _tell_followers(self, context: Context, facts: dict[str, Any]) -> None:
+        """Put the facts into the event of the task's asset, which other DAGs may follow."""
+        outlet_events = cast(Any, context.get("outlet_events"))
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                outlet_events[outlet].extra = facts
+
 
 class Plan(SparkStage):
     """Check the form, decide all that the run will do; gives the chunks to map over."""
@@ -317,16 +324,9 @@ class Compare(SparkStage):
             raise AirflowSkipException("nothing was compared")
         if verdicts.problem:
             self.log.warning("not compared: %s", verdicts.problem)
-        facts = {
-            "run_id": folder.run_id,
-            "windows": verdicts.windows,
-            "verdicts": verdicts.counts,
-            "problem": verdicts.problem,
-        }
-        outlet_events = cast(Any, context.get("outlet_events"))
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                outlet_events[outlet].extra = facts
+        facts = {name: getattr(verdicts, name) for name in ("windows", "problem")}
+        facts |= {"run_id": folder.run_id, "verdicts": verdicts.counts}
+        self._tell_followers(context, facts)
         if any(verdicts.counts.get(name) for name in ("mismatch", "missing", "extra")):
             notify("live_mismatch", context)
         return facts
@@ -354,10 +354,7 @@ class Publish(SparkStage):
             raise AirflowSkipException("nothing changed: all windows are as they were")
         facts = {"run_id": folder.run_id, "changes": outcome.changes, "windows": outcome.counts.windows}
         facts |= changed_range(folder)
-        outlet_events = cast(Any, context.get("outlet_events"))
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                outlet_events[outlet].extra = facts
+        self._tell_followers(context, facts)
         return facts
 
 
@@ -492,14 +489,8 @@ def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context)
     """Write down who starts the run and why, and the definition as it is now; what is requested follows."""
     pipeline = load_pipeline(file)
     run = dag_run_of(context)
-    request = Request.of(
-        folder.run_id,
-        pipeline,
-        kind,
-        read_reason(params_of(context)),
-        _requested_at(run),
-        requested_by=person_of(run),
-    )
+    reason = read_reason(params_of(context))
+    request = Request.of(folder.run_id, pipeline, kind, reason, _requested_at(run), requested_by=person_of(run))
     request.model_copy(update={"dag_id": run.dag_id, "dag_run_id": run.run_id}).write(folder)
     folder.write_text(DEFINITION, pipeline.text or Path(file).read_text())
     _forget(folder)

@@ -93,7 +93,7 @@ class Flags:
     name: str | None = None
     time: str | None = None
     unit: str | None = None
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] | None = None
     partition: str | None = None
     offset: str | None = None
     arrival: str | None = None
@@ -113,7 +113,7 @@ class Flags:
     step: str | None = None
     gap: str | None = None
     lateness: str | None = None
-    aggregates: tuple[str, ...] = ()
+    aggregates: Sequence[str] | None = None
     namespace: str | None = None
 
 

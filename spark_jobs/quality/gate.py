@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.quality import gx
 from spark_jobs.quality.columns import RUN_WIDE
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
@@ -25,15 +29,6 @@ from spark_jobs.spark.gateway import java_context
 if TYPE_CHECKING:
     import pandas as pd
 
-
-import math
-from datetime import date, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING
-
-from spark_jobs.definition.instants import format_instant
-
-if TYPE_CHECKING:
     from spark_jobs.quality.by_day import Day
 
 

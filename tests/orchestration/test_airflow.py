@@ -3,7 +3,6 @@
 All runs start side by side in one Airflow, so that its slots are never empty; each test waits for the runs it is about.
 """
 
-# pyright: reportArgumentType=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 from __future__ import annotations
 
 import html
@@ -23,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
-from spark_jobs.demo.supervised import becomes_true
+from spark_jobs.demo.waiting import becomes_true
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.documents import Application
 from spark_jobs.runs.looks import Looks
