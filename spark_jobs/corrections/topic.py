@@ -39,8 +39,7 @@ from spark_jobs.lakehouse.tables import name_hash, start_bounds
 from spark_jobs.replay.assign import END, START
 from spark_jobs.sources.decode import parse_schema
 from spark_jobs.sources.kafka import header_map, read_log
-from spark_jobs.sources.kafka_admin import topic_admin
-from spark_jobs.sources.kafka_config import client_config
+from spark_jobs.sources.kafka_admin import client_config, topic_admin
 from spark_jobs.sources.kafka_offsets import OffsetRange
 from spark_jobs.spark.gateway import JavaObject, jvm
 from spark_jobs.spark.java import java_reason

@@ -7,7 +7,7 @@ from spark_jobs.comparison.stage import compare_run
 from spark_jobs.corrections.stage import bring_corrections
 from spark_jobs.definition import Pipeline
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
-from spark_jobs.report.facts import collect
+from spark_jobs.report.facts import gather
 from spark_jobs.runs.documents import DryRun, Requested
 from spark_jobs.runs.evaluation import EndPolicy
 from spark_jobs.runs.status import RunStatus
@@ -29,6 +29,6 @@ def end_policy_of(pipeline: Pipeline, requested: Requested, *, gate: bool = True
         live_news=has_live_news if is_live else None,
         gate=checks,
         unchecked="" if checks else NO_FOLDER if gate else NO_GATE,
-        collector=collect,
+        collector=gather,
         deliver=bring_corrections,
     )

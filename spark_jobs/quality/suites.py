@@ -11,6 +11,7 @@ its own); of the suite's `meta`: `leave_out`, the common expectations that do no
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -22,7 +23,7 @@ from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.loading import project_folder
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, dotted, read_tree
 from spark_jobs.errors import DefinitionError, Problem
-from spark_jobs.quality.earlier_names import EARLIER_EXPECTATIONS, EARLIER_TYPES, in_todays_words
+from spark_jobs.lakehouse.verdict import EARLIER_NAMES
 from spark_jobs.settings import Variable, settings
 
 
@@ -322,3 +323,16 @@ def _lines_of(file: str) -> SourceMap:
         return read_tree(Path(file).read_text(encoding="utf-8"), file, {}).sources
     except (OSError, UnicodeDecodeError, DefinitionError):
         return SourceMap(file)
+
+
+EARLIER_TYPES = {"expect_rows_to_be_told_apart_by_columns": "expect_rows_to_be_unique_by_columns"}
+EARLIER_EXPECTATIONS = {"live/no-drift": "live/no-mismatch", "live/none-unexpected": "live/none-extra"}
+"""Expectations of the common suites, as a suite that leaves them out names them."""
+
+_COLUMNS = EARLIER_NAMES | {f"run_{earlier}_share": f"run_{name}_share" for earlier, name in EARLIER_NAMES.items()}
+_COLUMN = re.compile(r"\b(" + "|".join(_COLUMNS) + r")\b")
+
+
+def in_todays_words(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an expectation about the live job, with the names that columns have today."""
+    return json.loads(_COLUMN.sub(lambda found: _COLUMNS[found[0]], json.dumps(kwargs)))

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 
-from spark_jobs.replay.making import TimelineMaker
-from spark_jobs.replay.restarts import restarted_timeline
+from spark_jobs.replay.making import TimelineMaker, restarted_timeline
 from spark_jobs.replay.rule_book import RuleBook, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
 from spark_jobs.replay.spec import ReplaySpec

@@ -5,7 +5,7 @@ Each takes the width in pixels that it is drawn for. Times are UTC.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -70,29 +70,42 @@ class Rows:
 
 def changed_strip(strip: Strip, width: int) -> dict[str, Any]:
     """Windows changed over event time, stacked by what happened to them."""
-    data = Rows()
-    rows = []
-    for bucket in strip.buckets:
+    bars = [(bucket.start, {kind: getattr(bucket, kind) for kind in _CHANGES}) for bucket in strip.buckets]
+    colours = {kind: colour for kind, colour in _CHANGES.items() if any(counts[kind] for _, counts in bars)}
+    axis = _time_axis((bars[0][0], bars[-1][0] + strip.width), width)
+    x = alt.X("start:T", scale=alt.Scale(type="utc"), title="Window start (UTC)", axis=axis)
+    return _stacked(bars, strip.width, colours, x, width, 110)
+
+
+def _stacked(
+    bars: Iterable[tuple[int, Mapping[str, int]]],
+    length: int,
+    colours: Mapping[str, str],
+    x: alt.X,
+    width: int,
+    height: int,
+) -> dict[str, Any]:
+    """Windows by their start, a bar for `length` ms, stacked by kind. `bars`: the start of each, its counts by kind."""
+    data, rows = Rows(), []
+    for start, counts in bars:
         low = 0
-        for kind in _CHANGES:
-            if high := low + getattr(bucket, kind):
-                end = bucket.start + strip.width
-                rows.append({"start": bucket.start, "end": end, "change": kind, "low": low, "high": high})
-            low = high
-    kinds = [kind for kind in _CHANGES if any(getattr(bucket, kind) for bucket in strip.buckets)]
-    reach = (strip.buckets[0].start, strip.buckets[-1].start + strip.width)
+        for kind in colours:
+            if high := counts.get(kind, 0):
+                rows.append({"start": start, "end": start + length, "kind": kind, "low": low, "high": low + high})
+            low += high
+    colour = alt.Scale(domain=list(colours), range=list(colours.values()))
     chart = (
         alt.Chart(data(rows))
         .mark_rect(stroke="var(--paper)", strokeWidth=0.5)
         .encode(
-            x=alt.X("start:T", scale=alt.Scale(type="utc"), title="Window start (UTC)", axis=_time_axis(reach, width)),
+            x=x,
             x2="end:T",
             y=alt.Y("low:Q", title="Windows", axis=alt.Axis(tickCount=3, format=",d", tickMinStep=1)),
             y2="high:Q",
-            fill=alt.Fill("change:N", legend=None, scale=alt.Scale(domain=kinds, range=[_CHANGES[k] for k in kinds])),
+            fill=alt.Fill("kind:N", legend=None, scale=colour),
         )
     )
-    return data.spec(chart, width, 110)
+    return data.spec(chart, width, height)
 
 
 def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict[str, Any]:
@@ -101,8 +114,7 @@ def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
     `idle`: [partition, from, to], shaded.
     """
     data = Rows()
-    x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
-    x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
+    x = _processing_time(view, width)
     y = alt.Y(
         "v:T",
         scale=alt.Scale(type="utc", zero=False),
@@ -131,8 +143,7 @@ def watermark_lag(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
     `idle`: [partition, from, to], shaded.
     """
     data = Rows()
-    x_scale = alt.Scale(type="utc", domain=[view["from"], view["to"]], nice=False, clamp=True)
-    x = alt.X("t:T", scale=x_scale, title="Processing time (UTC)", axis=_time_axis((view["from"], view["to"]), width))
+    x = _processing_time(view, width)
     delays = [d for cell in view["lag"] for d in cell[2:]] + [t - v for kind in _KINDS for t, v in view[kind]]
     y = alt.Y(
         "v:Q",
@@ -242,6 +253,12 @@ def tolerance_curve(advisor: Advisor, width: int) -> dict[str, Any]:
     return data.spec(alt.layer(*layers), width, 220)
 
 
+def _processing_time(view: Mapping[str, Any], width: int) -> alt.X:
+    reach = (view["from"], view["to"])
+    scale = alt.Scale(type="utc", domain=list(reach), nice=False, clamp=True)
+    return alt.X("t:T", scale=scale, title="Processing time (UTC)", axis=_time_axis(reach, width))
+
+
 def _points(data: Rows, view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Chart:
     rows = [{"t": t, "v": value(t, v), "kind": kind} for kind in _KINDS for t, v in view[kind]]
     return (
@@ -320,29 +337,9 @@ def _duration_axis(values: Sequence[int]) -> alt.Axis:
 
 def verdict_strip(stretches: Sequence[Stretch], width: int, kinds: Sequence[str], pixels: int) -> dict[str, Any]:
     """Windows that are not `match` over event time, stacked by verdict; one bar for `width` ms."""
-    data, rows = Rows(), []
-    for one in stretches:
-        low = 0
-        for kind in kinds:
-            if high := low + one.counts.get(kind, 0):
-                if high > low:
-                    rows.append(
-                        {"start": one.start, "end": one.start + width, "verdict": kind, "low": low, "high": high}
-                    )
-                low = high
-    colours = alt.Scale(domain=list(kinds), range=[VERDICT_COLOURS[kind] for kind in kinds])
-    chart = (
-        alt.Chart(data(rows))
-        .mark_rect(stroke="var(--paper)", strokeWidth=0.5)
-        .encode(
-            x=_starts(stretches, width, pixels),
-            x2="end:T",
-            y=alt.Y("low:Q", title="Windows", axis=alt.Axis(tickCount=3, format=",d", tickMinStep=1)),
-            y2="high:Q",
-            fill=alt.Fill("verdict:N", legend=None, scale=colours),
-        )
-    )
-    return data.spec(chart, pixels, 130)
+    bars = ((one.start, one.counts) for one in stretches)
+    colours = {kind: VERDICT_COLOURS[kind] for kind in kinds}
+    return _stacked(bars, width, colours, _starts(stretches, width, pixels), pixels, 130)
 
 
 def live_lag(stretches: Sequence[Stretch], width: int, pixels: int) -> dict[str, Any]:

@@ -8,7 +8,6 @@ The part of the advisor that needs the history is here too: what other bounds an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -49,13 +48,6 @@ def gather(evidence: StagedRun) -> dict[str, Any]:
         facts["watermark"] = watermark_facts(evidence, probe, classified, late, zoom)
         facts["advisor"] = advisor_facts(evidence, probe, classified)
         return facts
-
-
-def collect(evidence: StagedRun) -> Mapping[str, Any]:
-    """The facts for the report (`facts.gather`), imported only when they are needed."""
-    from spark_jobs.report.facts import gather
-
-    return gather(evidence)
 
 
 def advisor_facts(evidence: StagedRun, probe: LatenessProbe, classified: ClassifiedRecords) -> dict[str, Any] | None:

@@ -29,8 +29,7 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
-from spark_jobs.replay.making import TimelineMaker
-from spark_jobs.replay.restarts import restarted_timeline
+from spark_jobs.replay.making import TimelineMaker, restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.runs.plan import Plan
 from spark_jobs.runs.staged_run import StagedRun

@@ -25,7 +25,7 @@ from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import windows_of_records
 from spark_jobs.runs.past import Past, ReadBefore
-from spark_jobs.runs.table_check import ANOTHER_PROGRAM, check_owner, foreign_change
+from spark_jobs.runs.start import ANOTHER_PROGRAM, check_owner, foreign_change
 from spark_jobs.sources import Inspection, PartitionRange
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import matching

@@ -19,8 +19,8 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.documents import Request, status_of
 from spark_jobs.runs.last_run import last_run
 from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.start import check_owner
 from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.table_check import check_owner
 
 _LENGTHS = ("size", "slide", "step", "gap", "offset")
 

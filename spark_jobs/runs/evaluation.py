@@ -23,7 +23,6 @@ from spark_jobs.runs.documents import StagedRange
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.plan import confirm_files
 from spark_jobs.runs.publication import conclude, publish
-from spark_jobs.runs.replaying import stage_quarantine
 from spark_jobs.runs.stages import (
     Begin,
     CompareLive,
@@ -41,7 +40,7 @@ from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.runs.timeline import make_timeline
 from spark_jobs.runs.verification import GateCheck, ReportCollector, Verified, verified
-from spark_jobs.runs.work import FullWork, Work
+from spark_jobs.runs.work import FullWork, Work, stage_quarantine
 from spark_jobs.spark.shuffles import shuffles_for
 
 DeliverStage = Callable[[SparkSession, Pipeline, RunFolder], DeliveredCorrections | None]

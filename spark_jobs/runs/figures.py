@@ -13,6 +13,8 @@ from spark_jobs.lakehouse.change import VISIBLE, WindowChange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.runs.documents import Changes, EarlierRun, Outcome
 
+_PAIRS = ("pairs_on_time", "pairs_late", "pairs_dropped")
+
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
@@ -53,26 +55,6 @@ class RunFigures:
         return self.counts["windows"]
 
     @property
-    def pairs_on_time(self) -> int | None:
-        return self.counts["pairs_on_time"]
-
-    @property
-    def pairs_late(self) -> int | None:
-        return self.counts["pairs_late"]
-
-    @property
-    def pairs_dropped(self) -> int | None:
-        return self.counts["pairs_dropped"]
-
-    @property
-    def records_late(self) -> int | None:
-        return self.counts["records_late"]
-
-    @property
-    def records_duplicate(self) -> int | None:
-        return self.counts["records_duplicate"]
-
-    @property
     def changed(self) -> int | None:
         """Windows that readers see change, come or go."""
         return None if self.by_change is None else sum(self.by_change[kind] for kind in VISIBLE)
@@ -109,9 +91,8 @@ class RunFigures:
     @property
     def pairs(self) -> int | None:
         """All (record, window) pairs of the windows that the run computed."""
-        if self.pairs_on_time is None or self.pairs_late is None or self.pairs_dropped is None:
-            return None
-        return self.pairs_on_time + self.pairs_late + self.pairs_dropped
+        known = [self.counts[name] for name in _PAIRS]
+        return None if None in known else sum(filter(None, known))
 
     @property
     def is_judged(self) -> bool | None:
@@ -121,30 +102,30 @@ class RunFigures:
     @property
     def late_share(self) -> float | None:
         """The share (0 to 1) of pairs in which the record came after the window's close, counted or dropped."""
-        return None if not self.pairs else ((self.pairs_late or 0) + (self.pairs_dropped or 0)) / self.pairs
+        return None if not self.pairs else self._of("pairs_late", "pairs_dropped") / self.pairs
 
     @property
     def dropped_share(self) -> float | None:
         """The share (0 to 1) of pairs in which the window dropped the record."""
-        return None if not self.pairs else (self.pairs_dropped or 0) / self.pairs
+        return None if not self.pairs else self._of("pairs_dropped") / self.pairs
+
+    def _of(self, *names: str) -> int:
+        return sum(self.counts[name] or 0 for name in names)
 
     def in_words(self) -> dict[str, str]:
         """The lines for what was computed, on time, late and late records, by their names; without unknown ones."""
         found = {"Computed": self.computed_in_words} if self.computed_in_words else {}
-        if self.records_duplicate:
-            found["Duplicates"] = (
-                f"{self.records_duplicate:,} of the records that the run read: in no window, and not late"
-            )
+        if duplicates := self.counts["records_duplicate"]:
+            found["Duplicates"] = f"{duplicates:,} of the records that the run read: in no window, and not late"
         if self.is_judged is False:
             return found | {"Late": "not counted: the run computed complete values only, which include every record"}
         if self.pairs is not None:
-            found["On time"] = f"{pairs_in_words(self.pairs_on_time)} of the windows that the run computed"
-            found["Late, counted"] = f"{pairs_in_words(self.pairs_late)}, within the allowed lateness"
-            found["Late, dropped"] = (
-                f"{pairs_in_words(self.pairs_dropped)}, {percent(self.dropped_share or 0, 1)} of all"
-            )
-        if self.records_late is not None:
-            found["Late records"] = f"{self.records_late:,} of the records that the run read: a window dropped them"
+            on_time, late, dropped = (plural(self._of(name), "(record, window) pair") for name in _PAIRS)
+            found["On time"] = f"{on_time} of the windows that the run computed"
+            found["Late, counted"] = f"{late}, within the allowed lateness"
+            found["Late, dropped"] = f"{dropped}, {percent(self.dropped_share or 0, 1)} of all"
+        if (late_records := self.counts["records_late"]) is not None:
+            found["Late records"] = f"{late_records:,} of the records that the run read: a window dropped them"
         return found
 
 
@@ -172,11 +153,6 @@ def bookkeeping_in_words(count: int, *, would: bool = False) -> str:
         return ""
     gets = "would get" if would else "get" if count > 1 else "gets"
     return f"{plural(count, 'window')} {gets} another closing time (closed_at) and nothing else: no number differs"
-
-
-def pairs_in_words(count: int | None) -> str:
-    """1,234 (record, window) pairs."""
-    return plural(count or 0, "(record, window) pair")
 
 
 def failed_in_words(failed: Mapping[str, int]) -> str:

@@ -32,11 +32,11 @@ from spark_jobs.replay.columns import PARTITION
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.replay.making import way_of
-from spark_jobs.runs.another_log import is_another_log
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.cost import Cost, check_cost, check_size, estimated, runs_taken, size_of
 from spark_jobs.runs.documents import misfit
 from spark_jobs.runs.live_batches import LiveBatches, as_of_batches, live_batches
+from spark_jobs.runs.past_changes import is_another_log
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requesting import check_order, check_range
 from spark_jobs.sources import (

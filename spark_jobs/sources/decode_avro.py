@@ -1,9 +1,12 @@
-"""Decode Avro bytes by the writer's schema. Bytes that do not fit get a reason; they are never lost or made null."""
+"""Decode Avro bytes by the writer's schema. Bytes that do not fit get a reason; they are never lost or made null.
+
+In Confluent's framing a value is a zero byte, the four of a schema's id, and the encoded record.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,7 +15,6 @@ from pyspark.sql.types import StringType, StructType
 
 from spark_jobs.sources.avro_resolution import incompatibility, other_logical_type, parsed_schema
 from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, REASON
-from spark_jobs.sources.framing import body_of, id_of, why_not_framed
 from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.spark.gateway import JAVA_ERRORS, jvm
 from spark_jobs.spark.java import java_reason
@@ -133,3 +135,42 @@ def _text_fields(fields: StructType, path: tuple[str, ...] = ()) -> Iterator[tup
             yield here
         elif isinstance(field.dataType, StructType):
             yield from _text_fields(field.dataType, here)
+
+
+NOT_FRAMED = "not in Confluent's framing: the first byte is not 0"
+_FRAME = 5
+
+
+def body_of(value: Column) -> Column:
+    """The record behind the framing."""
+    return F.substring(value, _FRAME + 1, 2**31 - 1)
+
+
+def id_of(value: Column) -> Column:
+    """The id of the schema, BIGINT; null where there is no framing."""
+    return F.when(_is_framed(value), F.conv(F.hex(_id_bytes(value)), 16, 10).cast("bigint"))
+
+
+def why_not_framed(value: Column, known: int | Collection[int] | None, subject: str = "") -> Column:
+    """Why a value's framing cannot be used; null where it can.
+
+    `known`: the id of the definition's schema, or those of a registry's `subject`; None: any id can be used.
+    """
+    why = F.when(~_is_framed(value) | (F.octet_length(value) < _FRAME), NOT_FRAMED)
+    number = F.conv(F.hex(_id_bytes(value)), 16, 10)
+    if isinstance(known, int):
+        other = F.concat(F.lit("schema id "), number, F.lit(f", and the definition's schema has id {known}"))
+        return why.when(_id_bytes(value) != F.lit(known.to_bytes(4, "big")), other)
+    if known is not None:
+        ids = [F.lit(one.to_bytes(4, "big")) for one in known]
+        other = F.concat(F.lit("schema id "), number, F.lit(f", which is of no version of the subject {subject}"))
+        return why.when(~_id_bytes(value).isin(*ids), other)
+    return why
+
+
+def _is_framed(value: Column) -> Column:
+    return F.substring(value, 1, 1) == F.lit(b"\x00")
+
+
+def _id_bytes(value: Column) -> Column:
+    return F.substring(value, 2, _FRAME - 1)

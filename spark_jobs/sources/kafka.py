@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.definition.kafka import Topic, TopicAccess
-from spark_jobs.sources.kafka_admin import topic_admin
-from spark_jobs.sources.kafka_config import client_config
+from spark_jobs.sources.kafka_admin import client_config, topic_admin
 from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic, confirm, resolve
 
 NO_APPEND_TIME = "rw_no_append_time"

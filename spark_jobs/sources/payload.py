@@ -25,9 +25,8 @@ from spark_jobs.sources.decode import (
     decode,
     parse_schema,
 )
-from spark_jobs.sources.decode_avro import avro_fields, decode_avro, decode_by_writers
+from spark_jobs.sources.decode_avro import avro_fields, body_of, decode_avro, decode_by_writers, why_not_framed
 from spark_jobs.sources.expressions import Refused, expression_type, refuse, refuse_schema
-from spark_jobs.sources.framing import body_of, why_not_framed
 from spark_jobs.sources.schemas import PinnedSchemas
 
 TEXT_FIELD = "value"

@@ -19,7 +19,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from spark_jobs.definition.registry import Registry, RegistryAccess
+from spark_jobs.definition.payload import Registry, RegistryAccess
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 
 _SECONDS = 8.0

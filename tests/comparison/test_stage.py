@@ -18,7 +18,7 @@ from spark_jobs.comparison.news import has_live_news
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.report.facts import collect
+from spark_jobs.report.facts import gather
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
@@ -124,7 +124,7 @@ def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(
     missing = (row["k"], row["s"], "missing")
     assert missing in {verdict[:3] for verdict in current_verdicts(spark, defined)}
     emit([row | {"at": newest + 1}], "later")
-    judging = replace(COMPARING, live_news=has_live_news, collector=collect)
+    judging = replace(COMPARING, live_news=has_live_news, collector=gather)
     idle = reconcile(spark, defined, NoProgress(), end_policy=judging)
     assert idle.note.endswith("was compared") and not idle.changes
     assert missing not in {verdict[:3] for verdict in current_verdicts(spark, defined)}

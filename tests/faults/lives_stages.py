@@ -28,10 +28,9 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.publication import conclude, publish
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
-from spark_jobs.runs.start import Asked, begin
+from spark_jobs.runs.start import Asked, begin, foreign_change, from_table, with_scope
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.table_check import foreign_change, from_table, with_scope
 from spark_jobs.runs.verification import verified
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps

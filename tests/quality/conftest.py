@@ -15,8 +15,9 @@ from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.replaying import published_windows
 from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.status import RunKind
+from spark_jobs.runs.work import published_windows
 from spark_jobs.sources import good
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def staged_flights(spark: SparkSession, folder: Path, table: str, *changes: tupl
     staged = spark.table(f"rewindow.gate_tests.{table}")
     facts = staged.withColumn("cause", F.lit("backfill")).limit(0)
     return StagedRun(
-        spark, pipeline, plan, spec, "backfill", "gate-tests", identity_of(spec), staged,
+        spark, pipeline, plan, spec, RunKind.BACKFILL, "gate-tests", identity_of(spec), staged,
         facts.withColumn("rw_change", F.lit("inserted")), facts, None, records, None,
     )  # fmt: skip
 

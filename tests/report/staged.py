@@ -19,8 +19,9 @@ from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode
 from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.replaying import published_windows
 from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.status import RunKind
+from spark_jobs.runs.work import published_windows
 from spark_jobs.sources import good
 from spark_jobs.spark.cached import CachedFrames
 
@@ -32,7 +33,7 @@ def staged_run(
     spark: SparkSession,
     pipeline: Pipeline,
     *,
-    kind: str = "backfill",
+    kind: RunKind = RunKind.BACKFILL,
     cause: str = "backfill",
     mode: Mode = Mode.BOTH,
     as_of: Mapping[int, int] | None = None,

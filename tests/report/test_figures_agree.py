@@ -27,7 +27,7 @@ from spark_jobs.orchestration.describe import approval_body
 from spark_jobs.orchestration.operators import what_became
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.report.build import build_report
-from spark_jobs.report.facts import collect
+from spark_jobs.report.facts import gather
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.documents import Changes, Gate, Outcome, Request
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
@@ -91,7 +91,7 @@ def runs(spark, tmp_path_factory) -> dict[str, Account]:
         found = {}
         for name, batch in (("first", records[:120]), ("night", records[120:])):
             write(folder / "data", batch, f"{name}.json")
-            end = EndPolicy(collector=collect if name == "night" else None, unchecked=NO_FOLDER)
+            end = EndPolicy(collector=gather if name == "night" else None, unchecked=NO_FOLDER)
             found[name] = account_of(
                 reconcile(spark, defined, NoProgress(), end_policy=end), RunKind.RECONCILE, defined
             )

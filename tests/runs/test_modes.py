@@ -16,7 +16,7 @@ from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.build import build_report
-from spark_jobs.report.facts import collect
+from spark_jobs.report.facts import gather
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
@@ -28,7 +28,7 @@ from tests.runs.small_runs import write
 from tests.sampling import first_of
 
 ORDER = "position: {partition: p, offset: o, arrival: a, arrival_unit: ms}"
-COLLECTING = EndPolicy(collector=collect)
+COLLECTING = EndPolicy(collector=gather)
 
 
 def in_mode(tmp_path: Path, name: str, case: str, mode: Mode, *, has_order: bool = True) -> Pipeline:

@@ -6,7 +6,7 @@ import base64
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.registry import Registry
+from spark_jobs.definition.payload import Registry
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import EnvironmentSetupError, RewindowError, SourceError
 from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
@@ -81,7 +81,8 @@ def test_credentials_do_not_follow_a_redirect_and_other_services_are_no_registry
         def do_GET(self) -> None:
             seen.append(self.headers.get("Authorization"))
             self.send_response(302 if "redirect" in self.path else 200)
-            self.send_header("Location", f"http://localhost:{self.server.server_port}/elsewhere")
+            port = self.server.server_port  # pyright: ignore[reportAttributeAccessIssue]
+            self.send_header("Location", f"http://localhost:{port}/elsewhere")
             self.end_headers()
             self.wfile.write(b"<html>hello</html>")
 
@@ -124,7 +125,7 @@ def of_topic(kafka: KafkaBroker, topic: str, value: dict[str, Any], **sections: 
     )
 
 
-def topic_of(spark, kafka: KafkaBroker, name: str, values: list[bytes | str | None]) -> str:
+def topic_of(spark, kafka: KafkaBroker, name: str, values: Sequence[bytes | str | None]) -> str:
     kafka.create_topic(name, 1, APPEND_TIME)
     produce(spark, kafka.servers, name, [Sent(value) for value in values])
     return name

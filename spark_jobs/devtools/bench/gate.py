@@ -20,9 +20,9 @@ from spark_jobs.quality.suites import load_suites
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.replaying import published_windows
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.status import RunKind
+from spark_jobs.runs.work import published_windows
 
 KEYS = (10_000, 100)
 STAGED = f"{NAMESPACE}.gate_staged"
