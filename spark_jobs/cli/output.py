@@ -268,6 +268,5 @@ def notes_of(pipeline: Pipeline) -> list[Problem]:
     missing = pipeline.missing_positions
     if not missing or pipeline.mode is Mode.COMPLETE:
         return notes
-    file, _, line = pipeline.source_of(("history",)).rpartition(":")
     what = f"there is no {', no '.join(missing)}: which records were late cannot be known, so that runs refuse"
-    return [Problem(file, int(line or 1), "history.position", f"{what} faithful values", WITHOUT_ORDER), *notes]
+    return [pipeline.problem(("history", "position"), f"{what} faithful values", WITHOUT_ORDER), *notes]

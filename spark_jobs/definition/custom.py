@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.definition.fields import Refusal, nearest, shown
-from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
     from spark_jobs.definition.pipeline import Pipeline
@@ -38,8 +38,7 @@ def check_class(pipeline: Pipeline) -> None:
         field = "parameters"
         refuse_unknown_parameters(found, watermark.parameters)
     except Refusal as refusal:
-        file, _, line = pipeline.source_of(("watermark", field)).rpartition(":")
-        problem = Problem(file, int(line or 1), f"watermark.{field}", refusal.what, refusal.hint)
+        problem = pipeline.problem(("watermark", field), refusal.what, refusal.hint)
         raise DefinitionError.listing([problem]) from refusal
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema, field_validator
+from pydantic import Field, StrictBool, StrictInt, field_validator
 
-from spark_jobs.definition.fields import Expression, PositiveDuration, Refusal, Section
+from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, Texts
 from spark_jobs.definition.structured_streaming import Delay
 from spark_jobs.eventtime.deduplication import UpdateType
 
@@ -35,18 +35,6 @@ _TAKERS = {
 }
 
 
-def _one_or_many(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-Expressions = Annotated[
-    tuple[Expression, ...],
-    Field(min_length=1),
-    BeforeValidator(_one_or_many),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-]
-
-
 class DelayFrom(Section):
     """The delay of `withWatermark` from a batch on."""
 
@@ -62,7 +50,7 @@ class Deduplicate(Section):
     Filters come before it.
     """
 
-    by: Expressions = Field(
+    by: Texts = Field(
         description="What duplicates share: one SQL expression, or a list of them.",
         examples=["event_id", ["device", "sequence"]],
     )

@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from spark_jobs.definition.about import Label
 from spark_jobs.definition.corrections import FilesDestination
-from spark_jobs.definition.fields import Instant, Lateness, Refusal, Section, shown
+from spark_jobs.definition.fields import Instant, Lateness, Refusal, Section, refuse_earlier_end, shown
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.live import Live, TableEmitted, TopicEmitted
 from spark_jobs.definition.watermark import Watermark
@@ -83,9 +83,7 @@ class Deployment(Live):
     @field_validator("end")
     @classmethod
     def _ends_later(cls, end: int | None, info: ValidationInfo) -> int | None:
-        start = info.data.get("start")
-        if end is not None and start is not None and end <= start:
-            raise Refusal(f"`{format_instant(end)}` is not after `from`", "give the later of the two times here")
+        refuse_earlier_end(info.data.get("start"), end)
         return end
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
 from spark_jobs.definition import instants
 from spark_jobs.eventtime import durations
@@ -172,3 +172,27 @@ Instant = Annotated[
 Text = Annotated[str, AfterValidator(_refuse_blank)]
 Expression = Text
 """A Spark SQL expression; whether Spark can resolve it is checked where there is a Spark session."""
+
+
+def _one_or_many(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Texts = Annotated[
+    tuple[Text, ...],
+    Field(min_length=1),
+    BeforeValidator(_one_or_many),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+"""One text, or a list of them."""
+
+
+def short_for(field: str) -> BeforeValidator:
+    """A text in the place of a section: it is the section's first field, which is enough for most."""
+    return BeforeValidator(lambda value: {field: value} if isinstance(value, str) else value)
+
+
+def refuse_earlier_end(start: int | None, end: int | None) -> None:
+    """Raise Refusal where `to` does not come after `from`, both epoch ms."""
+    if start is not None and end is not None and end <= start:
+        raise Refusal(f"`{instants.format_instant(end)}` is not after `from`", "give the later of the two times here")

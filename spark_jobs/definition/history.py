@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
-from spark_jobs.definition.fields import Text
+from spark_jobs.definition.fields import Text, Texts
 from spark_jobs.definition.kafka import HistorySection, Tombstones, check_folder
 from spark_jobs.definition.position import Position
-
-
-def _one_or_many(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-Paths = Annotated[
-    tuple[Text, ...],
-    Field(min_length=1),
-    BeforeValidator(_one_or_many),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-]
 
 
 class HistoryOfRows(HistorySection):
@@ -36,7 +24,7 @@ class FilesHistory(HistoryOfRows):
     """Parquet, ORC, Avro container, JSON lines or CSV files, read with Spark."""
 
     kind: Literal["files"] = Field(description="The kind of history: files.")
-    path: Paths = Field(
+    path: Texts = Field(
         description="Path, glob or URI, or a list of them. A relative one starts at the project's folder.",
         examples=["data/flights/*.parquet"],
     )

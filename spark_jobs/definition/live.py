@@ -15,11 +15,11 @@ from spark_jobs.definition.fields import (
     Refusal,
     Section,
     Text,
+    Texts,
     as_written,
+    refuse_earlier_end,
     shown,
 )
-from spark_jobs.definition.history import Paths
-from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import TopicAccess
 from spark_jobs.definition.payload import Value, payload_of_topic
 
@@ -30,7 +30,7 @@ class FilesEmitted(Section):
     """Emitted rows in Parquet, ORC, Avro container, JSON lines or CSV files."""
 
     kind: Literal["files"] = Field(description="The kind of source: files.")
-    path: Paths = Field(
+    path: Texts = Field(
         description="Path, glob or URI, or a list of them. A relative one starts at the project's folder.",
         examples=["data/emitted/*.parquet"],
     )
@@ -168,8 +168,7 @@ class Lag(Section):
     @field_validator("end")
     @classmethod
     def _ends_later(cls, end: int, info: ValidationInfo) -> int:
-        if "start" in info.data and end <= info.data["start"]:
-            raise Refusal(f"`{format_instant(end)}` is not after `from`", "give the later of the two times here")
+        refuse_earlier_end(info.data.get("start"), end)
         return end
 
 

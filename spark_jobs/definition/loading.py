@@ -245,7 +245,6 @@ def _shared(
         value = value_of(pipeline)
         other = first.setdefault(value, pipeline)
         if other is not pipeline:
-            file, _, line = pipeline.source_of(field).rpartition(":")
             what = f"`{value}` is taken by {other.source_of(field)}"
-            problems.append(Problem(file, int(line), ".".join(field), what, "choose another name"))
+            problems.append(pipeline.problem(field, what, "choose another name"))
     return problems

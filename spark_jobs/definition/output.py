@@ -9,7 +9,7 @@ from zoneinfo import available_timezones
 
 from pydantic import BeforeValidator, ByteSize, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, as_written, shown
+from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, as_written, short_for, shown
 from spark_jobs.definition.names import Namespace, TableName
 from spark_jobs.definition.policy import Policy
 
@@ -175,11 +175,7 @@ class Publish(Section):
         return self.tolerance.share or 0.0
 
 
-def _read_publish(value: Any) -> Any:
-    return {"policy": value} if isinstance(value, str) else value
-
-
-PublishField = Annotated[Publish, BeforeValidator(_read_publish)]
+PublishField = Annotated[Publish, short_for("policy")]
 
 
 class Schedule(Section):
@@ -207,8 +203,4 @@ class Schedule(Section):
         return zone
 
 
-def _read_schedule(value: Any) -> Any:
-    return {"cron": value} if isinstance(value, str) else value
-
-
-ScheduleField = Annotated[Schedule, BeforeValidator(_read_schedule)]
+ScheduleField = Annotated[Schedule, short_for("cron")]

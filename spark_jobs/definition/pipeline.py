@@ -38,6 +38,7 @@ from spark_jobs.definition.union import OF_INPUTS, History, UnionHistory, UnionI
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
+from spark_jobs.errors import Problem
 from spark_jobs.eventtime.durations import parse_duration
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 
@@ -373,6 +374,10 @@ class Pipeline(Section):
         Empty for a definition written in Python.
         """
         return self._sources.place(field)
+
+    def problem(self, field: FieldPath, what: str, hint: str = "") -> Problem:
+        """A problem of a field, with its file and line."""
+        return self._sources.problem(field, what, hint)
 
     def to_canonical_json(self) -> str:
         """Everything that can change a result, as JSON with sorted keys and one spelling for each value.

@@ -24,7 +24,7 @@ from croniter import croniter
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.loading import table_of
-from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.orchestration.airflow_names import CronDataIntervalTimetable
 from spark_jobs.orchestration.describe import described, known_last_run
@@ -103,9 +103,9 @@ def _dags_of_file(
     pipeline = load_pipeline(file)
     table = table_of(pipeline)
     if other := names.get(pipeline.name):
-        raise _problem_of(pipeline, "name", f"`{pipeline.name}` is taken by {other}", "choose another name")
+        raise _refused(pipeline, ("name",), f"`{pipeline.name}` is taken by {other}", "choose another name")
     if other := tables.get(table):
-        raise _problem_of(pipeline, "output.table", f"`{table}` is taken by {other}", "choose another table")
+        raise _refused(pipeline, ("output", "table"), f"`{table}` is taken by {other}", "choose another table")
     names[pipeline.name] = tables[table] = file
     _refuse_bad_cron(pipeline)
     makers = {"backfill": backfill_dag, "reconcile": nightly_dag, "decide": decide_dag, "look": look_dag}
@@ -114,9 +114,8 @@ def _dags_of_file(
     return tuple(make(dag_id, pipeline) for dag_id, make in made.items() if requested in (None, dag_id))
 
 
-def _problem_of(pipeline: Pipeline, field: str, what: str, hint: str) -> DefinitionError:
-    file, _, line = pipeline.source_of(tuple(field.split("."))).rpartition(":")
-    return DefinitionError.listing([Problem(file, int(line), field, what, hint)])
+def _refused(pipeline: Pipeline, field: tuple[str, ...], what: str, hint: str) -> DefinitionError:
+    return DefinitionError.listing([pipeline.problem(field, what, hint)])
 
 
 def _refuse_bad_cron(pipeline: Pipeline) -> None:
@@ -125,7 +124,7 @@ def _refuse_bad_cron(pipeline: Pipeline) -> None:
         croniter(_cron_of(pipeline), _START).get_next()
     except ValueError as error:
         what = f"`{pipeline.schedule.cron}` is no schedule: {error}"
-        raise _problem_of(pipeline, "schedule", what, "write five cron fields like `0 5 * * *`, or @daily") from None
+        raise _refused(pipeline, ("schedule",), what, "write five cron fields like `0 5 * * *`, or @daily") from None
 
 
 def _cron_of(pipeline: Pipeline) -> str:

@@ -6,11 +6,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.yaml_tree import FieldPath
-from spark_jobs.errors import DefinitionError, Problem
+from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, held_as
 from spark_jobs.replay.spec import complete_name
+
+_HINT = "give it another name, or write to another `output.table`"
 
 
 def refuse_other_columns(spark: SparkSession, pipeline: Pipeline, records: DataFrame) -> None:
@@ -28,25 +29,19 @@ def refuse_other_columns(spark: SparkSession, pipeline: Pipeline, records: DataF
     for name, text in pipeline.aggregates.items():
         if name in were_keys:
             what = "was a key of windows that are published, and cannot be an aggregate in their table"
-            problems.append(_problem(pipeline, ("aggregates", name), what))
+            problems.append(pipeline.problem(("aggregates", name), what, _HINT))
             continue
         kind = held_as(records.agg(F.expr(text)).schema[0].dataType)
         other = next((known[c] for c in (name, complete_name(name)) if known.get(c, kind) != kind), None)
         if other is not None:
-            problems.append(_problem(pipeline, ("aggregates", name), _of_another_type(kind, other)))
+            problems.append(pipeline.problem(("aggregates", name), _of_another_type(kind, other), _HINT))
     for name in pipeline.keys:
         kind = held_as(records.schema[name].dataType)
         if known.get(name, kind) != kind:
-            problems.append(_problem(pipeline, ("keys", name), _of_another_type(kind, known[name])))
+            problems.append(pipeline.problem(("keys", name), _of_another_type(kind, known[name]), _HINT))
     if problems:
         raise DefinitionError.listing(problems)
 
 
 def _of_another_type(kind: str, in_table: str) -> str:
     return f"is {kind.upper()} here and {in_table.upper()} in the published table"
-
-
-def _problem(pipeline: Pipeline, field: FieldPath, what: str) -> Problem:
-    file, _, line = pipeline.source_of(field).rpartition(":")
-    hint = "give it another name, or write to another `output.table`"
-    return Problem(file, int(line or 1), ".".join(map(str, field)), what, hint)
