@@ -53,18 +53,10 @@ _LENGTHS = {
     "step": "By how much a window is longer than the one before.",
     "gap": "The quiet time that ends a session.",
 }
-_SAY_NOTHING = {
-    "data",
-    "files",
-    "history",
-    "input",
+_SAY_NOTHING = {"data", "files", "history", "input", "raw", "tmp", "windows", "reconciliation"} | {
     "json",
-    "parquet",
     "csv",
-    "raw",
-    "tmp",
-    "windows",
-    "reconciliation",
+    "parquet",
 }
 """Names of folders that make no name of a pipeline."""
 _UNKNOWN_TIME = "event_time"

@@ -204,15 +204,12 @@ def corrections_of(
 
 
 def _in_terminal(found: DeliveredCorrections, pipeline: str, _run_id: str) -> list[NextStep]:
+    text = f"`rewindow corrections {pipeline}` lists each window with its old and its new value."
     if found.problem:
-        return [
-            NextStep(
-                text=f"Correct that, then `rewindow corrections {pipeline} deliver`: it goes on where this run ended."
-            )
-        ]
-    if not found.is_delivered:
-        return [NextStep(text=f"`rewindow corrections {pipeline} --dry-run` lists what is due now.")]
-    return [NextStep(text=f"`rewindow corrections {pipeline}` lists each window with its old and its new value.")]
+        text = f"Correct that, then `rewindow corrections {pipeline} deliver`: it goes on where this run ended."
+    elif not found.is_delivered:
+        text = f"`rewindow corrections {pipeline} --dry-run` lists what is due now."
+    return [NextStep(text=text)]
 
 
 def _in_airflow(found: DeliveredCorrections, pipeline: str, run_id: str) -> list[NextStep]:
@@ -222,13 +219,8 @@ def _in_airflow(found: DeliveredCorrections, pipeline: str, run_id: str) -> list
         due = look_page(pipeline, Subject.CORRECTIONS)
         return [NextStep(text="They are delivered when the run is published.", page=due, label="List what is due now")]
     listed = look_page(pipeline, Subject.CORRECTIONS, run=run_id)
-    steps = [
-        NextStep(
-            text=f"The DAG `look__{pipeline}` lists each window with its old and its new value.",
-            page=listed,
-            label="List them",
-        )
-    ]
+    text = f"The DAG `look__{pipeline}` lists each window with its old and its new value."
+    steps = [NextStep(text=text, page=listed, label="List them")]
     if found.delivered:
         text = f"The DAG `decide__{pipeline}` repeats them where the destination has lost them, or reverts them."
         steps.append(NextStep(text=text, page=decision_page(run_id), label="Open its form"))

@@ -74,6 +74,10 @@ class Origin:
         ]
 
 
+def _steps(*texts: str) -> list[NextStep]:
+    return [NextStep(text=text) for text in texts]
+
+
 def verdict_of(
     outcome: AnyOutcome | None,
     changes: Mapping[str, int],
@@ -200,8 +204,7 @@ def _next_steps(
         case RunStatus.AWAITING_APPROVAL:
             remove = f"{plural(retracted, 'window')} would be removed: find out why before you approve."
             return [
-                NextStep(text="Read below what changed and why."),
-                *([NextStep(text=remove)] if retracted else []),
+                *_steps("Read below what changed and why.", *([remove] if retracted else [])),
                 *reader.approval(pipeline),
             ]
         case RunStatus.GATE_FAILED:
@@ -212,11 +215,11 @@ def _next_steps(
             rows = " The section Expectations shows sample rows." if any(r.samples for r in critical) else ""
             ways = dict.fromkeys(filter(None, (null_key_ways(r, pipeline) for r in critical)))
             return [
-                NextStep(text=f"Start with what was expected and did not hold: {names}.{rows}"),
-                *(NextStep(text=way) for way in ways),
-                NextStep(
-                    text="Correct the source or the definition, or change the expectation if it is too strict. "
-                    "Then run again."
+                *_steps(
+                    f"Start with what was expected and did not hold: {names}.{rows}",
+                    *ways,
+                    "Correct the source or the definition, or change the expectation if it is too strict. "
+                    "Then run again.",
                 ),
                 *reader.override(pipeline),
             ]
@@ -231,33 +234,24 @@ def _next_steps(
                 NextStep(text="The published windows have not changed."),
             ]
         case RunStatus.REJECTED:
-            return [
-                NextStep(
-                    text="The published windows have not changed. Correct what led to the rejection, then run again."
-                )
-            ]
+            return _steps("The published windows have not changed. Correct what led to the rejection, then run again.")
         case RunStatus.DRY_RUN:
-            how = (
-                "trigger the DAG with the same form and no dry run"
-                if reader.dag_id
-                else "run the same without --dry-run"
-            )
-            return [NextStep(text=f"To publish these changes, {how}.")]
+            again = "run the same without --dry-run"
+            how = "trigger the DAG with the same form and no dry run" if reader.dag_id else again
+            return _steps(f"To publish these changes, {how}.")
         case RunStatus.COMPARED_ONLY:
-            return [
-                NextStep(
-                    text="Either a newer run has already published, or this run was requested to compare only. "
-                    "There is nothing to do."
-                )
-            ]
+            return _steps(
+                "Either a newer run has already published, or this run was requested to compare only. "
+                "There is nothing to do."
+            )
         case RunStatus.PUBLISHED if restated:
-            return [NextStep(text="Readers of the table now see the new values. The old values are kept as revisions.")]
+            return _steps("Readers of the table now see the new values. The old values are kept as revisions.")
         case None:
             how = "clear the task that was at work" if reader.dag_id else "start it again"
-            return [
-                NextStep(text="Wait, and load this page again: each part of it appears when the run has got there."),
-                NextStep(text=f"If the run was killed, {how}. What was staged is then dropped."),
-            ]
+            return _steps(
+                "Wait, and load this page again: each part of it appears when the run has got there.",
+                f"If the run was killed, {how}. What was staged is then dropped.",
+            )
         case _:
             return []
 

@@ -136,18 +136,9 @@ def discard_staged(
 def _ended(folder: RunFolder, status: RunStatus, why: str, at: datetime) -> None:
     """Write the outcome of a run that is dropped: with what is known of it from before."""
     new = {"run_id": folder.run_id, "status": status, "message": why, "finished_at": at.isoformat()}
-    known = (
-        "counts",
-        "changes",
-        "timings",
-        "note",
-        "applications",
-        "tables",
-        "fidelity",
-        "fidelity_reasons",
-        "version",
-    )
+    known = {"counts", "changes", "timings", "note", "applications", "tables"}
+    known |= {"fidelity", "fidelity_reasons", "version"}
     with suppress(DocumentError):
         if before := Outcome.read(folder):
-            new |= {name: getattr(before, name) for name in known}
+            new |= before.model_dump(include=known)
     Outcome(**new).write(folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -22,12 +22,6 @@ LISTED = 10
 _RELOAD_SECONDS = 4
 
 router = APIRouter()
-
-
-def looks_path(pipeline: str, **fields: str) -> str:
-    """The path of the form of a question, with fields filled, below the path of the list of runs."""
-    query = f"?{urlencode(fields)}" if fields else ""
-    return f"looks/{quote(pipeline, safe='')}{query}"
 
 
 def _dag_of(pipeline: str, reader: ReaderDep) -> str:
