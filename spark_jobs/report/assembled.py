@@ -33,7 +33,7 @@ _STAGES = tuple(Stage)
 def report_of(documents: Documents) -> Report:
     """The report; a part is None where the run did not get that far."""
     outcome = documents.outcome or AnyOutcome(status=RunStatus.RUNNING)
-    facts = Facts.model_validate(documents.facts.to_dict() if documents.facts else {})
+    facts = documents.facts or Facts()
     run = _run(documents, outcome)
     changes, expectations = _changes(documents, facts), _expectations(documents.gate)
     plan = _plan(documents, outcome)

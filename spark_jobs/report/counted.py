@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from spark_jobs.lakehouse.counts import RunCounts
+from spark_jobs.runs.documents import Document
 
 Texts = tuple[str, ...]
 Counts = dict[str, int]
@@ -245,10 +246,33 @@ class Advisor(Part):
     recommended: tuple[Recommended, ...] = Field(default=(), description="settings for a share of records on time")
 
 
-class Facts(Part):
-    """What a report takes from `facts.json`; its charts have the points from there, too."""
+Points = tuple[tuple[int, ...], ...]
 
+
+class DrawnView(View):
+    """One chart of the watermark with its points: `line` [arrival, watermark], `lag` [from, to, least, most], `closes`
+    [arrival, window end], and of the sampled records [arrival, event time]."""
+
+    line: Points = ()
+    lag: Points = ()
+    closes: Points = ()
+    on_time: Points = ()
+    behind: Points = ()
+    late: Points = ()
+
+
+class DrawnWatermark(Watermark):
+    overview: DrawnView  # pyright: ignore[reportIncompatibleVariableOverride]
+    zoom: DrawnView | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class Facts(Document):
+    """`facts.json`: what the report of a run shows that only Spark can find, with the points of its charts."""
+
+    FILE: ClassVar[str] = "facts.json"
+
+    format: str = "rewindow-facts/1"
     changes: ChangedWindows | None = None
     late: Late | None = None
-    watermark: Watermark | None = None
+    watermark: DrawnWatermark | None = None
     advisor: Advisor | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_jobs.errors import DocumentError
+from spark_jobs.report.counted import Facts
 from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.documents import (
     AnyOutcome,
@@ -15,7 +16,6 @@ from spark_jobs.runs.documents import (
     Changes,
     ChunkDocument,
     Document,
-    Facts,
     Gate,
     PlanDocument,
     Quarantine,

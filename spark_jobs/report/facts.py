@@ -15,31 +15,24 @@ import numpy as np
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.report.changed import changed_windows
 from spark_jobs.report.classified_records import ClassifiedRecords, classify_records
+from spark_jobs.report.counted import Facts
 from spark_jobs.report.lateness import late_facts, seen_late
 from spark_jobs.report.lateness_probe import LatenessProbe, end_grid_or_none, find_probe
 from spark_jobs.report.picture import find_zoom, watermark_facts
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.cached import CachedFrames
 
-FORMAT = "rewindow-facts/1"
 
-
-def gather(evidence: StagedRun) -> dict[str, Any]:
-    """The facts of a staged run as JSON values. Times are epoch ms, durations ms.
+def gather(evidence: StagedRun) -> Facts:
+    """The facts of a staged run. Times are epoch ms, durations ms.
 
     `changes`: see `changed_windows`. `late`, `watermark` and `advisor` are None where the run has no timeline (mode
     `complete`). Reads `evidence.changes` twice and `evidence.late` several times: cache them if they are expensive.
     """
     with CachedFrames() as cache:
-        facts: dict[str, Any] = {
-            "format": FORMAT,
-            "changes": changed_windows(evidence),
-            "late": None,
-            "watermark": None,
-            "advisor": None,
-        }
+        facts: dict[str, Any] = {"changes": changed_windows(evidence)}
         if evidence.timeline is None or evidence.late is None:
-            return facts
+            return Facts.model_validate(facts)
         late = cache.keep(seen_late(evidence.late))
         probe = find_probe(evidence, cache)
         zoom = find_zoom(evidence, probe, late)
@@ -47,7 +40,7 @@ def gather(evidence: StagedRun) -> dict[str, Any]:
         facts["late"] = late_facts(late, probe, classified)
         facts["watermark"] = watermark_facts(evidence, probe, classified, late, zoom)
         facts["advisor"] = advisor_facts(evidence, probe, classified)
-        return facts
+        return Facts.model_validate(facts)
 
 
 def advisor_facts(evidence: StagedRun, probe: LatenessProbe, classified: ClassifiedRecords) -> dict[str, Any] | None:

@@ -15,12 +15,11 @@ from markupsafe import Markup, escape
 from spark_jobs import formatting
 from spark_jobs.definition.union import partition_in_words
 from spark_jobs.parts import Part, install_command, missing_modules
-from spark_jobs.report.counted import Changes
+from spark_jobs.report.counted import Changes, Facts
 from spark_jobs.report.model import Report
 from spark_jobs.report.normal import points, shown
 from spark_jobs.report.pages import look_page, window_page
 from spark_jobs.report.scales import CHARTS, VERDICT_COLOURS, bin_name, shown_tolerances
-from spark_jobs.runs.documents import Facts
 from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words, failed_in_words
 from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.unmet import allowed_in_words, day_in_words, observed_in_words

@@ -442,12 +442,6 @@ class Gate(Document):
         return dict(Counter(result.severity for result in self.failures))
 
 
-class Facts(Document):
-    """`facts.json`: what the pictures of the report show; `spark_jobs.report.facts.gather` has the fields."""
-
-    FILE: ClassVar[str] = "facts.json"
-
-
 class Answer(StrEnum):
     APPROVED = "approved"
     REJECTED = "rejected"

@@ -26,10 +26,10 @@ from spark_jobs.runs.comparing import verdicts_of
 from spark_jobs.runs.difference import publication_of, staged_windows
 from spark_jobs.runs.documents import (
     Changes,
+    Document,
     Duplicates,
     EarlierRun,
     Evidence,
-    Facts,
     Gate,
     NotStaged,
     PlanDocument,
@@ -45,8 +45,8 @@ from spark_jobs.spark.parallel import run_parallel
 
 GateCheck = Callable[[StagedRun], Mapping[str, Any]]
 """The gate: takes the evidence, returns the fields of `gate.json`."""
-ReportCollector = Callable[[StagedRun], Mapping[str, Any]]
-"""Gathers the report's facts: takes the evidence, returns the fields of `facts.json`."""
+ReportCollector = Callable[[StagedRun], Document]
+"""Gathers the report's facts from the evidence: `facts.json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _gate_and_facts(
 
     def gather_facts(collector: ReportCollector) -> None:
         with job.result.timed("facts", job.clock):
-            Facts.model_validate(collector(evidence)).write(job.folder)
+            collector(evidence).write(job.folder)
 
     steps: dict[str, Callable[[], None]] = {}
     if checks is not None:

@@ -1,5 +1,7 @@
 """The facts of real staged runs: what is counted agrees with the engine, and with a count by hand."""
 
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
+
 from __future__ import annotations
 
 import json
@@ -63,7 +65,7 @@ def by_hand(bound: int) -> int:
 def sample(spark, tmp_path_factory):
     """The facts of the sample's first backfill, and what its evidence counted."""
     with staged_run(spark, flights(tmp_path_factory.mktemp("flights"), "facts_of_flights")) as evidence:
-        facts = gather(evidence)
+        facts = gather(evidence).to_dict()
         late = {row[0]: row[1] for row in evidence.late.groupBy("partition").count().collect()}
         plan = evidence.plan
     return facts, late, plan
@@ -145,7 +147,7 @@ def test_changed_windows_have_their_values_before_and_after(spark, tmp_path) -> 
     with staged_run(spark, defined, as_of={0: 27_000, 1: 26_561, 2: 23_207}, publish=True):
         pass
     with staged_run(spark, defined, kind="reconcile", cause="late_arrivals") as evidence:
-        facts = gather(evidence)
+        facts = gather(evidence).to_dict()
         counts = {r[0]: r[1] for r in evidence.changes.groupBy("rw_change").count().collect()}
         changed = facts["changes"]
         first = changed["top"][0]
@@ -169,7 +171,7 @@ def test_changed_windows_have_their_values_before_and_after(spark, tmp_path) -> 
 def test_a_run_of_complete_values_has_no_watermark_to_show(spark, tmp_path) -> None:
     defined = flights(tmp_path, "facts_of_complete")
     with staged_run(spark, defined, mode=Mode.COMPLETE) as evidence:
-        facts = gather(evidence)
+        facts = gather(evidence).to_dict()
     assert (facts["late"], facts["watermark"], facts["advisor"]) == (None, None, None)
     assert facts["changes"]["counts"]["inserted"] == 14_656
     assert facts["changes"]["top"][0]["after"]["flights__complete"] > 0

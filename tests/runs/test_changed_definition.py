@@ -13,6 +13,7 @@ from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Panes
 from spark_jobs.report.changed import changed_windows
+from spark_jobs.report.counted import Facts
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.definition_change import since_last_run, with_change
 from spark_jobs.runs.last_run import remember
@@ -80,7 +81,8 @@ def texts_of(case: str) -> tuple[str, str]:
     if case == BOTH:
         return text(TEN), text().replace(*TEXTS["a key renamed"])
     if case in WINDOWS:
-        return tuple(text(window) for window in WINDOWS[case])
+        old, new = WINDOWS[case]
+        return text(old), text(new)
     before, after = TEXTS[case]
     return text(), text().replace(before, after)
 
@@ -99,9 +101,9 @@ def test_a_full_run_of_a_changed_definition_leaves_nothing_of_the_one_before(spa
     new = defined(tmp_path, name, name, second)
     shown: list[dict] = []
 
-    def collector(evidence):
+    def collector(evidence) -> Facts:
         shown.append(changed_windows(evidence))
-        return {}
+        return Facts()
 
     result = execute(spark, new, make_plan(spark, new), NoProgress(), end_policy=EndPolicy(collector=collector))
     assert shown[0]["counts"] == {change: n for change, n in result.changes.items() if change != "bookkeeping"}
