@@ -12,7 +12,7 @@ import altair as alt
 
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.formatting import length
-from spark_jobs.report.counted import Advisor, LateHour, Strip
+from spark_jobs.report.counted import Advisor, DrawnView, LateHour, Strip
 from spark_jobs.report.scales import VERDICT_COLOURS, bin_name, shown_tolerances
 from spark_jobs.runs.verdicts import Stretch
 
@@ -108,7 +108,7 @@ def _stacked(
     return data.spec(chart, width, height)
 
 
-def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict[str, Any]:
+def watermark_map(view: DrawnView, width: int, idle: Spans = ()) -> dict[str, Any]:
     """Processing time across, event time up: the line of the watermark, window closes on it, sampled records.
 
     `idle`: [partition, from, to], shaded.
@@ -119,15 +119,15 @@ def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
         "v:T",
         scale=alt.Scale(type="utc", zero=False),
         title="Event time (UTC)",
-        axis=alt.Axis(tickCount=6, labelExpr=_time_labels((view["from"], view["to"]))),
+        axis=alt.Axis(tickCount=6, labelExpr=_time_labels((view.start, view.end))),
     )
     line = (
-        alt.Chart(data(_pairs(view["line"])))
+        alt.Chart(data(_pairs(view.line)))
         .mark_line(interpolate="step-after", color="var(--watermark)", strokeWidth=2)
         .encode(x=x, y=y)
     )
     closes = (
-        alt.Chart(data(_pairs(view["closes"])))
+        alt.Chart(data(_pairs(view.closes)))
         .mark_point(
             shape="diamond", size=34, stroke="var(--watermark)", fill="var(--paper)", strokeWidth=1.5, opacity=1
         )
@@ -137,21 +137,21 @@ def watermark_map(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict
     return data.spec(alt.layer(*layers), width, 380 if width > 500 else 300)
 
 
-def watermark_lag(view: Mapping[str, Any], width: int, idle: Spans = ()) -> dict[str, Any]:
+def watermark_lag(view: DrawnView, width: int, idle: Spans = ()) -> dict[str, Any]:
     """Processing time across; up, how far records and watermark lag behind it; the watermark as a band.
 
     `idle`: [partition, from, to], shaded.
     """
     data = Rows()
     x = _processing_time(view, width)
-    delays = [d for cell in view["lag"] for d in cell[2:]] + [t - v for kind in _KINDS for t, v in view[kind]]
+    delays = [d for cell in view.lag for d in cell[2:]] + [t - v for kind in _KINDS for t, v in getattr(view, kind)]
     y = alt.Y(
         "v:Q",
         title="Delay behind processing time",
         scale=_duration_scale(delays),
         axis=_duration_axis(delays),
     )
-    cells = [{"t": a, "end": b, "v": least, "most": most} for a, b, least, most in view["lag"]]
+    cells = [{"t": a, "end": b, "v": least, "most": most} for a, b, least, most in view.lag]
     band = (
         alt.Chart(data(cells))
         .mark_rect(fill="var(--watermark)", fillOpacity=0.3, clip=True)
@@ -253,14 +253,14 @@ def tolerance_curve(advisor: Advisor, width: int) -> dict[str, Any]:
     return data.spec(alt.layer(*layers), width, 220)
 
 
-def _processing_time(view: Mapping[str, Any], width: int) -> alt.X:
-    reach = (view["from"], view["to"])
+def _processing_time(view: DrawnView, width: int) -> alt.X:
+    reach = (view.start, view.end)
     scale = alt.Scale(type="utc", domain=list(reach), nice=False, clamp=True)
     return alt.X("t:T", scale=scale, title="Processing time (UTC)", axis=_time_axis(reach, width))
 
 
-def _points(data: Rows, view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any) -> alt.Chart:
-    rows = [{"t": t, "v": value(t, v), "kind": kind} for kind in _KINDS for t, v in view[kind]]
+def _points(data: Rows, view: DrawnView, x: alt.X, y: alt.Y, value: Any) -> alt.Chart:
+    rows = [{"t": t, "v": value(t, v), "kind": kind} for kind in _KINDS for t, v in getattr(view, kind)]
     return (
         alt.Chart(data(rows))
         .mark_point(clip=True)
@@ -281,12 +281,12 @@ def _points(data: Rows, view: Mapping[str, Any], x: alt.X, y: alt.Y, value: Any)
     )
 
 
-def _shaded(data: Rows, view: Mapping[str, Any], idle: Spans, x: alt.X) -> list[alt.Chart]:
+def _shaded(data: Rows, view: DrawnView, idle: Spans, x: alt.X) -> list[alt.Chart]:
     """Stretches of processing time over the whole height; darker where several partitions were idle."""
     rows = [
-        {"t": max(start, view["from"]), "end": min(end, view["to"])}
+        {"t": max(start, view.start), "end": min(end, view.end)}
         for _, start, end in idle
-        if start < view["to"] and end > view["from"]
+        if start < view.end and end > view.start
     ]
     if not rows:
         return []

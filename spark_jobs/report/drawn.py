@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -26,12 +26,13 @@ from spark_jobs.report.charts import (
     watermark_lag,
     watermark_map,
 )
+from spark_jobs.report.counted import Facts
 from spark_jobs.report.live_job import different_in
 from spark_jobs.report.model import Live, Report
 from spark_jobs.report.scales import CHARTS
 
 
-def charts_of(report: Report, facts: Mapping[str, Any]) -> dict[str, Markup | None]:
+def charts_of(report: Report, facts: Facts | None) -> dict[str, Markup | None]:
     """By chart: its drawing, or None where the run gives nothing to draw. `facts` holds the points."""
     charts: dict[str, Markup | None] = dict.fromkeys(CHARTS)
 
@@ -50,11 +51,11 @@ def charts_of(report: Report, facts: Mapping[str, Any]) -> dict[str, Markup | No
             lambda width: changed_strip(strip, width),
         )
     _add_live(report.live, add)
-    picture = facts.get("watermark")
-    if picture and picture["overview"]["line"]:
-        overview, zoom = picture["overview"], picture["zoom"]
-        idle = (picture.get("idle") or {}).get("longest", [])
-        first, last = (formatting.moment(overview[edge], seconds=False) for edge in ("from", "to"))
+    picture = facts.watermark if facts else None
+    if picture and picture.overview.line:
+        overview, zoom = picture.overview, picture.zoom
+        idle = picture.idle.longest if picture.idle else ()
+        first, last = (formatting.moment(edge, seconds=False) for edge in (overview.start, overview.end))
         across = f"from {first} to {last}"
         if zoom is None:
             add(
@@ -70,7 +71,7 @@ def charts_of(report: Report, facts: Mapping[str, Any]) -> dict[str, Markup | No
                 f"Across: processing time {across} UTC. Up: how far the watermark (a band) and records are behind.",
                 lambda w: watermark_lag(overview, w, idle),
             )
-            across = f"from {formatting.moment(zoom['from'])} to {formatting.moment(zoom['to'])}"
+            across = f"from {formatting.moment(zoom.start)} to {formatting.moment(zoom.end)}"
             add(
                 "zoom",
                 "Watermark and records where most records were late",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -59,14 +58,14 @@ def render(report: Report, facts: Facts | None) -> str:
     missing = missing_modules(Part.REPORT)
     return template.render(
         r=report,
-        charts=dict.fromkeys(CHARTS) if missing else _charts(report, facts.to_dict() if facts else {}),
+        charts=dict.fromkeys(CHARTS) if missing else _charts(report, facts),
         charts_need=install_command(Part.REPORT) if missing else None,
         causes=_CAUSES,
         fidelities=_FIDELITIES,
     )
 
 
-def _charts(report: Report, facts: Mapping[str, Any]) -> Mapping[str, Markup | None]:
+def _charts(report: Report, facts: Facts | None) -> Mapping[str, Markup | None]:
     from spark_jobs.report.drawn import charts_of  # imports the chart library
 
     return charts_of(report, facts)
