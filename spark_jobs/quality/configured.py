@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from spark_jobs.definition import Pipeline
 from spark_jobs.parts import Part, require
+from spark_jobs.runs.documents import Gate
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.verification import GateCheck
 from spark_jobs.settings import settings
@@ -38,9 +36,9 @@ def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> GateCheck | None:
 
         check_suites(suites, pipeline)
 
-    def check(evidence: StagedRun) -> Mapping[str, Any]:
+    def check(evidence: StagedRun) -> Gate:
         from spark_jobs.quality.gate import check as check_evidence
 
-        return check_evidence(evidence, suites).to_dict()
+        return check_evidence(evidence, suites)
 
     return check

@@ -7,10 +7,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -21,8 +20,9 @@ from spark_jobs.quality import gx
 from spark_jobs.quality.columns import RUN_WIDE
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
 from spark_jobs.quality.live import live_frame
-from spark_jobs.quality.resolve import Fitted, LeftOut, SuiteScope, fit
+from spark_jobs.quality.resolve import Fitted, SuiteScope, fit
 from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
+from spark_jobs.runs.documents import DayResult, ExpectationResult, Gate, GateVerdict, UncheckedExpectation
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.gateway import java_context
 
@@ -40,48 +40,19 @@ LENGTH = 200
 """Longer values are cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The result of one expectation.
+def checked_of(one: Fitted, answer: gx.Answer) -> ExpectationResult:
+    """The result of an expectation from the answer of Great Expectations.
 
-    `columns`: the kwargs that name columns, `threshold`: the others. `observed`: the value that GX computed, or the
-    number of unexpected rows; of a column `run_...`, which is one figure, its value. `checked`, `unexpected_count`:
-    rows checked and rows that are unexpected, for expectations about rows; nulls are not checked. `samples`: at most
-    `SAMPLES` unexpected rows. `error`: why it could not be checked; it then counts as failed. `days`: how many days
-    were checked, each on its own; None: all rows together. `failed_days`: what the first `FAILED_DAYS` of them gave
-    that failed.
+    `observed`: the value that GX computed, or the number of unexpected rows; of a column `run_...`, which is one
+    figure, its value. Rows are counted for expectations about rows; nulls are not checked.
     """
-
-    suite: str
-    data: str
-    expectation: str
-    name: str
-    description: str
-    severity: str
-    success: bool
-    column: str | None
-    columns: dict[str, Any]
-    observed: Any
-    threshold: dict[str, Any]
-    checked: int | None
-    unexpected_count: int | None
-    unexpected_percent: float | None
-    samples: list[dict[str, Any]]
-    error: str | None
-    days: int | None = None
-    days_failed: int = 0
-    failed_days: tuple[dict[str, Any], ...] = ()
-
-
-def checked_of(one: Fitted, answer: gx.Answer) -> Checked:
-    """The result of an expectation from the answer of Great Expectations."""
     written, result = one.written, answer.result
     count = result.get("unexpected_count")
     observed = result.get("observed_value", count)
     elements, missing = result.get("element_count"), result.get("missing_count") or 0
     columns = ("column", "column_A", "column_B", "column_list")
     kwargs = answer.kwargs or one.kwargs
-    return Checked(
+    return ExpectationResult(
         suite=one.suite.name,
         data=written.data.value,
         expectation=written.type,
@@ -96,7 +67,7 @@ def checked_of(one: Fitted, answer: gx.Answer) -> Checked:
         checked=None if elements is None else int(elements) - int(missing),
         unexpected_count=None if count is None else int(count),
         unexpected_percent=_rounded(result.get("unexpected_percent")),
-        samples=[plain(row) for row in (result.get("partial_unexpected_index_list") or [])[:SAMPLES]],
+        samples=tuple(plain(row) for row in (result.get("partial_unexpected_index_list") or [])[:SAMPLES]),
         error=None if answer.error is None else _cut(answer.error),
         days=None if answer.days is None else len(answer.days.days),
         days_failed=0 if answer.days is None else len(answer.days.failed),
@@ -104,16 +75,15 @@ def checked_of(one: Fitted, answer: gx.Answer) -> Checked:
     )
 
 
-def _day(day: Day) -> dict[str, Any]:
-    """A `DayResult` of the documents."""
+def _day(day: Day) -> DayResult:
     count, elements = day.result.get("unexpected_count"), day.result.get("element_count")
-    return {
-        "day": str(day.day),
-        "observed": plain(day.result.get("observed_value", count)),
-        "checked": None if elements is None else int(elements) - int(day.result.get("missing_count") or 0),
-        "unexpected_count": None if count is None else int(count),
-        "unexpected_percent": _rounded(day.result.get("unexpected_percent")),
-    }
+    return DayResult(
+        day=str(day.day),
+        observed=plain(day.result.get("observed_value", count)),
+        checked=None if elements is None else int(elements) - int(day.result.get("missing_count") or 0),
+        unexpected_count=None if count is None else int(count),
+        unexpected_percent=_rounded(day.result.get("unexpected_percent")),
+    )
 
 
 def _described(one: Fitted) -> str:
@@ -153,56 +123,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= LENGTH else f"{text[: LENGTH - 1]}…"
 
 
-class GateVerdict(StrEnum):
-    """passed: every critical and warning expectation is met. warned: a warning is not. failed: a critical one is not.
-
-    An expectation that could not be checked is not met.
-    """
-
-    PASSED = "passed"
-    WARNED = "warned"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Unchecked:
-    """An expectation that does not apply to this run, and why."""
-
-    suite: str
-    data: str
-    expectation: str
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class GateResult:
-    """The gate's answer. `blocks`: the run is published only with a reason. `seconds`, `spark_jobs`: its cost."""
-
-    verdict: GateVerdict
-    suites: tuple[dict[str, str], ...]
-    results: tuple[Checked, ...]
-    left_out: tuple[Unchecked, ...]
-    seconds: float
-    spark_jobs: int
-
-    @property
-    def blocks(self) -> bool:
-        return self.verdict is GateVerdict.FAILED
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values: the document `gate.json`."""
-        return {
-            "verdict": self.verdict.value,
-            "blocks": self.blocks,
-            "suites": list(self.suites),
-            "results": [asdict(result) for result in self.results],
-            "left_out": [asdict(one) for one in self.left_out],
-            "seconds": self.seconds,
-            "spark_jobs": self.spark_jobs,
-        }
-
-
 def check_suites(suites: Suites, pipeline: Pipeline, columns: Sequence[str] | None = None) -> None:
     """Refuse expectations that could not be checked, before a run starts; imports Great Expectations.
 
@@ -215,7 +135,7 @@ def check_suites(suites: Suites, pipeline: Pipeline, columns: Sequence[str] | No
     gx.built(fit(suites, SuiteScope(pipeline, columns=None if columns is None else tuple(columns)))[0])
 
 
-def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
+def check(evidence: StagedRun, suites: Suites | None = None) -> Gate:
     """Check a staged run against the expectations; nothing is written, nothing stays cached.
 
     An expectation that cannot be computed has an error of its own.
@@ -265,11 +185,22 @@ def check(evidence: StagedRun, suites: Suites | None = None) -> GateResult:
                     continue
             found |= batch.validate([expectations[n] for n in numbers], parameters)
     results = tuple(_as_one_figure(checked_of(one, found[n]), run_wide) for n, one in enumerate(fitted))
-    return GateResult(
-        verdict=verdict_of(results),
+    verdict = verdict_of(results)
+    return Gate(
+        verdict=verdict,
+        blocks=verdict is GateVerdict.FAILED,
         suites=tuple({"name": s.name, "data": data.value, "file": s.file} for s in suites.suites for data in s.data),
         results=results,
-        left_out=tuple(_unchecked(left_out)),
+        left_out=tuple(
+            UncheckedExpectation(
+                suite=one.suite.name,
+                data=one.written.data.value,
+                expectation=one.written.type,
+                name=one.written.name,
+                reason=one.reason,
+            )
+            for one in left_out
+        ),
         seconds=round(time.monotonic() - began, 3),
         spark_jobs=jobs(),
     )
@@ -305,7 +236,7 @@ def parameters_of(evidence: StagedRun) -> dict[str, int]:
     }
 
 
-def verdict_of(results: Sequence[Checked]) -> GateVerdict:
+def verdict_of(results: Sequence[ExpectationResult]) -> GateVerdict:
     """Severity decides; an expectation that could not be checked counts as failed."""
     failed = {result.severity for result in results if not result.success}
     if Severity.CRITICAL in failed:
@@ -318,19 +249,13 @@ def _run_wide(data: Data, frame: pd.DataFrame) -> dict[tuple[Data, str], Any]:
     return {(data, str(c)): frame[c].iloc[0] for c in frame.columns if str(c).startswith(RUN_WIDE)}
 
 
-def _as_one_figure(checked: Checked, run_wide: Mapping[tuple[Data, str], Any]) -> Checked:
+def _as_one_figure(checked: ExpectationResult, run_wide: Mapping[tuple[Data, str], Any]) -> ExpectationResult:
     """A result about a figure of the whole run, as one figure and not as a figure for each partition or day."""
     key = (Data(checked.data), checked.column or "")
     if key not in run_wide or checked.error is not None or checked.unexpected_count is None:
         return checked
-    observed = plain(run_wide[key])
-    return replace(checked, observed=observed, checked=1, unexpected_count=None, unexpected_percent=None, samples=[])
-
-
-def _unchecked(left_out: Sequence[LeftOut]) -> Iterator[Unchecked]:
-    for one in left_out:
-        written = one.written
-        yield Unchecked(one.suite.name, written.data.value, written.type, written.name, one.reason)
+    one = {"checked": 1, "unexpected_count": None, "unexpected_percent": None, "samples": ()}
+    return checked.model_copy(update={**one, "observed": plain(run_wide[key])})
 
 
 @contextmanager

@@ -390,12 +390,13 @@ class DayResult(DocumentPart):
 
 
 class ExpectationResult(NamedExpectation):
-    """One expectation, see `spark_jobs.quality.gate.Checked`."""
+    """The result of one expectation. One that could not be checked has failed."""
 
     description: str = Field(default="", description="why it must hold")
     severity: str = Field(default="", description="`critical`, `warning` or `info`")
     success: bool = Field(description="whether it was met")
     column: str | None = Field(default=None, description="its column")
+    columns: dict[str, Any] = Field(default={}, description="the arguments that name columns")
     observed: Any = Field(default=None, description="the observed value")
     threshold: dict[str, Any] = Field(default={}, description="the allowed values, by argument")
     checked: int | None = Field(default=None, description="values that were checked")
@@ -414,12 +415,23 @@ class UncheckedExpectation(NamedExpectation):
     reason: str = Field(default="", description="why it did not apply")
 
 
+class GateVerdict(StrEnum):
+    """passed: every critical and warning expectation is met. warned: a warning is not. failed: a critical one is not.
+
+    An expectation that could not be checked is not met.
+    """
+
+    PASSED = "passed"
+    WARNED = "warned"
+    FAILED = "failed"
+
+
 class Gate(Document):
     """`gate.json`: what the expectations say of the staged windows. `blocks`: a critical one failed."""
 
     FILE: ClassVar[str] = "gate.json"
 
-    verdict: str
+    verdict: GateVerdict
     blocks: bool
     results: tuple[ExpectationResult, ...] = ()
     suites: tuple[dict[str, str], ...] = ()

@@ -7,11 +7,10 @@ from the table, the history and the run before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -43,8 +42,8 @@ from spark_jobs.runs.store import RunFolder
 from spark_jobs.sources import changed_files, files_there
 from spark_jobs.spark.parallel import run_parallel
 
-GateCheck = Callable[[StagedRun], Mapping[str, Any]]
-"""The gate: takes the evidence, returns the fields of `gate.json`."""
+GateCheck = Callable[[StagedRun], Gate]
+"""The gate, asked about the evidence: `gate.json`."""
 ReportCollector = Callable[[StagedRun], Document]
 """Gathers the report's facts from the evidence: `facts.json`."""
 

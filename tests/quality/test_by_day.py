@@ -1,5 +1,7 @@
 """Expectations whose rows are checked day by day: the bad day is named, and a day's result is GX's own."""
 
+# pyright: reportOperatorIssue=false, reportOptionalOperand=false
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,8 +9,9 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import functions as F
 
-from spark_jobs.quality.gate import Checked, GateResult, check
+from spark_jobs.quality.gate import check
 from spark_jobs.quality.suites import load_suites
+from spark_jobs.runs.documents import DayResult, ExpectationResult, Gate
 from spark_jobs.runs.staged_run import StagedRun
 from tests.quality.small_suites import between, own
 
@@ -33,7 +36,7 @@ def by_day(expectations: list[dict]) -> list[dict]:
     return [one | {"meta": one["meta"] | {"by": "day"}} for one in expectations]
 
 
-def named(result: GateResult) -> dict[str, Checked]:
+def named(result: Gate) -> dict[str, ExpectationResult]:
     return {one.name: one for one in result.results if one.suite == "own"}
 
 
@@ -69,13 +72,11 @@ def test_one_bad_day_is_named_and_each_day_is_judged_as_if_it_were_alone(flights
     }
     [bad] = found["largest"].failed_days
     alone = named(check(of_days(flights, BAD, "2013-01-09"), suites(*EXPECTED)))["largest"]
-    assert (bad["day"], bad["unexpected_count"], bad["checked"]) == (BAD, 1, alone.checked)
-    assert bad["unexpected_percent"] == alone.unexpected_percent
+    assert (bad.day, bad.unexpected_count, bad.checked) == (BAD, 1, alone.checked)
+    assert bad.unexpected_percent == alone.unexpected_percent
     [sample] = found["largest"].samples
     assert (sample["rw_day"], sample["flights"], sample["carrier"]) == (BAD, 1_000, "UA")
-    assert found["figure"].failed_days == (
-        {"day": BAD, "observed": 1_000, "checked": None, "unexpected_count": None, "unexpected_percent": None},
-    )
+    assert found["figure"].failed_days == (DayResult(day=BAD, observed=1_000),)
     # A quarter of a year takes as many queries as three days.
     more = check(replace(flights, staged=flights.staged), suites(*by_day(EXPECTED[1:2] + EXPECTED[3:])))
     assert named(more)["most"].days == 91

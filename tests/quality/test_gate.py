@@ -1,5 +1,7 @@
 """The gate over a staged run of the flights: it passes, planted faults close it, and it leaves nothing behind."""
 
+# pyright: reportOperatorIssue=false, reportOptionalOperand=false
+
 from __future__ import annotations
 
 import json
@@ -10,8 +12,9 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.quality.gate import Checked, GateResult, GateVerdict, check
+from spark_jobs.quality.gate import check
 from spark_jobs.quality.suites import load_suites
+from spark_jobs.runs.documents import ExpectationResult, Gate, GateVerdict
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.spark.gateway import java_context
 from tests.quality.conftest import EXPECTATIONS
@@ -40,12 +43,12 @@ def cached_before(spark: SparkSession, flights: StagedRun) -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def passed(flights: StagedRun, cached_before: set[int]) -> GateResult:
+def passed(flights: StagedRun, cached_before: set[int]) -> Gate:
     return check(flights, load_suites(flights.pipeline, EXPECTATIONS))
 
 
 @pytest.fixture(scope="module")
-def faulty(flights: StagedRun) -> Mapping[str, Checked]:
+def faulty(flights: StagedRun) -> Mapping[str, ExpectationResult]:
     """One day of windows with one fault in each of several hours, all asked about at once."""
     day = flights.staged.where("window_start >= '2013-01-08' AND window_start < '2013-01-09'")
     minute, hour = F.expr("INTERVAL 1 MINUTE"), F.expr("INTERVAL 1 HOUR")
@@ -70,14 +73,14 @@ def faulty(flights: StagedRun) -> Mapping[str, Checked]:
     return {one.name: one for one in result.results}
 
 
-def test_a_staged_run_of_the_flights_passes(passed: GateResult) -> None:
+def test_a_staged_run_of_the_flights_passes(passed: Gate) -> None:
     assert [one for one in passed.results if not one.success] == []
     assert passed.verdict is GateVerdict.PASSED
     assert not passed.blocks
     assert {one.data for one in passed.left_out} == {"live"}  # the run has compared no live job
 
 
-def test_the_document_is_json_with_the_agreed_fields(passed: GateResult) -> None:
+def test_the_document_is_json_with_the_agreed_fields(passed: Gate) -> None:
     document = json.loads(json.dumps(passed.to_dict(), allow_nan=False))
     assert {"verdict", "blocks", "suites", "results", "seconds", "spark_jobs"} <= document.keys()
     assert {suite["data"] for suite in document["suites"]} == {"input", "windows", "reconciliation", "live"}
@@ -89,9 +92,7 @@ def test_the_document_is_json_with_the_agreed_fields(passed: GateResult) -> None
     assert (unique["checked"], unique["unexpected_count"], unique["samples"]) == (14_656, 0, [])
 
 
-def test_few_spark_jobs_and_nothing_stays_cached(
-    spark: SparkSession, passed: GateResult, cached_before: set[int]
-) -> None:
+def test_few_spark_jobs_and_nothing_stays_cached(spark: SparkSession, passed: Gate, cached_before: set[int]) -> None:
     # unique 2, row count 2, all row checks and sums together 2, days 4, and 4 for each of the two pairs of columns
     assert 0 < passed.spark_jobs <= 20
     assert cached(spark) <= cached_before
@@ -117,7 +118,7 @@ def test_a_planted_fault_is_found(faulty, name: str, severity: str, count: int, 
     assert shown.items() <= found.samples[0].items()
 
 
-def test_windows_that_are_known_to_be_distinct_are_not_counted(flights: StagedRun, passed: GateResult) -> None:
+def test_windows_that_are_known_to_be_distinct_are_not_counted(flights: StagedRun, passed: Gate) -> None:
     suites = load_suites(flights.pipeline, EXPECTATIONS)
     checked = check(replace(flights, is_distinct=True), suites)
     assert checked.verdict is GateVerdict.PASSED
@@ -194,7 +195,7 @@ def test_a_run_of_complete_values_is_not_asked_about_what_it_does_not_compute(fl
     assert "windows-unique" in {one.name for one in checked.results}
 
 
-def test_it_is_silent(flights: StagedRun, passed: GateResult, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_is_silent(flights: StagedRun, passed: Gate, capfd: pytest.CaptureFixture[str]) -> None:
     check(replace(flights, staged=flights.staged.limit(10)), load_suites(flights.pipeline, EXPECTATIONS))
     printed = capfd.readouterr()
     assert printed.out == ""

@@ -15,10 +15,11 @@ from spark_jobs.devtools.bench.measure import NAMESPACE, Row, alternate
 from spark_jobs.devtools.bench.workload import Bench, replayed
 from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.windows import TumblingWindows
-from spark_jobs.quality.gate import GateResult, check
+from spark_jobs.quality.gate import check
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.runs.difference import identity_of
+from spark_jobs.runs.documents import Gate
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.status import RunKind
@@ -95,7 +96,7 @@ def _evidence(bench: Bench, pipeline: Pipeline) -> StagedRun:
     )
 
 
-def _refuse_closed(result: GateResult) -> None:
+def _refuse_closed(result: Gate) -> None:
     if result.blocks:
         raise RuntimeError("the benchmark's own windows do not pass")
 
