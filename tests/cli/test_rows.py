@@ -75,7 +75,7 @@ def test_rows_for_machines_are_whole_and_missing_ones_are_said_beside_them(capfd
 def test_a_history_shows_what_each_revision_changed_and_whole_run_ids() -> None:
     late = replace(FIRST, revision=2, cause="late_arrivals", values=FIRST.values | {"flights": 10}, valid_to=None)
     closed = replace(late, revision=3)
-    console = Console(width=80, file=io.StringIO())
+    console = Console(width=80, soft_wrap=True, file=io.StringIO())
     print_history([FIRST, late, closed], ["carrier"], console)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
