@@ -54,7 +54,7 @@ def report_of(documents: Documents) -> Report:
         ),
         approval=documents.approval,
         changes=changes,
-        watermark=facts.watermark,
+        watermark=facts.watermark and facts.watermark.without_points(),
         late=facts.late,
         quarantine=documents.quarantine.reasons if documents.quarantine else (),
         live=live_job(documents.verdicts),

@@ -265,6 +265,10 @@ class DrawnWatermark(Watermark):
     overview: DrawnView  # pyright: ignore[reportIncompatibleVariableOverride]
     zoom: DrawnView | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    def without_points(self) -> Watermark:
+        """What the report says of it."""
+        return Watermark.model_validate(self.model_dump(by_alias=True))
+
 
 class Facts(Document):
     """`facts.json`: what the report of a run shows that only Spark can find, with the points of its charts."""
