@@ -19,7 +19,7 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.runs.decision import Action
-from spark_jobs.runs.documents import StagedRange
+from spark_jobs.runs.documents import Gate, StagedRange
 from spark_jobs.runs.job import Job, job_of
 from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.plan import Plan
@@ -157,7 +157,7 @@ class Lives(Machine):
         result = {"success": not run.gate_blocks, "severity": "critical"}
         gate = {"verdict": "failed" if run.gate_blocks else "passed", "blocks": run.gate_blocks, "results": [result]}
         policy = Policy.ON_APPROVAL if run.needs_approval else Policy.ALWAYS
-        with verified(job, staged, self.spark.range(0), None, lambda _: gate) as checked:
+        with verified(job, staged, self.spark.range(0), None, lambda _: Gate.model_validate(gate)) as checked:
             decision = conclude(job, policy, checked, waits=job.in_stages)
             if decision.action is Action.PUBLISH and not job.in_stages:
                 publish(job, staged, difference=checked.difference, evidence=checked.evidence)
