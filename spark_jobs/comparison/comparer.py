@@ -30,6 +30,7 @@ from spark_jobs.comparison.emitted import (
 from spark_jobs.comparison.explain import explained
 from spark_jobs.comparison.fitting import CUTS, FIT_KEYS, KIND, LEFT_OUT, SEARCHED, fitted_cuts, fitting_columns
 from spark_jobs.comparison.join_keys import WINDOW_HASH, join_columns
+from spark_jobs.comparison.other_values import with_other_values
 from spark_jobs.comparison.recount import (
     CERTAIN,
     CONTRADICTED,
@@ -45,6 +46,7 @@ from spark_jobs.comparison.recount import (
 )
 from spark_jobs.comparison.sessions import classify_sessions
 from spark_jobs.comparison.timing_band import detected_band, open_from, source_subtasks
+from spark_jobs.comparison.uncommitted import touched_sessions
 from spark_jobs.comparison.verdicts import (
     BASIS,
     DIFFERS,
@@ -66,6 +68,7 @@ from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.engine import Replay
+from spark_jobs.replay.other_values import OtherValue, other_values
 from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.cached import CachedFrames
@@ -80,6 +83,7 @@ class Comparison:
     `rows` has the columns of `spark_jobs.comparison.verdicts.classify`, and in addition `fit`, `fit_keys`,
     `fit_left_out` (about the fit of the window's end; null where none was tried) and `contradicted`: the number of
     records on which evidence and log disagree, outside of the band and of lags. `has_fits`: whether a fit was tried.
+    `tried`: the values of fields that were tried on windows that differ.
     """
 
     rows: DataFrame
@@ -87,13 +91,14 @@ class Comparison:
     band: Band
     fidelity: str
     has_fits: bool = True
+    tried: tuple[OtherValue, ...] = ()
 
 
 class Comparer:
     """Compares the windows of one replay in the ranges `spans`. A context manager, since it caches frames.
 
     `older`: in these ranges only the windows of `pairs` (keys, `window_start`, `window_end` in epoch ms, distinct).
-    `uncommitted`: in the same columns the windows of which an unknown row may be out (`uncommitted.py`).
+    `uncommitted`: in the same columns what a batch touched whose rows may be out or not (`touched_by_pending`).
     """
 
     def __init__(
@@ -148,7 +153,10 @@ class Comparer:
         parts = (self.replay.windows(span, self.band, only) for span, only in self._parts)
         windows = reduce(DataFrame.unionByName, parts)
         none = F.lit(None)
-        first = classify(windows, self.emitted, self.scope, self._uncommitted).withColumns(
+        uncommitted = self._uncommitted
+        if uncommitted is not None and self.replay.merges:
+            uncommitted = touched_sessions(uncommitted, windows, self.emitted, self.scope.keys)
+        first = classify(windows, self.emitted, self.scope, uncommitted).withColumns(
             {
                 KIND: none.cast("string"),
                 FIT_KEYS: none.cast("int"),
@@ -163,7 +171,9 @@ class Comparer:
         open_rows = checkpointed(first.where(is_open))
         if open_rows.isEmpty():
             return Comparison(first, self.scope, self.band, self._fidelity, has_fits=False)
-        if self.replay.merges:
+        if self.replay.merges and self._fidelity == "recorded" and not self._has_evidence:
+            pass  # each record's batch is known, and nothing is in doubt
+        elif self.replay.merges:
             open_rows = checkpointed(
                 classify_sessions(
                     open_rows,
@@ -178,9 +188,11 @@ class Comparer:
                 open_rows = checkpointed(self._by_evidence(open_rows))
             open_rows = checkpointed(self._by_fit(open_rows))
         open_rows = _after_restarts(open_rows)
+        tried = other_values(self.replay.spec)
+        open_rows = with_other_values(open_rows, first, self.scope, self.context, tried)
         open_rows = checkpointed(explained(open_rows, first, self.scope, self.context, self.spans))
         rows = first.where(~is_open).unionByName(open_rows)
-        return Comparison(rows, self.scope, self.band, self._fidelity, has_fits=not self.replay.merges)
+        return Comparison(rows, self.scope, self.band, self._fidelity, not self.replay.merges, tried)
 
     @property
     def _fidelity(self) -> str:

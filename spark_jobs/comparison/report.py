@@ -13,12 +13,14 @@ from spark_jobs.comparison.comparer import Comparison
 from spark_jobs.comparison.emitted import ROWS, Emitted, emitted_name
 from spark_jobs.comparison.fitting import FIT_KEYS, KIND, LEFT_OUT
 from spark_jobs.comparison.late_records import late_records_of
+from spark_jobs.comparison.other_values import label_of
 from spark_jobs.comparison.recount import RecountContext, checkpointed
 from spark_jobs.comparison.tally import tally
 from spark_jobs.comparison.verdicts import (
     BASIS,
     DIFFERS,
     LABEL,
+    MATCHES_WITH,
     SHIFTED_BY,
     VERDICT,
     WITHOUT_PARTITION,
@@ -65,7 +67,7 @@ def make_report(comparison: Comparison, context: RecountContext, emitted: Emitte
         "top": [_plain(row.asDict()) for row in shown],
         "late_record_samples": late,
         "next_step": _next_step(counted.counts, counted.labels),
-        "notes": _notes(comparison, counted.counts, emitted),
+        "notes": _notes(comparison, counted, emitted),
     }
     return counted.model_copy(update=found)
 
@@ -181,6 +183,8 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]]) -> str:
     mismatches = labels.get(Verdict.MISMATCH, {})
     if any(verdicts.get(verdict) for verdict in UNEXPLAINED):
+        if any(label.startswith(MATCHES_WITH) for verdict in UNEXPLAINED for label in labels.get(verdict, {})):
+            return "Rows contradict a field of the definition: the notes name it, and the value with which they match."
         if mismatches.get(Label.EQUALS_COMPLETE):
             return (
                 "Some emitted values equal the complete ones: compare allowed_lateness and bound with the live job's."
@@ -199,8 +203,12 @@ def _next_step(verdicts: dict[str, int], labels: dict[str, dict[str, int]]) -> s
     return "There is nothing to do."
 
 
-def _notes(comparison: Comparison, verdicts: dict[str, int], emitted: Emitted) -> list[str]:
-    notes = list(emitted.notes)
+def _notes(comparison: Comparison, counted: Verdicts, emitted: Emitted) -> list[str]:
+    verdicts, notes = counted.counts, list(emitted.notes)
+    for other in comparison.tried:
+        windows = sum(counted.labels.get(verdict, {}).get(label_of(other), 0) for verdict in UNEXPLAINED)
+        if windows:
+            notes.append(f"{windows:,} windows that differ match with `{other.field}: {other.value}`")
     if emitted.outside:
         notes.append(f"{emitted.outside:,} emitted rows lie outside of the compared range and were left out")
     if comparison.fidelity != "recorded":

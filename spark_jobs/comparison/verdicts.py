@@ -79,8 +79,8 @@ class Label(StrEnum):
     CORRECTED = "corrected"
 
 
-WITHOUT_PARTITION, SHIFTED_BY = "without_partition_", "shifted_by_"
-"""The beginnings of two more labels: a partition follows, or a duration."""
+WITHOUT_PARTITION, SHIFTED_BY, MATCHES_WITH = "without_partition_", "shifted_by_", "matches_with_"
+"""The beginnings of more labels: a partition follows, a duration, or a field with another value."""
 
 
 @dataclass(frozen=True)
@@ -214,10 +214,10 @@ def classify(
         .otherwise(Verdict.LATE_ARRIVALS)
     )
     label = (
-        F.when(has_emitted & F.col(AMBIGUOUS), Label.SEVERAL_ROWS)
+        F.when(is_doubtful, Label.BATCH_NOT_COMMITTED)
+        .when(has_emitted & F.col(AMBIGUOUS), Label.SEVERAL_ROWS)
         .when(F.col(replayed.STATE) == "not_emitted", Label.IN_OTHER_PIECES)
         .when(has_emitted & F.col(replayed.STATE).isNull(), Label.NO_RECORDS)
-        .when(is_doubtful, Label.BATCH_NOT_COMMITTED)
     )
     basis = F.when(F.col(UNDECIDED) > 0, EvidenceKind.LOG_UNDECIDED).otherwise(EvidenceKind.LOG)
     both = has_emitted & has_faithful

@@ -18,7 +18,13 @@ from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, read_checkpoi
 from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
 from spark_jobs.eventtime.microbatch.intervals import CalendarInterval, parse_interval
 from spark_jobs.eventtime.microbatch.query import BatchSettings, Query
-from spark_jobs.eventtime.windows import SlidingWindows, TumblingWindows
+from spark_jobs.eventtime.windows import (
+    AnySessionWindows,
+    CalendarSessionWindows,
+    DynamicSessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+)
 
 FORMAT = "spark-oracle-case/1"
 
@@ -194,9 +200,20 @@ class MicroBatchCase(CaseFile):
         return self._calendar_end(timestamp, parse_interval(gap))
 
     def _calendar_end(self, timestamp: int, gap: CalendarInterval) -> int:
-        zone = ZoneInfo(self.config.get("spark_conf", {}).get(_TIME_ZONE, "UTC"))
         per_tick = 1000 // self.ticks_per_ms
-        return gap.added_to(timestamp * per_tick, zone) // per_tick
+        return gap.added_to(timestamp * per_tick, self._zone) // per_tick
+
+    @property
+    def _zone(self) -> ZoneInfo:
+        return ZoneInfo(self.config.get("spark_conf", {}).get(_TIME_ZONE, "UTC"))
+
+    @property
+    def session_windows(self) -> AnySessionWindows:
+        """The sessions of a case, in its unit; where they follow no calendar by a column `gap` of each record."""
+        gap = self.config["window"]["gap"]
+        if isinstance(gap, int) or gap == "by record" or self.ticks_per_ms > 1:
+            return DynamicSessionWindows("gap")
+        return CalendarSessionWindows(parse_interval(gap), self._zone)
 
     def _filter(self, column: Mapping[str, int]) -> Callable[[list[Any]], bool]:
         condition = self.config.get("filter")

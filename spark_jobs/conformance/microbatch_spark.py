@@ -21,7 +21,6 @@ from spark_jobs.eventtime.microbatch.query import BatchSettings
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
-from spark_jobs.eventtime.windows import DynamicSessionWindows
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, DROPPED, PANE
 from spark_jobs.replay.deduplication import SparkDeduplication, without
@@ -50,7 +49,7 @@ def run_spark(spark: SparkSession, case: MicroBatchCase) -> MicroBatchOutcome:
             records = without(records, deduplication.set_aside(records, None, None))
         records = _with_each_batch(spark, records, rules)
     strategy = WatermarkStrategy(supplier_of(GeneratorKind.NONE), (0,), ((0,),))
-    windows = case.windows or DynamicSessionWindows("gap")
+    windows = case.windows or case.session_windows
     panes = Panes.LAST if complete else Panes.ALL
     spec = ReplaySpec(
         rules,

@@ -50,6 +50,7 @@ _ONLY_SPARK = {
     "merge_sessions_in_local_partition": "only Structured Streaming has it",
     "gaps": "only Structured Streaming has micro-batches",
     "trigger": "only Structured Streaming has one",
+    "no_data_batches": "only Structured Streaming has micro-batches",
 }
 
 
@@ -90,6 +91,10 @@ def _of_spark_alone(raw: Mapping[str, Any]) -> Iterator[Refusal]:
     for name, here in _ONLY_SPARK.items():
         if isinstance(watermark, Mapping) and name in watermark:
             yield Refusal("belongs to engine `spark`", f"write `engine: spark`; {here}", ("watermark", name))
+    window = raw.get("window")
+    if isinstance(window, Mapping) and window.get("type") == "session" and window.get("time_zone") is not None:
+        hint = "write `engine: spark`; Flink's gaps have a fixed length: leave it out"
+        yield Refusal("belongs to engine `spark`", hint, ("window", "time_zone"))
     if raw.get("output_mode") is not None:
         hint = "write `engine: spark`, or leave it out"
         yield Refusal("belongs to engine `spark`", hint, ("output_mode",))

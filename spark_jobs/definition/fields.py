@@ -127,6 +127,11 @@ def _positive(value: int) -> int:
     return value
 
 
+def read_positive_duration(value: Any, info: ValidationInfo) -> int:
+    """As a field of type `PositiveDuration` reads it, in ms. Raises Refusal."""
+    return _positive(_finite(_read_duration(value, info)))
+
+
 def _read_instant(value: Any, info: ValidationInfo) -> int:
     if value is None:
         raise Refusal("is empty", f"write a time like `{instants.EXAMPLE}`, or leave the line out")
@@ -140,26 +145,26 @@ def _read_instant(value: Any, info: ValidationInfo) -> int:
         raise Refusal(error.what, error.hint) from None
 
 
-def _text_schema(pattern: str, description: str, *more: dict[str, Any]) -> WithJsonSchema:
+def text_schema(pattern: str, description: str, *more: dict[str, Any]) -> WithJsonSchema:
     texts = [{"type": "string", "pattern": pattern}, {"type": "string", "pattern": VARIABLE_PATTERN}]
     return WithJsonSchema({"anyOf": [*texts, *more], "description": description})
 
 
-_DURATION_SCHEMA = _text_schema(
+DURATION_SCHEMA = text_schema(
     durations.PATTERN, f"A duration: {durations.EXAMPLES}; or 0.", {"type": "integer", "const": 0}
 )
 Duration = Annotated[
-    int, BeforeValidator(_read_duration), AfterValidator(_finite), AfterValidator(_not_negative), _DURATION_SCHEMA
+    int, BeforeValidator(_read_duration), AfterValidator(_finite), AfterValidator(_not_negative), DURATION_SCHEMA
 ]
 PositiveDuration = Annotated[
-    int, BeforeValidator(_read_duration), AfterValidator(_finite), AfterValidator(_positive), _DURATION_SCHEMA
+    int, BeforeValidator(_read_duration), AfterValidator(_finite), AfterValidator(_positive), DURATION_SCHEMA
 ]
-SignedDuration = Annotated[int, BeforeValidator(_read_duration), AfterValidator(_finite), _DURATION_SCHEMA]
+SignedDuration = Annotated[int, BeforeValidator(_read_duration), AfterValidator(_finite), DURATION_SCHEMA]
 Lateness = Annotated[
     int,
     BeforeValidator(_read_duration),
     AfterValidator(_not_negative),
-    _text_schema(
+    text_schema(
         durations.PATTERN,
         f"A duration: {durations.EXAMPLES}; 0; or forever.",
         {"type": "integer", "const": 0},
@@ -167,7 +172,7 @@ Lateness = Annotated[
     ),
 ]
 Instant = Annotated[
-    int, BeforeValidator(_read_instant), _text_schema(instants.PATTERN, f"A time with its zone: {instants.EXAMPLE}.")
+    int, BeforeValidator(_read_instant), text_schema(instants.PATTERN, f"A time with its zone: {instants.EXAMPLE}.")
 ]
 Text = Annotated[str, AfterValidator(_refuse_blank)]
 Expression = Text

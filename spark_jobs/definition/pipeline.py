@@ -50,7 +50,8 @@ _NO_RESULT = {
 
 _ADDED = {
     "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
-    "envelope": None, "registry": None, "format": None, "gaps": "refuse", "trigger": None, "discovered": {}
+    "envelope": None, "registry": None, "format": None, "gaps": "refuse", "trigger": None, "discovered": {},
+    "no_data_batches": True,
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 
@@ -397,6 +398,8 @@ class Pipeline(Section):
         for name in ("deduplicate", "lookup"):
             if content[name] is None:
                 del content[name]
+        if self.window.type == "session" and self.window.time_zone is None:  # it came later
+            del content["window"]["time_zone"]
         if self.lookup is not None:
             content["lookup"] = self._sources.as_written(("lookup",), content["lookup"])
         if self.engine is Engine.SPARK:  # where the checkpoint lies on some machine is not part of the definition

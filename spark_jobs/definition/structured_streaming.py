@@ -91,8 +91,17 @@ class StreamingWatermark(OneRuleWatermark):
         examples=["10 s"],
     )
 
+    no_data_batches: StrictBool = Field(
+        True,
+        description="The query's `spark.sql.streaming.noDataMicroBatches.enabled`, where `gaps` is approximate: "
+        "whether a batch without data follows one that moved the watermark. Known batches tell it themselves.",
+    )
+
     @model_validator(mode="after")
     def _gaps_are_placed_by_the_trigger(self) -> Self:
+        if self.gaps is Gaps.REFUSE and not self.no_data_batches:
+            what = "says nothing without `gaps: approximate`: the checkpoint has the batches without data"
+            raise Refusal(what, "leave it out", ("no_data_batches",))
         if (self.gaps is Gaps.APPROXIMATE) is not bool(self.trigger):
             what = "is needed with `gaps: approximate`, and says nothing without it"
             raise Refusal(what, "write both, such as `trigger: 10 s`, or leave out both", ("trigger",))
@@ -159,9 +168,12 @@ def foreign_to_spark(raw: Mapping[str, Any], flinks: Iterable[str]) -> Iterator[
             yield Refusal(
                 "Structured Streaming has no such windows", f"write one of {', '.join(_WINDOWS)}", ("window", "type")
             )
-        if window.get("time_zone") is not None:
+        if window.get("time_zone") is not None and kind != "session":
             hint = "Spark's windows of a day begin at midnight UTC; leave it out"
             yield Refusal(what, hint, ("window", "time_zone"))
+        if kind == "session" and window.get("time_zone") is None and _has_months(window.get("gap")):
+            hint = "name the query's `spark.sql.session.timeZone` in `window.time_zone`, such as `UTC`"
+            yield Refusal("a gap in months or years follows a calendar", hint, ("window", "gap"))
         if kind == "session" and raw.get("output_mode", "append") == "update":
             yield Refusal("Spark refuses sessions in update mode", "write `append` or `complete`", ("output_mode",))
     if raw.get("allowed_lateness"):
@@ -169,6 +181,13 @@ def foreign_to_spark(raw: Mapping[str, Any], flinks: Iterable[str]) -> Iterator[
     if raw.get("end_of_input", "freeze") != "freeze":
         hint = "a query has no end of input: what is open stays open; leave it out"
         yield Refusal(what, hint, ("end_of_input",))
+
+
+def _has_months(gap: Any) -> bool:
+    try:
+        return bool(parse_interval(str(gap)).months)
+    except IntervalError:
+        return False
 
 
 def in_spark_words(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import (
     Expression,
@@ -15,9 +15,14 @@ from spark_jobs.definition.fields import (
     SignedDuration,
     Text,
     nearest,
+    read_positive_duration,
     shown,
+    text_schema,
 )
+from spark_jobs.eventtime import durations
 from spark_jobs.eventtime.durations import DAY, format_duration
+from spark_jobs.eventtime.microbatch import intervals
+from spark_jobs.eventtime.microbatch.intervals import CalendarInterval, IntervalError, parse_interval
 
 _NO_OFFSET: Any = "0 s"  # as text, so that the JSON schema shows a duration
 _OFFSET = "Shifts the windows' starts; smaller than the {}, may be negative."
@@ -65,10 +70,7 @@ class TumblingWindow(WindowSection):
     def _zone_of_whole_days(cls, zone: str | None, info: ValidationInfo) -> str | None:
         if zone is None:
             return None
-        try:
-            ZoneInfo(zone)
-        except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
-            raise _unknown_zone(zone) from None
+        _refuse_unknown_zone(zone)
         size = info.data.get("size", DAY)
         if size % DAY:
             raise Refusal(
@@ -134,6 +136,27 @@ class CumulativeWindow(WindowSection):
         return _refuse_offset_beyond("size", offset, info)
 
 
+def _read_gap(value: Any, info: ValidationInfo) -> int | CalendarInterval:
+    """A gap in ms; with a `time_zone` an interval of its calendar, as Spark reads it."""
+    if info.data.get("time_zone") is None:
+        return read_positive_duration(value, info)
+    if isinstance(value, CalendarInterval):
+        return value
+    try:
+        interval = parse_interval(str(value))
+    except IntervalError:
+        raise Refusal(f"{shown(value)} is not an interval", "write one like `1 day` or `1 month 12 hours`") from None
+    if interval.fixed_ms <= 0:
+        raise Refusal(f"{shown(value)} is not positive", "write an interval longer than 0")
+    return interval
+
+
+_GAP_SCHEMA = text_schema(
+    f"{durations.PATTERN}|{intervals.PATTERN}",
+    f"A duration: {durations.EXAMPLES}; with a time_zone an interval of Spark: `1 day`, `1 month`.",
+)
+
+
 class SessionWindow(WindowSection):
     """Windows [ts, ts + gap) of one key, merged when they overlap or touch (golden rule 24)."""
 
@@ -143,15 +166,32 @@ class SessionWindow(WindowSection):
     gap_expression: Expression | None = Field(
         None, description="SQL expression for each record's own gap, in milliseconds.", examples=["timeout_s * 1000"]
     )
-    gap: PositiveDuration | None = Field(None, description="Quiet time that ends a session.", examples=["30 min"])
+    time_zone: Text | None = Field(
+        None,
+        description="Engine `spark`, for a gap in days, weeks, months or years: the query's "
+        "`spark.sql.session.timeZone`, by whose calendar they are counted. Without it a day has 24 hours.",
+        examples=["America/New_York"],
+    )
+    gap: Annotated[int | CalendarInterval, BeforeValidator(_read_gap), _GAP_SCHEMA] | None = Field(
+        None, description="Quiet time that ends a session.", examples=["30 min"]
+    )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, zone: str | None) -> str | None:
+        if zone is not None:
+            _refuse_unknown_zone(zone)
+        return zone
 
     @field_validator("gap")
     @classmethod
-    def _one_gap(cls, gap: int | None, info: ValidationInfo) -> int | None:
+    def _one_gap(cls, gap: int | CalendarInterval | None, info: ValidationInfo) -> int | CalendarInterval | None:
         if "gap_expression" not in info.data:
             return gap
         if gap is not None and info.data["gap_expression"] is not None:
             raise Refusal("there is a `gap_expression` too", "keep one of the two")
+        if gap is None and info.data.get("time_zone") is not None:
+            raise Refusal("a time zone is for a gap in days or months", "write `gap: 1 day`, or leave out `time_zone`")
         if gap is None and info.data["gap_expression"] is None:
             raise Refusal("is missing", "write `gap: 30 min`, or a `gap_expression` that gives milliseconds")
         return gap
@@ -159,8 +199,15 @@ class SessionWindow(WindowSection):
     @property
     def fixed_gap(self) -> int:
         """The gap (ms) of sessions without a `gap_expression`."""
-        if self.gap is None:
-            raise TypeError("the gap of these sessions differs by record")
+        if not isinstance(self.gap, int):
+            raise TypeError("the gap of these sessions has no fixed length")
+        return self.gap
+
+    @property
+    def calendar_gap(self) -> CalendarInterval:
+        """The gap of sessions with a `time_zone`."""
+        if not isinstance(self.gap, CalendarInterval):
+            raise TypeError("the gap of these sessions follows no calendar")
         return self.gap
 
 
@@ -197,6 +244,13 @@ Window = Annotated[
     TumblingWindow | SlidingWindow | CumulativeWindow | SessionWindow | HoppingWindow | BetweenEventsWindow,
     Field(discriminator="type"),
 ]
+
+
+def _refuse_unknown_zone(zone: str) -> None:
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        raise _unknown_zone(zone) from None
 
 
 def _unknown_zone(zone: str) -> Refusal:

@@ -18,6 +18,7 @@ from typing import ClassVar, Protocol
 from zoneinfo import ZoneInfo
 
 from spark_jobs.eventtime.durations import DAY, MINUTE
+from spark_jobs.eventtime.microbatch.intervals import MICROS_PER_MS, CalendarInterval
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 
@@ -311,6 +312,11 @@ class SessionWindows(EventTimeWindows):
     def usual_step(self) -> int:
         return max(self.gap, MINUTE)
 
+    @property
+    def longest_gap(self) -> int:
+        """No gap is longer (ms)."""
+        return self.gap
+
     def assign(self, timestamp: int) -> Iterator[Window]:
         yield Window(timestamp, timestamp + self.gap)
 
@@ -329,6 +335,32 @@ class DynamicSessionWindows(EventTimeWindows):
     def usual_step(self) -> int:
         return MINUTE
 
+    @property
+    def longest_gap(self) -> None:
+        """Gaps by expression have no bound."""
+        return None
 
-AnySessionWindows = SessionWindows | DynamicSessionWindows
+
+@dataclass(frozen=True, slots=True)
+class CalendarSessionWindows(EventTimeWindows):
+    """Sessions whose gap is an interval of a time zone's calendar: `[ts, ts + 1 day)` (Spark rule 30)."""
+
+    gap: CalendarInterval
+    time_zone: ZoneInfo
+
+    @property
+    def usual_step(self) -> int:
+        return max(self.gap.fixed_ms, MINUTE)
+
+    @property
+    def longest_gap(self) -> int:
+        """No gap is longer (ms); a change of the clock moves its end by a day at most."""
+        return self.gap.fixed_ms + DAY
+
+    def assign(self, timestamp: int) -> Iterator[Window]:
+        micros = self.gap.added_to(timestamp * MICROS_PER_MS, self.time_zone)
+        yield Window(timestamp, micros // MICROS_PER_MS)
+
+
+AnySessionWindows = SessionWindows | DynamicSessionWindows | CalendarSessionWindows
 AnyWindows = AlignedWindows | AnySessionWindows

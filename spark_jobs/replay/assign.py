@@ -14,6 +14,7 @@ from spark_jobs.eventtime.windows import (
     AlignedWindows,
     AnySessionWindows,
     CalendarDayWindows,
+    CalendarSessionWindows,
     CumulativeWindows,
     DynamicSessionWindows,
     SessionWindows,
@@ -22,6 +23,7 @@ from spark_jobs.eventtime.windows import (
 )
 from spark_jobs.replay.columns import EVENT_TIME, GAP
 from spark_jobs.replay.grid import day_start, local_day_index, start_of
+from spark_jobs.replay.intervals import after_interval
 
 START = "window_start"
 END = "window_end"
@@ -60,6 +62,8 @@ def session_gap(windows: AnySessionWindows, records: DataFrame) -> Column:
             return F.lit(gap)
         case DynamicSessionWindows(gap_expression):
             return F.col(GAP) if GAP in records.columns else F.expr(gap_expression).cast("bigint")
+        case CalendarSessionWindows(gap, zone):
+            return after_interval(F.col(EVENT_TIME), gap, zone.key) - F.col(EVENT_TIME)
 
 
 def assign_windows(records: DataFrame, windows: AlignedWindows) -> DataFrame:

@@ -7,6 +7,7 @@ from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.windows import (
     AnyWindows,
     CalendarDayWindows,
+    CalendarSessionWindows,
     CumulativeWindows,
     DynamicSessionWindows,
     SessionWindows,
@@ -34,5 +35,7 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
             return SessionWindows(window.time_difference)
         case "session" if window.gap_expression is not None:
             return DynamicSessionWindows(window.gap_expression)
+        case "session" if window.time_zone is not None:
+            return CalendarSessionWindows(window.calendar_gap, zone_named(window.time_zone))
         case "session":
             return SessionWindows(window.fixed_gap)

@@ -93,6 +93,7 @@ class Replay:
         set_aside: DataFrame | None = None,
         is_placed: bool = False,
     ) -> None:
+        self._given = history
         self._not_placed = None if is_placed else history.records
         self.history = history if is_placed else replace(history, records=spec.rules.placed(history.records))
         self.history = replace(self.history, records=spec.rules.read(self.history.records, spec))
@@ -175,7 +176,12 @@ class Replay:
             return self
         other = Replay(self.history, replace(self.spec, panes=Panes.LAST), is_placed=True)
         other.timeline, other.set_aside = self.timeline, self.set_aside
+        other._given = self._given
         return other
+
+    def by(self, spec: ReplaySpec) -> Replay:
+        """A replay of the same history by other rules, from its beginning."""
+        return Replay(self._given, spec)
 
     def _thresholds(self, kept: SavedTimeline | None = None) -> Thresholds:
         if self.merges:

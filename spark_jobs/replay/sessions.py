@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.replay.assign import END, START, session_gap
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -332,11 +331,11 @@ def _ranges_to_read(spec: ReplaySpec, span: TimeRange, times: TimeRange) -> Iter
 
     A session can be longer than any range, so each one is tried. Gaps by expression have no bound: all is read.
     """
-    windows = spec.session_windows
-    if isinstance(windows, SessionWindows):
-        around = max(_GAPS_AROUND * windows.gap, (span.end - span.start) // _WIDER, 1)
+    gap = spec.session_windows.longest_gap
+    if gap is not None:
+        around = max(_GAPS_AROUND * gap, (span.end - span.start) // _WIDER, 1)
         while 2 * (span.end - span.start + 2 * around) < times.end - times.start:
-            yield _RangeToRead(TimeRange(span.start - around, span.end + around), windows.gap)
+            yield _RangeToRead(TimeRange(span.start - around, span.end + around), gap)
             around *= _WIDER
     yield None
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError, HistoryError
+from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.microbatch.batches import Batches
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, read_checkpoint
 from spark_jobs.eventtime.microbatch.estimate import NO_TIME, Gap, Ticks, gaps_of, with_batches
@@ -45,7 +46,7 @@ def without_gaps(
         starts = {place.number: place.end_in(before.get(place.source)) for place in places}
         since, until = 0 if gap.before is None else gap.before.timestamp, gap.after.timestamp
         ticks = _ticks(spark, pipeline, starts, ends, interval, since, until)
-        checkpoint = with_batches(checkpoint, gap, ticks, places[0].source, places[0].topic, watermark.delay, interval)
+        checkpoint = _with_batches(pipeline, watermark, checkpoint, gap, ticks, places[0], interval)
         spans.append(TimeRange(since, until + 1))
     return checkpoint, tuple(spans)
 
@@ -65,9 +66,24 @@ def instead_of_all(
     history = pipeline.history.last_topic
     nothing = read_checkpoint(())
     topic = "" if history is None else history.topic
-    made = with_batches(nothing, Gap(0, None, None, None), ticks, "0", topic, watermark.delay, interval)
+    gap, place = Gap(0, None, None, None), Partition("0", topic, 0)
+    made = _with_batches(pipeline, watermark, nothing, gap, ticks, place, interval)
     committed = CommitLog(made.offsets.numbers, made.offsets.watermarks)
     return replace(made, commits=committed), TimeRange(0, int(made.offsets.timestamps[-1]) + 1)
+
+
+def _with_batches(
+    pipeline: Pipeline,
+    watermark: StreamingWatermark,
+    checkpoint: Checkpoint,
+    gap: Gap,
+    ticks: Ticks,
+    place: Partition,
+    interval: int,
+) -> Checkpoint:
+    without_data = watermark.no_data_batches and pipeline.output_mode is not OutputMode.COMPLETE  # Spark rule 22
+    source, topic, delay = place.source, place.topic, watermark.delay
+    return with_batches(checkpoint, gap, ticks, source, topic, delay, interval, no_data_batches=without_data)
 
 
 def records_between(

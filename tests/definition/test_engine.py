@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -10,6 +11,9 @@ from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+from spark_jobs.eventtime.microbatch.intervals import CalendarInterval
+from spark_jobs.eventtime.windows import CalendarSessionWindows, SessionWindows
+from spark_jobs.replay.defined_windows import windows_of
 from tests.definition.texts import BASE, FLINK, SPARK, TUMBLING, loaded
 
 
@@ -89,6 +93,34 @@ def test_a_definition_without_gaps_is_the_one_that_it_was(tmp_path: Path) -> Non
             "window.time_zone: does not belong to engine `spark`",
         ),
         (
+            SPARK + "window: {type: session, gap: 1 month}\n",
+            "window.gap: a gap in months or years follows a calendar; name the query's `spark.sql.session.timeZone`",
+        ),
+        (
+            SPARK + "window: {type: session, gap: 1.5 days, time_zone: UTC}\n",
+            "window.gap: `1.5 days` is not an interval; write one like `1 day`",
+        ),
+        (
+            SPARK + "window: {type: session, gap: 1 day -2 days, time_zone: UTC}\n",
+            "window.gap: `1 day -2 days` is not positive",
+        ),
+        (
+            SPARK + "window: {type: session, gap_expression: v, time_zone: UTC}\n",
+            "window.gap: a time zone is for a gap in days or months",
+        ),
+        (
+            SPARK + "window: {type: session, gap: 1 day, time_zone: Europe/Berln}\n",
+            "window.time_zone: `Europe/Berln` is not a time zone; write `Europe/Berlin`",
+        ),
+        (
+            FLINK.replace(TUMBLING, "") + "window: {type: session, gap: 1 day, time_zone: UTC}\n",
+            "window.time_zone: belongs to engine `spark`",
+        ),
+        (
+            SPARK.replace("checkpoint: /c", "checkpoint: /c, no_data_batches: false") + TUMBLING,
+            "watermark.no_data_batches: says nothing without `gaps: approximate`",
+        ),
+        (
             SPARK + "window: {type: session, gap: 1 min}\noutput_mode: update\n",
             "output_mode: Spark refuses sessions in update mode",
         ),
@@ -105,3 +137,12 @@ def test_what_belongs_to_another_engine_is_refused_by_name(tmp_path: Path, text:
     with pytest.raises(DefinitionError) as refused:
         loaded(tmp_path, text)
     assert message in str(refused.value)
+
+
+def test_a_gap_with_a_time_zone_is_an_interval_of_its_calendar(tmp_path: Path) -> None:
+    text = SPARK + "window: {type: session, gap: 1 month 2 days, time_zone: Europe/Berlin}\n"
+    windows = windows_of(loaded(tmp_path, text))
+    assert windows == CalendarSessionWindows(CalendarInterval(1, 2), ZoneInfo("Europe/Berlin"))
+    plain = loaded(tmp_path, SPARK + "window: {type: session, gap: 1 day}\n")
+    assert windows_of(plain) == SessionWindows(86_400_000), "24 hours, as in UTC"
+    assert '"time_zone"' not in plain.to_canonical_json(), "the hash is what it was"

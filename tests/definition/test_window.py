@@ -49,7 +49,7 @@ def test_each_kind_of_window_loads(load, definition, lines: str, fields: dict[st
         ("type: session", "12: window.gap: is missing; write `gap: 30 min`, or a `gap_expression` that gives milliseconds"),
         ("type: session, gap: 30 min, gap_expression: g", "14: window.gap: there is a `gap_expression` too; keep one of the two"),
         ("type: session, gap: 0", "14: window.gap: `0` is not positive; write a duration longer than 0"),
-        ("type: sliding, size: 1 h, slide: 1 h, time_zone: UTC", "16: window.time_zone: does not belong to type `sliding`; it is a field of tumbling"),
+        ("type: sliding, size: 1 h, slide: 1 h, time_zone: UTC", "16: window.time_zone: does not belong to type `sliding`; it is a field of tumbling, session"),
         ("type: tumbling, size: 1 h, time_zone: Europe/Berlin", "15: window.time_zone: a time zone is for windows of whole days, and size is 1 h; write `size: 1 day`, or shift the windows with `offset`"),
         ("type: tumbling, size: 1 day, time_zone: Europe/Berln", "15: window.time_zone: `Europe/Berln` is not a time zone; write `Europe/Berlin`"),
         ("type: tumbling, size: 1 day, time_zone: New York", "15: window.time_zone: `New York` is not a time zone; write `America/New_York`"),

@@ -74,12 +74,19 @@ class LiveQuery:
     """A query that runs while it is needed, and appends its rows to JSON files. Several streams are one."""
 
     def __init__(
-        self, streams: list[DataFrame], folder: Path, mode: str, window: str, *, ids: tuple[str, ...] = ()
+        self,
+        streams: list[DataFrame],
+        folder: Path,
+        mode: str,
+        window: str,
+        *,
+        ids: tuple[str, ...] = (),
+        gap: str = "20 seconds",
     ) -> None:
         self.mode = mode
         self.checkpoint, self.rows = folder / "checkpoint", folder / "rows"
         self.rows.mkdir(parents=True, exist_ok=True)
-        by = F.session_window("at", "20 seconds") if window == "session" else F.window("at", "1 minute")
+        by = F.session_window("at", gap) if window == "session" else F.window("at", "1 minute")
         watched = reduce(DataFrame.union, streams)
         self.frame = (
             (watched.dropDuplicatesWithinWatermark(list(ids)) if ids else watched)

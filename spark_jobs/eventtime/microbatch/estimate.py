@@ -55,7 +55,15 @@ def gaps_of(checkpoint: Checkpoint, found: Batches) -> list[Gap]:
 
 
 def with_batches(
-    checkpoint: Checkpoint, gap: Gap, ticks: Ticks, source: str, topic: str, delay: int, interval: int
+    checkpoint: Checkpoint,
+    gap: Gap,
+    ticks: Ticks,
+    source: str,
+    topic: str,
+    delay: int,
+    interval: int,
+    *,
+    no_data_batches: bool = True,
 ) -> Checkpoint:
     """The checkpoint with batches in the place of a gap.
 
@@ -64,17 +72,18 @@ def with_batches(
         source, topic: What of the query reads the history.
         delay: That of `withWatermark`, ms.
         interval: That of the trigger, ms. Where the query has run fewer batches, a multiple of it is taken.
+        no_data_batches: Whether a batch without data runs where a tick has none and the watermark has moved.
     """
     watermark = INITIAL_WATERMARK
     if gap.before is not None:
         commit = checkpoint.commits.get(gap.before.batch)
         watermark = gap.before.watermark if commit is None else commit.next_watermark
-    made = _made(ticks, gap, watermark, delay, interval)
+    made = _made(ticks, gap, watermark, delay, interval, no_data_batches)
     count = len(made.times) if gap.last is None else gap.last - gap.first + 1
     while len(made.times) > count and len(ticks.times) > 1:
         interval *= 2
         ticks = _joined(ticks, interval)
-        made = _made(ticks, gap, watermark, delay, interval)
+        made = _made(ticks, gap, watermark, delay, interval, no_data_batches)
     # Batches too many are left out at the beginning; where there are too few, the last ones have read nothing.
     rows = np.minimum(np.arange(count) + max(0, len(made.times) - count), len(made.times) - 1)
     start = _ends(gap.before, source, topic)
@@ -106,14 +115,14 @@ class _Made:
     tick: Column
 
 
-def _made(ticks: Ticks, gap: Gap, watermark: int, delay: int, interval: int) -> _Made:
+def _made(ticks: Ticks, gap: Gap, watermark: int, delay: int, interval: int, no_data_batches: bool) -> _Made:
     highest = MAX_TIMESTAMP if gap.after is None else max(watermark, gap.after.watermark)
     reached = np.where(ticks.largest == NO_TIME, watermark, np.minimum(ticks.largest - delay, highest))
     known = np.maximum.accumulate(np.concatenate(([watermark], reached)))
     before, moved = known[:-1], known[1:]
     end = MAX_TIMESTAMP if gap.after is None else gap.after.timestamp
     following = np.append(ticks.times[1:], end)[: len(ticks.times)]
-    alone = (moved > before) & (following > ticks.times + interval)
+    alone = no_data_batches & (moved > before) & (following > ticks.times + interval)
     tick = np.repeat(np.arange(len(ticks.times)), 1 + alone)
     without_data = np.diff(tick, prepend=-1) == 0
     return _Made(

@@ -27,6 +27,8 @@ _MICROS = {
     "microsecond": 1,
 }
 _UNITS = (*_MONTHS, *_DAYS, *_MICROS)
+PATTERN = rf"^\s*(interval\s+)?([+-]?\s*[0-9]*\.?[0-9]+\s*({'|'.join(_UNITS)})s?\s*)+$"
+"""A regular expression (as JSON Schema understands them) that every interval in lower case matches."""
 _PART = re.compile(r"([+-]?\s*(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*([a-z]+)\s*")
 
 
@@ -57,9 +59,12 @@ class CalendarInterval:
         if self.is_fixed:
             return micros + self.micros
         seconds, rest = divmod(micros, 1_000_000)
-        before = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(zone)
-        local = _plus_months(before.replace(tzinfo=None), self.months) + timedelta(days=self.days)
-        return _instant(local, before, zone) * 1_000_000 + rest + self.micros
+        moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(zone)
+        for months, days in ((self.months, 0), (0, self.days)):  # between the two it is an instant, as in Spark
+            if months or days:
+                local = _plus_months(moment.replace(tzinfo=None), months) + timedelta(days=days)
+                moment = _instant(local, moment, zone)
+        return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000_000 + rest + self.micros
 
 
 def parse_interval(text: str) -> CalendarInterval:
@@ -96,8 +101,8 @@ def _plus_months(local: datetime, months: int) -> datetime:
     return local.replace(year=year, month=month + 1, day=min(local.day, monthrange(year, month + 1)[1]))
 
 
-def _instant(local: datetime, before: datetime, zone: ZoneInfo) -> int:
-    """Epoch seconds of a local time, as Java resolves it.
+def _instant(local: datetime, before: datetime, zone: ZoneInfo) -> datetime:
+    """The instant of a local time, as Java resolves it.
 
     A time that a change of the clock skips moves ahead by what is skipped. Of a time that comes twice it is the one
     with the offset that was before, if it has that one; otherwise the first.
@@ -105,7 +110,7 @@ def _instant(local: datetime, before: datetime, zone: ZoneInfo) -> int:
     first, second = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
     comes_twice = first.utcoffset() != second.utcoffset() and _exists(first)
     chosen = second if comes_twice and second.utcoffset() == before.utcoffset() else first
-    return round((chosen.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
+    return chosen.astimezone(UTC).astimezone(zone)
 
 
 def _exists(moment: datetime) -> bool:

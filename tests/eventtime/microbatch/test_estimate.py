@@ -52,6 +52,14 @@ def test_a_tick_without_data_has_a_batch_where_the_watermark_has_moved() -> None
     assert [read.batch_of(offset) for offset in range(10)] == [0, 0, 1, 1, 3, 5, 5, 5, 5, None]
 
 
+def test_a_query_without_batches_without_data_finds_late_records_by_an_older_watermark() -> None:
+    known = checkpoint({0: (10, 100, 2), 3: (70, 700, 9)})
+    (gap,) = gaps_of(known, batches_of(known))
+    found = batches_of(with_batches(known, gap, TICKS, "0", "t", 10, 100, no_data_batches=False))
+    made = [(batch.timestamp, batch.watermark_before, batch.watermark) for batch in found.batches]
+    assert made == [(100, 0, 10), (200, 10, 10), (400, 10, 50), (700, 50, 70)]
+
+
 def test_where_fewer_batches_ran_the_ticks_are_further_apart_and_where_more_ran_nothing_is_in_them() -> None:
     for last, read_by in ((2, 1), (3, None), (9, None)):
         known = checkpoint({0: (10, 100, 2), last: (70, 700, 9)})
