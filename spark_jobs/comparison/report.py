@@ -211,7 +211,7 @@ def _notes(comparison: Comparison, counted: Verdicts, emitted: Emitted) -> list[
             notes.append(f"{windows:,} windows that differ match with `{other.field}: {other.value}`")
     if emitted.outside:
         notes.append(f"{emitted.outside:,} emitted rows lie outside of the compared range and were left out")
-    if comparison.fidelity != "recorded":
+    if comparison.fidelity != "recorded" and comparison.band.margin:
         margin = format_duration(comparison.band.margin)
         notes.append(f"from the log alone: it does not show whether records within {margin} of a close came in time")
     if comparison.band.lags:

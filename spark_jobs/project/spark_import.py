@@ -178,7 +178,8 @@ def _drafted(
     if delay is None:
         remarks.append("watermark.delay: the delay of `withWatermark`")
     window_text = "{type: session, gap: CHECK}" if window == "session" else "{type: tumbling, size: CHECK}"
-    remarks.append("window: the gap" if window == "session" else "window: its size, and `sliding` with a slide")
+    gap = "window: the gap; for one in days or months the `time_zone`, too"
+    remarks.append(gap if window == "session" else "window: its size, and `sliding` with a slide")
     known = ", ".join(f"{key}: {key}" for key in keys)
     lines = [
         f"# Drafted from the checkpoint {folder}. Fill in what says {CHECK}; `rewindow check` finds what is left.",

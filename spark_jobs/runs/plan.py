@@ -534,7 +534,7 @@ def _of_partitions(
                 "watermark.restarts is not set: stream time begins anew at each start of the application, and the "
                 "replay takes it that there was none"
             )
-    elif mode is not Mode.COMPLETE and registered is None and opened.topic is None:
+    elif pipeline.engine is Engine.FLINK and mode is not Mode.COMPLETE and registered is None and opened.topic is None:
         names = ", ".join(map(str, known))
         found.append(
             f"watermark.partitions is not set: the partitions found ({names}) count as registered; "

@@ -1,4 +1,7 @@
-"""The tutorial and the short ways: Python, commands and YAML are used as they stand on the pages, in their order."""
+"""The tutorial, the short ways, and the page of a query.
+
+Python, commands and YAML are used as they stand on the pages, in their order.
+"""
 
 from __future__ import annotations
 
@@ -78,3 +81,21 @@ def test_the_short_ways_go_on_where_the_tutorial_ends(spark, tmp_path: Path, mon
         ("north", 238, 245), ("south", 120, 126),
     ]  # fmt: skip
     assert {row["largest"] for row in rows} == {8}
+
+
+@pytest.mark.long
+def test_the_page_of_a_structured_streaming_query(spark, tmp_path: Path, monkeypatch, capfd) -> None:
+    """Its query runs, and what it has emitted is compared and published as the page says."""
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "structured-streaming.md").read_text().partition("\n## Where do I find")[0]
+    for written in ('json("landing")', '"hourly"', '"checkpoints/orders"', "path: landing", '"hourly/*.json"'):
+        assert written in page  # the JVM of all tests was started in another folder
+        page = page.replace(written, re.sub(r"(landing|hourly|checkpoints)", rf"{tmp_path}/\1", written))
+    page = page.replace("checkpoint: checkpoints", f"checkpoint: {tmp_path}/checkpoints")
+    namespace = "aggregates: {n: count(*), total: sum(amount)}\noutput: {namespace: page_of_a_query}"
+    page = page.replace("aggregates: {n: count(*), total: sum(amount)}", namespace)
+    follow(page, monkeypatch, capfd)
+    shown = capfd.readouterr().out
+    assert "fidelity recorded" in shown and "2 windows compared: 2 late_arrivals, 1 not_closed" in shown
+    rows = spark.table("rewindow.page_of_a_query.orders").where("state = 'closed'").orderBy("window_start").collect()
+    assert [(row["n"], row["n__complete"]) for row in rows] == [(3, 4), (2, 3)]

@@ -21,6 +21,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
 from tests.kafka import Sent, produce
@@ -148,27 +149,50 @@ def test_a_backfill_publishes_the_rows_that_the_application_gave_last(spark, ser
     assert published(spark, result) == last_values(pipeline, first_day)
 
 
+def compared(spark, kafka: KafkaBroker, topic: str, rows: list[dict[str, Any]], name: str) -> Verdicts:
+    """What a comparison finds where these rows are in the output topic."""
+    kafka.create_topic(topic, 1, APPEND_TIME)
+    produce(spark, kafka.servers, topic, [Sent(json.dumps(row)) for row in rows])
+    value = {"format": "json", "schema": "k STRING, s BIGINT, e BIGINT, n BIGINT"}
+    source = {"kind": "kafka", "servers": kafka.servers, "topic": topic, "value": value}
+    live = {"source": source, "window": {"start": "s", "end": "e", "unit": "ms"}, "values": {"n": "n"}}
+    return run_compare(spark, defined(name, kafka.servers, live=live), NoProgress())
+
+
 @pytest.mark.parametrize(
     ("name", "changed"), first_of([("tumbling_suppress", 1), ("tumbling_suppress", 0), ("session_suppress", 0)])
 )
 def test_a_comparison_finds_each_row_of_the_application_and_one_that_was_changed(
     spark, kafka: KafkaBroker, servers: str, first_day: list[Read], name: str, changed: int
 ) -> None:
-    topic = f"streams_{name}_{changed}"
     rows = emitted_rows(defined(name, servers), first_day)
     rows[0]["n"] += changed
-    kafka.create_topic(topic, 1, APPEND_TIME)
-    produce(spark, servers, topic, [Sent(json.dumps(row)) for row in rows])
-    value = {"format": "json", "schema": "k STRING, s BIGINT, e BIGINT, n BIGINT"}
-    source = {"kind": "kafka", "servers": servers, "topic": topic, "value": value}
-    live = {"source": source, "window": {"start": "s", "end": "e", "unit": "ms"}, "values": {"n": "n"}}
-    report = run_compare(spark, defined(name, servers, live=live), NoProgress())
+    report = compared(spark, kafka, f"streams_{name}_{changed}", rows, name)
     windows = len({(row["k"], row["s"], row["e"]) for row in rows})
     verdicts = report.counts
     # A complete session that came out in other pieces counts as late arrivals, too.
     assert verdicts.get("match", 0) + verdicts.get("late_arrivals", 0) >= windows - changed
     assert verdicts.get("mismatch", 0) == changed
     assert not {"missing", "extra", "timing", "undecided"} & {name for name, count in verdicts.items() if count}
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "label"),
+    first_of(
+        [
+            ("tumbling_restarted", {"watermark": {"grace": "3 s"}}, "matches_with_restarts"),
+            ("hopping_each_update", {"emission": "on_close"}, "matches_with_emission_on_close"),
+        ]
+    ),
+)
+def test_a_comparison_names_the_field_that_the_application_s_rows_contradict(
+    spark, kafka: KafkaBroker, servers: str, first_day: list[Read], name: str, was: dict[str, Any], label: str
+) -> None:
+    rows = emitted_rows(defined(name, servers, **was), first_day)
+    report = compared(spark, kafka, f"streams_not_{name}", rows, name)
+    labels = [report.labels.get(one, {}) for one in ("mismatch", "missing", "extra") if report.counts.get(one)]
+    assert labels
+    assert {name for found in labels for name in found} == {label}
 
 
 @pytest.mark.long
