@@ -188,7 +188,7 @@ class Comparer:
                 open_rows = checkpointed(self._by_evidence(open_rows))
             open_rows = checkpointed(self._by_fit(open_rows))
         open_rows = _after_restarts(open_rows)
-        tried = other_values(self.replay.spec)
+        tried = other_values(self.replay)
         open_rows = with_other_values(open_rows, first, self.scope, self.context, tried)
         open_rows = checkpointed(explained(open_rows, first, self.scope, self.context, self.spans))
         rows = first.where(~is_open).unionByName(open_rows)

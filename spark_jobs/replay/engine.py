@@ -180,8 +180,13 @@ class Replay:
         return other
 
     def by(self, spec: ReplaySpec) -> Replay:
-        """A replay of the same history by other rules, from its beginning."""
+        """A replay of the same records by other rules; its timeline is made of these records."""
         return Replay(self._given, spec)
+
+    @property
+    def has_own_timeline(self) -> bool:
+        """Whether the timeline is made of the history's records, and of nothing that an earlier process has kept."""
+        return self._state is None and self._saved is None and self._timeline_records is self.history.records
 
     def _thresholds(self, kept: SavedTimeline | None = None) -> Thresholds:
         if self.merges:

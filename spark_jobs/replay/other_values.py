@@ -15,6 +15,7 @@ from spark_jobs.eventtime.kafka_streams.task import Emission
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK
 from spark_jobs.eventtime.windows import CalendarSessionWindows
+from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.spec import ReplaySpec
@@ -30,12 +31,13 @@ class OtherValue:
     spec: ReplaySpec
 
 
-def other_values(spec: ReplaySpec) -> tuple[OtherValue, ...]:
+def other_values(replay: Replay) -> tuple[OtherValue, ...]:
     """The other values that can change the windows of this replay; of each field the likeliest first."""
+    spec = replay.spec
     match spec.rules:
         case StructuredStreamingRules() as rules:
             return tuple(_of_query(spec, rules))
-        case KafkaStreamsRules() as rules:
+        case KafkaStreamsRules() as rules if replay.has_own_timeline:
             return tuple(_of_application(spec, rules))
         case _:
             return ()
