@@ -41,7 +41,7 @@ def live_with(
     window: str,
     conf: dict[str, str],
     mode: str = "append",
-    **more: str,
+    gap: str = "20 seconds",
 ) -> LiveQuery:
     """A query whose session has these settings, after it has read the files."""
     session = spark.newSession()
@@ -55,7 +55,7 @@ def live_with(
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         os.utime(file, (number + 1, number + 1))  # the query reads them in this order
     stream = files_stream(session, landing, "json", "10 seconds", maxFilesPerTrigger="1")
-    live = LiveQuery([stream], folder, mode, window, **more)
+    live = LiveQuery([stream], folder, mode, window, gap=gap)
     live.run([lambda: None])
     return live
 
