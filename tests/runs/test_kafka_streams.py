@@ -149,14 +149,17 @@ def test_a_backfill_publishes_the_rows_that_the_application_gave_last(spark, ser
     assert published(spark, result) == last_values(pipeline, first_day)
 
 
-def compared(spark, kafka: KafkaBroker, topic: str, rows: list[dict[str, Any]], name: str) -> Verdicts:
+NEVER_RESTARTED_SO = {"grace": "3 s", "restarts": [{"offsets": {0: 56, 1: 56}}]}
+
+
+def compared(spark, kafka: KafkaBroker, topic: str, rows: list[dict[str, Any]], name: str, **more: Any) -> Verdicts:
     """What a comparison finds where these rows are in the output topic."""
     kafka.create_topic(topic, 1, APPEND_TIME)
     produce(spark, kafka.servers, topic, [Sent(json.dumps(row)) for row in rows])
     value = {"format": "json", "schema": "k STRING, s BIGINT, e BIGINT, n BIGINT"}
     source = {"kind": "kafka", "servers": kafka.servers, "topic": topic, "value": value}
     live = {"source": source, "window": {"start": "s", "end": "e", "unit": "ms"}, "values": {"n": "n"}}
-    return run_compare(spark, defined(name, kafka.servers, live=live), NoProgress())
+    return run_compare(spark, defined(name, kafka.servers, live=live, **more), NoProgress())
 
 
 @pytest.mark.parametrize(
@@ -177,19 +180,26 @@ def test_a_comparison_finds_each_row_of_the_application_and_one_that_was_changed
 
 
 @pytest.mark.parametrize(
-    ("name", "was", "label"),
+    ("name", "said", "was", "label"),
     first_of(
         [
-            ("tumbling_restarted", {"watermark": {"grace": "3 s"}}, "matches_with_restarts"),
-            ("hopping_each_update", {"emission": "on_close"}, "matches_with_emission_on_close"),
+            ("tumbling_suppress", {"watermark": NEVER_RESTARTED_SO}, {}, "matches_with_restarts"),
+            ("hopping_each_update", {}, {"emission": "on_close"}, "matches_with_emission_on_close"),
         ]
     ),
 )
 def test_a_comparison_names_the_field_that_the_application_s_rows_contradict(
-    spark, kafka: KafkaBroker, servers: str, first_day: list[Read], name: str, was: dict[str, Any], label: str
+    spark,
+    kafka: KafkaBroker,
+    servers: str,
+    first_day: list[Read],
+    name: str,
+    said: dict[str, Any],
+    was: dict[str, Any],
+    label: str,
 ) -> None:
     rows = emitted_rows(defined(name, servers, **was), first_day)
-    report = compared(spark, kafka, f"streams_not_{name}", rows, name)
+    report = compared(spark, kafka, f"streams_not_{name}", rows, name, **said)
     labels = [report.labels.get(one, {}) for one in ("mismatch", "missing", "extra") if report.counts.get(one)]
     assert labels
     assert {name for found in labels for name in found} == {label}
