@@ -3,7 +3,8 @@
 `Comparer.compare` makes up to three passes. The first classifies all windows from the log alone (`verdicts.classify`).
 The windows that it leaves open, which are few, are classified again: by what the live job recorded, where there is such
 evidence, else by a cut of the log that explains all keys of a window end (`fitting`). Sessions have a pass of their own
-(`sessions`). At the end each remaining difference gets its nearest explanation (`explain`).
+(`sessions`). At the end each remaining difference gets its nearest explanation: a field of the definition that the rows
+contradict (`other_values`), or what the values prove (`explain`).
 """
 
 from __future__ import annotations
@@ -171,18 +172,12 @@ class Comparer:
         open_rows = checkpointed(first.where(is_open))
         if open_rows.isEmpty():
             return Comparison(first, self.scope, self.band, self._fidelity, has_fits=False)
-        if self.replay.merges and self._fidelity == "recorded" and not self._has_evidence:
-            pass  # each record's batch is known, and nothing is in doubt
-        elif self.replay.merges:
-            open_rows = checkpointed(
-                classify_sessions(
-                    open_rows,
-                    self.emitted,
-                    self.scope,
-                    self.context,
-                    evidence=self.live.last_offsets is not None,
+        if self.replay.merges:
+            if self._has_evidence or self._fidelity != "recorded":  # else nothing is in doubt
+                again = classify_sessions(
+                    open_rows, self.emitted, self.scope, self.context, evidence=self.live.last_offsets is not None
                 )
-            )
+                open_rows = checkpointed(again)
         else:
             if self._has_evidence:
                 open_rows = checkpointed(self._by_evidence(open_rows))
