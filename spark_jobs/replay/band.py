@@ -50,6 +50,11 @@ class Band:
     backlog_until: int = 0
     wider: tuple[Wider, ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record is undecided."""
+        return not (self.margin or self.lags or self.wider or len(self.emissions[0]) or self.backlog_until)
+
     def bounds(self, window_ends: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`low` and `high` of the `window_ends` that close at `close` (all epoch ms, int64).
 
@@ -90,6 +95,8 @@ class Band:
 
     def undecided(self, closes: CloseArrays, index: Column, frame: DataFrame) -> Column:
         """Whether a record is undecided for the window end number `index`."""
+        if self.is_empty:
+            return F.lit(False)
         arrival = F.col(ARRIVAL)
         close_at = closes.positions[:, 0]
         low, high = self.bounds(closes.grid.ends(closes.first, len(close_at)), close_at)

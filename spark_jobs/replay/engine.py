@@ -165,7 +165,7 @@ class Replay:
     @cached_property
     def timeline(self) -> Timeline:
         """The timeline of the whole history, computed once."""
-        if self._saved is not None and self.spec.rules.keeps_timeline:
+        if self._saved is not None:
             return Timeline.restored(self._saved.document, self._saved.table, self._thresholds(self._saved))
         timeline = self._make(self._thresholds())
         return timeline if self._earlier is None else timeline.after(self._earlier)
@@ -176,7 +176,7 @@ class Replay:
             return self
         other = Replay(self.history, replace(self.spec, panes=Panes.LAST), is_placed=True)
         other.timeline, other.set_aside = self.timeline, self.set_aside
-        other._given = self._given
+        other._given, other._not_placed = self._given, self._not_placed
         return other
 
     def by(self, spec: ReplaySpec) -> Replay:
@@ -227,7 +227,7 @@ class Replay:
 
     def _records_of(self, span: TimeRange, band: Band | None) -> DataFrame:
         """The records that decide windows with a start in `span`."""
-        if self._not_placed is not None and band is None:
+        if self._not_placed is not None and (band is None or band.is_empty):
             unplaced = self.spec.rules.unplaced(self._not_placed, self.spec, span)
             if unplaced is not None:
                 return unplaced.where(F.col(EVENT_TIME).isNotNull())
@@ -245,7 +245,7 @@ class Replay:
             return self.sessions(span).late
         candidates = self._usable
         if records is not None:
-            placed = self._without_duplicates(self.spec.rules.placed(records))
+            placed = self._without_duplicates(self.spec.rules.read(self.spec.rules.placed(records), self.spec))
             candidates = placed.where(F.col(EVENT_TIME).isNotNull())
         late = late_records(candidates, self.spec, self.timeline, span, chosen)
         between = self.spec.rules.late_between_windows and _has_gaps(self.spec)

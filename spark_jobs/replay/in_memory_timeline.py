@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,19 @@ _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 _THRESHOLD_IS_SET = threading.Lock()
 
 _PARTS = ("arrival", "major", "minor")
+_PARTITION, _TOGETHER = "partition", -1
 
 
 @dataclass(frozen=True, slots=True)
 class InMemoryTimeline:
-    """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3)."""
+    """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3).
+
+    `by_partition`: the same of each partition, where each has its own time; together the slowest one counts.
+    """
 
     x_from: np.ndarray
     positions: np.ndarray
+    by_partition: Mapping[int, InMemoryTimeline] = field(default_factory=dict[int, "InMemoryTimeline"])
 
     @classmethod
     def of_table(cls, table: pa.Table) -> InMemoryTimeline:
@@ -39,6 +44,18 @@ class InMemoryTimeline:
         positions = _stacked(table, _PARTS)
         distinct, rank = _ranked(positions)
         return _running_maximum(x_from, rank, distinct)
+
+    @classmethod
+    def of_partitions(cls, by_partition: Mapping[int, InMemoryTimeline]) -> InMemoryTimeline:
+        """The timeline of partitions that each have their own time."""
+        if not by_partition:
+            return nothing_closed()
+        x_from = np.unique(np.concatenate([own.x_from for own in by_partition.values()]))
+        closes = np.concatenate([own.at(x_from) for own in by_partition.values()])
+        positions, rank = _ranked(closes)
+        slowest = rank.reshape(len(by_partition), len(x_from)).max(axis=0)
+        together = _running_maximum(x_from, slowest, positions)
+        return cls(together.x_from, together.positions, dict(by_partition))
 
     def at(self, x: np.ndarray) -> np.ndarray:
         """C of each of `x`: shape (len(x), 3). No `x` lies below the first step."""
@@ -52,7 +69,10 @@ class InMemoryTimeline:
     def to_bytes(self) -> bytes:
         """Compressed, for a later run; `from_bytes` reads it."""
         sink = pa.BufferOutputStream()
-        table = self._table()
+        table = pa.concat_tables(
+            timeline.as_table().append_column(_PARTITION, pa.array([number] * len(timeline.x_from), pa.int32()))
+            for number, timeline in ((_TOGETHER, self), *self.by_partition.items())
+        )
         with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_table(table)
         return sink.getvalue().to_pybytes()
@@ -60,15 +80,27 @@ class InMemoryTimeline:
     @classmethod
     def from_bytes(cls, data: bytes) -> InMemoryTimeline:
         """What `to_bytes` wrote."""
-        return cls.of_table(pa.ipc.open_file(pa.py_buffer(data)).read_all())
+        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+        if _PARTITION not in table.column_names:  # an earlier version wrote it
+            return cls.of_table(table)
+        own = table.column(_PARTITION).to_numpy()
+        parts = {int(number): cls.of_table(table.filter(pa.array(own == number))) for number in np.unique(own)}
+        together = parts.pop(_TOGETHER)
+        return cls(together.x_from, together.positions, parts)
 
     def below(self, first: int) -> InMemoryTimeline:
         """The steps below `first` alone."""
         mine = self.x_from < first
         return InMemoryTimeline(self.x_from[mine], self.positions[mine])
 
-    def followed_by(self, later: InMemoryTimeline, first: int) -> InMemoryTimeline:
-        """These steps below `first`, and the `later` ones from there on."""
+    def followed_by(self, later: InMemoryTimeline) -> InMemoryTimeline:
+        """These steps as far as something has closed, and the `later` ones from there on."""
+        if later.by_partition:
+            known = self.by_partition
+            return self.of_partitions(
+                {p: known[p].followed_by(own) if p in known else own for p, own in later.by_partition.items()}
+            )
+        first = self.never_from
         mine, theirs = self.below(first), later.x_from > first
         at_first = later.at(np.array([first], dtype=np.int64))
         return InMemoryTimeline(
@@ -82,11 +114,12 @@ class InMemoryTimeline:
             before = spark.conf.get(_LOCAL_THRESHOLD)
             spark.conf.set(_LOCAL_THRESHOLD, "0")
             try:
-                return spark.createDataFrame(self._table())
+                return spark.createDataFrame(self.as_table())
             finally:
                 spark.conf.set(_LOCAL_THRESHOLD, before or "")
 
-    def _table(self) -> pa.Table:
+    def as_table(self) -> pa.Table:
+        """The steps together: `x_from, arrival, major, minor`."""
         return pa.table({"x_from": self.x_from, **{part: self.positions[:, i] for i, part in enumerate(_PARTS)}})
 
 
@@ -112,6 +145,12 @@ def inverted(firsts: pa.Table, generators: Sequence[Sequence[int]], never_from: 
     positions = np.concatenate((positions, np.full((1, 3), NEVER, dtype=np.int64)))
     x_from = np.concatenate((x_from[comes], [never_from])).astype(np.int64)
     return _running_maximum(x_from, np.concatenate((ranks[comes], [len(positions) - 1])), positions)
+
+
+def nothing_closed() -> InMemoryTimeline:
+    """The timeline of a partition without records."""
+    never = np.full((1, len(_PARTS)), NEVER, dtype=np.int64)
+    return InMemoryTimeline(np.array([MIN_TIMESTAMP], dtype=np.int64), never)
 
 
 def _stacked(table: pa.Table, columns: Sequence[str]) -> np.ndarray:

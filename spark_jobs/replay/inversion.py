@@ -122,6 +122,16 @@ def is_past_discoveries(state: dict[str, Any], strategy: WatermarkStrategy) -> b
     return not strategy.discovered or all(read.get(p, MIN_TIMESTAMP) >= last for p in strategy.partitions)
 
 
+def is_past_carried(state: dict[str, Any], first: int | None) -> bool:
+    """Whether records that arrived from `first` (epoch ms) on come after all that the state has; None: there are none.
+
+    Of each partition it has the highest threshold alone, and where that was reached. When the partition had passed what
+    lies below it is not known any more: before all new records, if each of them came later than that.
+    """
+    reached = (values["arrival"] for values in state.get("partitions", {}).values())
+    return first is None or first > max(reached, default=MIN_TIMESTAMP)
+
+
 def _before_discovery(firsts: DataFrame, strategy: WatermarkStrategy) -> DataFrame:
     """Rows of `firsts` for the partitions that were discovered later: each had reached what its subtask had then.
 

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -167,6 +168,19 @@ class MicroBatches:
         positions[0] = (at_first, -1, -1)
         positions[1:-1, 0] = self.times[moves]
         return InMemoryTimeline(*_distinct(x_from, positions))
+
+    @property
+    def last_number(self) -> int | None:
+        """The number of the last batch; None: there is none."""
+        return int(self.numbers[-1]) if len(self.numbers) else None
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells these batches from others: what each has read, when, and with which watermarks."""
+        order = np.lexsort((self.start, self.partition))
+        ranges = (column[order] for column in (self.partition, self.start, self.end, self.batch))
+        columns = (self.numbers, self.times, self.late, self.watermark, *ranges)
+        return sha256(b"".join(np.ascontiguousarray(c, dtype="<i8").tobytes() for c in columns)).hexdigest()[:16]
 
     def time_from(self, number: int) -> int:
         """The time of the first batch with this number or a higher one; `NEVER`: there is none yet."""

@@ -91,9 +91,6 @@ class RuleBook(ABC):
         """In which ranges of processing time less is known of when a record was read."""
         return ()
 
-    keeps_timeline: ClassVar[bool] = True
-    """Whether another process can go on with a timeline that was saved; else it makes it again."""
-
     @abstractmethod
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         """When the live job's watermark passed which value; exact for the `thresholds`."""

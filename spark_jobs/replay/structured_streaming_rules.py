@@ -77,7 +77,7 @@ class StructuredStreamingRules(RuleBook):
             table=self.batches.timeline(),
             thresholds=thresholds,
             flushes=False,
-            state={"kind": "checkpoint"},
+            state={"kind": "checkpoint", "last_batch": self.batches.last_number, "batches": self.batches.digest},
             watermark_below=self.batches.last_watermark,
             note="",
         )

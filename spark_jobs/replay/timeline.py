@@ -12,8 +12,8 @@ All ways to make one give this table; `spark_jobs.replay.making` chooses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -23,10 +23,11 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.replay.columns import NEVER, PositionColumns, long_arrays
+from spark_jobs.replay.columns import NEVER, PARTITION, PositionColumns, long_arrays
 from spark_jobs.replay.grid import EndGrid, RegularGrid
 from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY, InMemoryTimeline
 
+_PARTS = ("arrival", "major", "minor")
 MAX_GRID_POINTS = 1_000_000
 """The most window ends that one chunk may hold: its close positions travel with every task."""
 
@@ -91,9 +92,8 @@ class CloseArrays:
     def at_index(self, index: Column, frame: DataFrame) -> PositionColumns:
         """The close position of the end number `first + index`: an array look-up, no join."""
         if self._arrays is None:
-            parts = {name: self.positions[:, i] for i, name in enumerate(("arrival", "major", "minor"))}
-            self._arrays = long_arrays(frame, parts)
-        return PositionColumns(*(F.get(self._arrays[name], index) for name in ("arrival", "major", "minor")))
+            self._arrays = _by_part(frame, self.positions)
+        return PositionColumns(*(F.get(self._arrays[name], index) for name in _PARTS))
 
     @cached_property
     def least_delay(self) -> int | None:
@@ -103,6 +103,39 @@ class CloseArrays:
             return None
         least = int((self.positions[:, 0].clip(-4 * _FAR, 4 * _FAR) - ends).min())
         return least if abs(least) < 2 * _FAR else None
+
+
+@dataclass
+class PartitionCloseArrays(CloseArrays):
+    """Close positions of consecutive grid ends, for each partition its own.
+
+    `positions` are those of the slowest partition. `by_partition`: int64, shape (partitions, ends, 3).
+    """
+
+    reads: ClassVar[tuple[str, ...]] = (PARTITION,)
+    partitions: Sequence[int] = ()
+    by_partition: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 3), dtype=np.int64))
+
+    def at_index(self, index: Column, frame: DataFrame) -> PositionColumns:
+        """The close position of the end number `first + index` in the record's own partition (`rw_partition`)."""
+        if self._arrays is None:
+            self._arrays = _by_part(frame, self.by_partition.reshape(-1, 3))
+        count = self.by_partition.shape[1]
+        pairs = [F.lit(v) for n, partition in enumerate(self.partitions) for v in (partition, n * count)]
+        place = F.create_map(*pairs)[F.col(PARTITION)] + index
+        inside = F.when((index >= 0) & (index < F.lit(count)), place).cast("int")
+        return PositionColumns(*(F.get(self._arrays[name], inside) for name in _PARTS))
+
+    @cached_property
+    def least_delay(self) -> int | None:
+        """The least processing time (ms) from a window end to its close in any partition; None: no useful bound."""
+        delays = (CloseArrays(self.grid, self.first, positions).least_delay for positions in self.by_partition)
+        known = [delay for delay in delays if delay is not None]
+        return min(known) if len(known) == len(self.by_partition) and known else None
+
+
+def _by_part(frame: DataFrame, positions: np.ndarray) -> dict[str, Column]:
+    return long_arrays(frame, {name: positions[:, i] for i, name in enumerate(_PARTS)})
 
 
 @dataclass(frozen=True)
@@ -170,9 +203,9 @@ class Timeline:
 
         The earlier watermark alone is not enough: the tick at which it is emitted may have come after that run's end.
         """
-        first = earlier.never_from
         if self.steps is not None:
-            return replace(self, table=earlier.followed_by(self.steps, first))
+            return replace(self, table=earlier.followed_by(self.steps))
+        first = earlier.never_from
         mine = _in_spark(self.table).withColumn("x_from", F.greatest("x_from", F.lit(first)))
         return replace(self, table=earlier.below(first).frame(mine.sparkSession).unionByName(mine))
 
@@ -184,7 +217,12 @@ class Timeline:
         x = grid.ends(first, count) - 1
         x = np.full(count, MAX_TIMESTAMP, dtype=np.int64) if shift == MAX_TIMESTAMP else x + shift
         steps = self.steps or _slice(_in_spark(self.table), grid, x, shift)
-        return CloseArrays(grid, first, steps.at(x))
+        if not steps.by_partition:
+            return CloseArrays(grid, first, steps.at(x))
+        by_partition = np.stack([own.at(x) for own in steps.by_partition.values()])
+        return PartitionCloseArrays(
+            grid, first, steps.at(x), partitions=tuple(steps.by_partition), by_partition=by_partition
+        )
 
 
 def _in_spark(table: DataFrame | InMemoryTimeline) -> DataFrame:

@@ -53,12 +53,14 @@ class LiveBatches:
     estimated: tuple[TimeRange, ...] = ()
     interval: int = 0
 
-    def up_to(self, as_of: Mapping[int, int], until: int | None = None) -> LiveBatches:
-        """The batches before the first one that has read something at or above these end offsets.
+    def up_to(self, as_of: Mapping[int, int] | None, until: int | None = None) -> LiveBatches:
+        """The batches before the first one that has read something at or above these end offsets; None: of any.
 
         `until`: nor was planned after this time (epoch ms). A batch without data moves no offset, and lets windows out.
         """
-        beyond = [ranges.first_beyond(as_of.get(partition, 0)) for partition, ranges in self.ranges.items()]
+        beyond: list[int | None] = []
+        if as_of is not None:
+            beyond = [ranges.first_beyond(as_of.get(partition, 0)) for partition, ranges in self.ranges.items()]
         if until is not None:
             beyond += self.batches.numbers[self.batches.timestamps > until][:1].tolist()
         first = min((number for number in beyond if number is not None), default=None)
@@ -73,6 +75,10 @@ class LiveBatches:
             estimated=tuple(span for span in self.estimated if span.start < last),
         )
 
+    def up_to_batch(self, number: int) -> LiveBatches:
+        """The batches up to this number, inclusive."""
+        return replace(self, batches=self.batches.where(self.batches.numbers <= number))
+
     @property
     def planned_until(self) -> int:
         """When the last of them was planned, epoch ms: with the end offsets, where these batches end."""
@@ -81,16 +87,17 @@ class LiveBatches:
     @property
     def ends(self) -> dict[int, int]:
         """The end offset (exclusive) of each partition after the last batch."""
-        return {partition: ranges.end_at(self._last) for partition, ranges in sorted(self.ranges.items())}
+        return {partition: ranges.end_at(self.last_number) for partition, ranges in sorted(self.ranges.items())}
 
     @property
     def pending_ends(self) -> dict[int, int]:
         """The same after the batch that was planned and not committed."""
-        last = self._last if self.pending is None else self.pending.number
+        last = self.last_number if self.pending is None else self.pending.number
         return {partition: ranges.end_at(last) for partition, ranges in sorted(self.ranges.items())}
 
     @property
-    def _last(self) -> int:
+    def last_number(self) -> int:
+        """The number of the last of them; -1: there is none."""
         return int(self.batches.numbers[-1]) if self.batches else -1
 
     def as_arrays(self) -> MicroBatches:
@@ -98,7 +105,7 @@ class LiveBatches:
         return MicroBatches.of(
             self.batches,
             self.allow_multiple,
-            {partition: ranges.up_to(self._last) for partition, ranges in self.ranges.items()},
+            {partition: ranges.up_to(self.last_number) for partition, ranges in self.ranges.items()},
             pending=self.pending,
             estimated=self.estimated,
             interval=self.interval,
@@ -152,10 +159,11 @@ def live_batches(
         known = _READ.get(key, files)
         if known is None:
             known = _READ.keep(key, files, _committed(spark, pipeline, watermark, files))
-    chosen = known if as_of is None else known.up_to(as_of, until)
+    chosen = known.up_to(as_of, until)
     if not chosen.batches:
+        before = "" if until is None else f" that was planned by {format_instant(until)}"
         raise HistoryError(
-            "the query has committed no batch" + ("" if as_of is None else " up to these end offsets"),
+            f"the query has committed no batch{before}" + ("" if as_of is None else " up to these end offsets"),
             watermark.checkpoint or pipeline.name,
             "Wait until it has, or give later end offsets.",
         )

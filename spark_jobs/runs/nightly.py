@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,8 +23,8 @@ from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, record_position
 from spark_jobs.replay.defined_windows import windows_of
-from spark_jobs.replay.from_pipeline import rules_of, spec_of
-from spark_jobs.replay.inversion import is_past_discoveries
+from spark_jobs.replay.from_pipeline import application_of, spec_of
+from spark_jobs.replay.inversion import is_past_carried, is_past_discoveries
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.affected import PreviousRun, affected_windows, merged, run_before
@@ -33,7 +33,9 @@ from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import Outcome
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import RunResult, chosen_run_id, job_of
+from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.runs.lifecycle import new_token
+from spark_jobs.runs.live_batches import LiveBatches, live_batches
 from spark_jobs.runs.past import ReadBefore, counts_after
 from spark_jobs.runs.past_changes import Comparison
 from spark_jobs.runs.plan import Plan, arrival_limit, make_plan, planned_records
@@ -124,8 +126,9 @@ def reconcile(
     """Bring the published windows to what has arrived before `until` (epoch ms; default: all that is there).
 
     The tables are then those of a full run at the same end offsets. A first run, another definition, sessions, and a
-    new partition are full runs; `result.note` says so. Where a run has been published that saw what arrived at `until`
-    or later, this one compares only: it must not take back what is known now.
+    new partition are full runs; `result.note` says so. Of a Structured Streaming query a batch arrives as a whole, when
+    it is planned. Where a run has been published that saw what arrived at `until` or later, this one compares only: it
+    must not take back what is known now.
 
     Raises as `spark_jobs.runs.backfill.execute`.
     """
@@ -139,6 +142,7 @@ def reconcile(
         result = RunResult(run_id, tables, note="this run has been published already; nothing was done")
         result.corrections = end_policy.delivered(spark, pipeline, folders.folder(run_id))
         return result
+    keep_batches(spark, pipeline)
     with planned_night(spark, pipeline, progress, until=until, end_policy=end_policy, now=now) as night:
         if isinstance(night, NothingNew):
             result = _nothing_new(pipeline, run_id, night, folders, now)
@@ -201,16 +205,19 @@ def _planned(
     now: Callable[[], datetime],
 ) -> Night:
     tables = Tables.of(pipeline)
+    # A batch arrives with all its records, when it is planned.
+    batches = live_batches(spark, pipeline, until=None if until is None else until - 1)
+    ends = None if batches is None else batches.ends
 
     def full(why: str, rival: str | None = None) -> Full:
-        as_of = None if until is None else _end_offsets(spark, pipeline, until, now)
+        as_of = ends if ends is not None or until is None else _end_offsets(spark, pipeline, until, now)
         with progress.stage("plan", why):
             plan, records = frames.enter_context(
-                planned_records(spark, pipeline, as_of=as_of, another_log=None, now=now)
+                planned_records(spark, pipeline, as_of=as_of, another_log=None, batches=batches, now=now)
             )
         return Full(why, plan, records, rival)
 
-    newer = None if until is None else _newer_run(spark, pipeline, Ledger(spark, tables), until, now)
+    newer = None if until is None else _newer_run(spark, pipeline, Ledger(spark, tables), until, ends, now)
     if newer is not None:
         return full(f"run {newer} has read more than this one", newer)
     limit = arrival_limit(pipeline, now())
@@ -219,31 +226,37 @@ def _planned(
     (before, why), opened, published = run_parallel(
         spark,
         lambda: run_before(spark, tables, pipeline),
-        lambda: open_history(spark, pipeline, arrivals_before=limit),
+        lambda: open_history(spark, pipeline, as_of=ends, arrivals_before=limit),
         lambda: _published_starts(spark, tables),
     )
+    if before is not None and batches is not None and before.state.get("last_batch", 0) > batches.last_number:
+        return full(f"run {before.run_id} has read more than this one", before.run_id)  # batches without data
     if pipeline.mode is Mode.COMPLETE:
         why = "complete values have no timeline to go on from: all of them are computed"
     elif before is not None:
-        why = _why_full(pipeline, before, limit)
+        why = _why_full(pipeline, before, limit, batches)
     if before is None or why:
         if (read := ReadBefore.latest(spark, tables, pipeline)) is not None:
             everything = canonical(opened, pipeline)
             _compared_with(spark, pipeline, opened, read, everything, Later(everything)).refuse_another_log()
         return full(why)
-    spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode)
+    arrays = None if batches is None else batches.as_arrays()
+    spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode, batches=arrays)
     cache = frames.enter_context(CachedFrames())
     everything = canonical(opened, pipeline)
     if is_small(opened):
         everything = cache.keep(narrowed(everything, pipeline))
     found = Later(everything) if is_small(opened) else _later(spark, pipeline, opened, before)
     later = found.frame
-    new = _arrived_before(arrived_since(later, before.as_of), until)
+    new = arrived_since(later, before.as_of)
+    new = _arrived_before(new, until) if ends is None else cut_at(new, ends)
     with progress.stage("new records", opened.description):
         past = _compared_with(spark, pipeline, opened, before.read, everything, found, before.records)
         seen, touched, changed = run_parallel(
             spark,
-            lambda: inspect_history(spark, pipeline, opened, records=new, until=until),
+            lambda: inspect_history(
+                spark, pipeline, opened, as_of=ends, records=new, until=until if ends is None else None
+            ),
             lambda: affected_windows(good(new), spec, before, published, cache),
             past.changes,
         )
@@ -251,7 +264,9 @@ def _planned(
         return full(changed.full)
     if {p.partition for p in seen.partitions} - before.as_of.keys():
         return full("there is a new partition")
-    has_new = any(p.records for p in seen.partitions)
+    # A batch without data lets windows out.
+    has_batches = batches is not None and batches.last_number > before.state["last_batch"]
+    has_new = has_batches or any(p.records for p in seen.partitions)
     if not has_new and not _has_live_news(spark, pipeline, end_policy, everything, published):
         return NothingNew(before)
     times = TimeRange(
@@ -272,8 +287,8 @@ def _planned(
         empty=_empty_after(before, new, seen),
     )
     # The chunks are those of the late records, and only new ones can be late.
-    plan = make_plan(spark, pipeline, opened=opened, seen=known, records=new)
-    if not _state_fits(before, spec, new):
+    plan = make_plan(spark, pipeline, as_of=ends, opened=opened, seen=known, records=new, batches=batches)
+    if not _state_fits(before, spec, new, seen):
         return full("the saved watermark state is ahead of new records")
     return Incremental(
         plan,
@@ -295,24 +310,32 @@ def _empty_after(before: PreviousRun, new: DataFrame, seen: Inspection) -> Empty
     return empty_after(known, before.as_of, empty_offsets(new, seen.partitions))
 
 
-def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int) -> str:
+def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int, batches: LiveBatches | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
     if windows_of(pipeline).is_merging:
         return "sessions are read as a whole"
-    if pipeline.engine is Engine.SPARK:
-        return "the batches of the live query are read as a whole"
+    if batches is not None and not _has_same_batches(before, batches):
+        return f"the batches of the live query are not known to be those that run {before.run_id} had"
     if pipeline.lookup is not None:
         return "the records are looked up anew"
     if pipeline.deduplicate is not None:
         return "duplicates are found in the whole history"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
-    if not rules_of(pipeline).keeps_timeline:
-        return "the stream time of each partition is made as a whole"
+    if pipeline.engine is Engine.KAFKA_STREAMS and application_of(pipeline).needs_tasks:
+        return "the order of each partition decides: it is read as a whole"
+    if pipeline.engine is Engine.KAFKA_STREAMS and not before.steps.by_partition:
+        return f"run {before.run_id} kept no stream time of each partition"
     if before.processing_time_end >= limit:
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
     return ""
+
+
+def _has_same_batches(before: PreviousRun, batches: LiveBatches) -> bool:
+    """Whether the batches that the run `before` had are there as they were: those that were estimated may be others."""
+    last = before.state.get("last_batch")
+    return last is not None and batches.up_to_batch(last).as_arrays().digest == before.state["batches"]
 
 
 def _has_live_news(
@@ -325,9 +348,14 @@ def _has_live_news(
 
 
 def _newer_run(
-    spark: SparkSession, pipeline: Pipeline, ledger: Ledger, until: int, now: Callable[[], datetime]
+    spark: SparkSession,
+    pipeline: Pipeline,
+    ledger: Ledger,
+    until: int,
+    ends: Mapping[int, int] | None,
+    now: Callable[[], datetime],
 ) -> str | None:
-    """A published run that has read more than what has arrived before `until`.
+    """A published run that has read more than what has arrived before `until`: these end offsets, where they are known.
 
     Times choose which runs are looked at, offsets decide: one record with a wrong clock says nothing of the others.
     """
@@ -336,9 +364,10 @@ def _newer_run(
     rows = seen.orderBy(F.desc("processing_time_end"), "run_id").select("run_id", "as_of").collect()
     if not rows:
         return None
-    opened = open_history(spark, pipeline, arrivals_before=arrival_limit(pipeline, now()))
-    arrived = canonical(opened, pipeline).where(F.col(ARRIVAL) < F.lit(until))
-    ends = {row[0]: row[1] + 1 for row in arrived.groupBy(PARTITION).agg(F.max(OFFSET)).collect()}
+    if ends is None:
+        opened = open_history(spark, pipeline, arrivals_before=arrival_limit(pipeline, now()))
+        arrived = canonical(opened, pipeline).where(F.col(ARRIVAL) < F.lit(until))
+        ends = {row[0]: row[1] + 1 for row in arrived.groupBy(PARTITION).agg(F.max(OFFSET)).collect()}
     for run_id, as_of in rows:
         read = as_of or {}
         has_all = all(read.get(partition, 0) >= end for partition, end in ends.items())
@@ -409,9 +438,12 @@ def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:
     return records if until is None else records.where(F.col(ARRIVAL).isNull() | (F.col(ARRIVAL) < F.lit(until)))
 
 
-def _state_fits(before: PreviousRun, spec: ReplaySpec, new: DataFrame) -> bool:
+def _state_fits(before: PreviousRun, spec: ReplaySpec, new: DataFrame, seen: Inspection) -> bool:
     if before.state["kind"] != "simulation":
-        return is_past_discoveries(before.state, spec.strategy)
+        if not is_past_discoveries(before.state, spec.strategy):
+            return False
+        arrivals = (p.first_arrival for p in seen.partitions if p.records and p.first_arrival is not None)
+        return before.state["kind"] != "inversion" or is_past_carried(before.state, min(arrivals, default=None))
     first = new.agg(F.min(record_position(new).as_struct())).collect()[0][0]
     return first is None or can_continue(before.state, spec.strategy, tuple(first))
 

@@ -228,6 +228,7 @@ def make_plan(
     seen: Inspection | None = None,
     beyond_limits: bool = False,
     another_log: bool | None = False,
+    batches: LiveBatches | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
@@ -237,6 +238,7 @@ def make_plan(
     its canonical records where the caller has them already, see `planned_records`; `seen` is what the caller knows of
     them without reading all. `beyond_limits`: the run may cost more than the definition's `limits`.
     `another_log`: the history may be another log than the one that was read before; None: the caller has looked.
+    `batches`: those of the live query up to `as_of`, where the caller knows them.
 
     Raises EmptyRangeError where there is nothing to do, DefinitionError where the published table has a column of
     another type or the run costs more than `limits` allow, HistoryError where the history breaks a rule or a faithful
@@ -300,7 +302,7 @@ def make_plan(
     if cost is not None and not beyond_limits:
         check_cost(pipeline, cost)
     slices = chunks_of(windows, work, chunks, below, looked_up=_closes_looked_up(pipeline, strategy))
-    batches = live_batches(spark, pipeline, as_of)
+    batches = batches or live_batches(spark, pipeline, as_of)
     gaps = () if batches is None else batches.gaps
     ends = grid_points(windows, work) if isinstance(windows, AlignedWindows) else None
     return Plan(

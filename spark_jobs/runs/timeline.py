@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.replay.columns import record_position
+from spark_jobs.replay.columns import ARRIVAL, record_position
 from spark_jobs.replay.engine import History, Replay, SavedTimeline, needs_old_closes
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.replay.inversion import is_past_discoveries
+from spark_jobs.replay.inversion import is_past_carried, is_past_discoveries
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
@@ -141,5 +141,9 @@ def carried_state(
                 continue
         elif not is_past_discoveries(state, spec.strategy):
             continue
+        elif state["kind"] == "inversion":
+            first = rest.agg(F.min(ARRIVAL)).collect()[0][0]
+            if not is_past_carried(state, first):
+                continue
         return Carried(row["run_id"], state, rest)
     return None

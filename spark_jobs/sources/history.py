@@ -45,7 +45,7 @@ from spark_jobs.sources.lake_tables import table_partitions as lake_partitions
 from spark_jobs.sources.lookup import pin_lookup
 from spark_jobs.sources.opened import OpenHistory, Pins
 from spark_jobs.sources.payload import column_fields, encoded_fields
-from spark_jobs.sources.query_files import files_read, numbered, with_file_positions
+from spark_jobs.sources.query_files import ROWS, files_read, numbered, with_file_positions
 from spark_jobs.sources.records import NOT_BEFORE, canonical
 from spark_jobs.sources.schemas import PinnedSchemas, pin_schemas
 from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
@@ -205,15 +205,17 @@ class FilesSource(Source):
         if (log := files_read(self.spark, self.pipeline)) is not None:
             numbers = numbered(log, files)
             files = tuple(file for file in files if file in numbers)
+        frame = self._frame(files, numbers)
+        opened = OpenHistory(frame, files, _describe_files(self.history, files))
+        _check_columns(opened, self.pipeline)
+        return opened
+
+    def _frame(self, files: Sequence[PinnedFile], numbers: Mapping[PinnedFile, int] | None) -> DataFrame:
         columns = parquet_columns(self.spark, self.history, files) if self.history.format == "parquet" else None
         if columns is not None:
             _refuse_unreadable(self.spark, self.pipeline, files[0], columns.unreadable)
         frame = read_files(self.spark, self.history, files, self._schema(), columns=columns)
-        if numbers is not None:
-            frame = with_file_positions(frame, numbers)
-        opened = OpenHistory(frame, files, _describe_files(self.history, files))
-        _check_columns(opened, self.pipeline)
-        return opened
+        return frame if numbers is None else with_file_positions(frame, numbers)
 
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         """Columns come from the first file, or from `value.schema` where no file is there."""
@@ -231,7 +233,16 @@ class FilesSource(Source):
         return file_partitions(self.spark, self.history)
 
     def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
-        return Later(_without_old_records(opened.frame, self.history.position, read.as_of))
+        """The rows at or above the end offsets; of files that a query reads itself, the files that it listed later."""
+        if (log := files_read(self.spark, self.pipeline)) is None:
+            return Later(_without_old_records(opened.frame, self.history.position, read.as_of))
+        if self.history.has_lines and self._schema() is None:
+            return Later(opened.frame)  # of some files alone other types would be found
+        numbers = numbered(log[: len(opened.pinned)], opened.pinned)  # the query may have listed more since
+        later = {file: number for file, number in numbers.items() if number * ROWS >= read.as_of.get(0, 0)}
+        if not later:
+            return Later(opened.frame.limit(0))
+        return Later(_bounded(self._frame(tuple(later), later), opened.arrivals_before))
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         chosen = records_in(opened.frame, files)

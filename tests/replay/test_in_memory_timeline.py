@@ -124,6 +124,25 @@ def test_what_is_kept_of_many_nights_is_no_more_than_its_different_positions(one
     assert len(night.x_from) <= len({*closes(one), (0, 0, 0)})
     assert night.never_from == 31
     later = timeline_of([(1, 6, 0), *((30 + start, 6 + arrival, major) for start, arrival, major in other)], 61)
-    joined = InMemoryTimeline.from_bytes(night.followed_by(later, 31).to_bytes())
+    joined = InMemoryTimeline.from_bytes(night.followed_by(later).to_bytes())
     assert joined.at(x).tolist() == np.concatenate((night.at(x[:31]), later.at(x[31:]))).tolist()
     assert len(joined.x_from) < len(night.x_from) + len(later.x_from)
+
+
+@given(st.lists(st.tuples(steps, st.integers(1, 31), steps), min_size=1, max_size=3))
+def test_partitions_with_their_own_time_go_on_each_from_where_it_was_and_the_slowest_counts(partitions) -> None:
+    x = np.arange(0, 70)
+    nights = {p: timeline_of([r for r in one if r[0] < until], until) for p, (one, until, _) in enumerate(partitions)}
+    laters = {
+        p: timeline_of([(1, 6, 0), *((30 + start, 6 + arrival, major) for start, arrival, major in other)], 61 + p)
+        for p, (_, _, other) in enumerate(partitions)
+    }
+    night = InMemoryTimeline.from_bytes(InMemoryTimeline.of_partitions(nights).to_bytes())
+    joined = InMemoryTimeline.from_bytes(night.followed_by(InMemoryTimeline.of_partitions(laters)).to_bytes())
+    expected = []
+    for p, (_, until, _) in enumerate(partitions):
+        own = [*nights[p].at(x[:until]).tolist(), *laters[p].at(x[until:]).tolist()]
+        assert joined.by_partition[p].at(x).tolist() == own
+        expected.append(own)
+    assert joined.at(x).tolist() == [max(closes) for closes in zip(*expected, strict=True)]
+    assert night.never_from == min(until for _, until, _ in partitions)

@@ -16,6 +16,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.windows import SlidingWindows
+from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.microbatches import MicroBatches
@@ -98,13 +99,15 @@ def test_the_offset_at_which_a_window_ends_says_the_same_as_the_batch_of_each_re
     spec = ReplaySpec(rules, strategy, SlidingWindows(20, 10), 0, ("k",), {"n": "count(*)"}, flush=False)
     times = TimeRange(0, 130)
 
-    def windows(history: History, *, is_placed: bool) -> set[tuple]:
+    def windows(history: History, *, is_placed: bool, band: Band | None = None) -> set[tuple]:
         with Replay(history, spec, is_placed=is_placed) as replay:
-            return {tuple(row) for row in replay.windows(TimeRange(-20, 130)).collect()}
+            found = replay.windows(TimeRange(-20, 130), band).drop(UNDECIDED)
+            return {tuple(row) for row in found.collect()}
 
     assert rules.unplaced(records, spec, TimeRange(-20, 130)) is not None
     found = windows(History(records, times, 0), is_placed=False)
     assert found == windows(History(rules.placed(records), times, 0), is_placed=True)
+    assert found == windows(History(records, times, 0), is_placed=False, band=Band(0, 0))
     dropped, states = sum(row[7] for row in found), {row[9] for row in found}
     assert dropped > 0 and {"closed", "open"} <= states
 

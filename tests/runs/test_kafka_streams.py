@@ -257,4 +257,5 @@ def test_a_night_gives_the_tables_of_a_backfill_from_scratch(spark, servers: str
     later = [replace(r, time=r.time + 60_000, offset=1_000 + n) for n, r in enumerate(random_records(8, 60))]
     send(spark, servers, later)
     result = reconcile(spark, nightly, NoProgress())
+    assert result.continued_from is not None
     assert published(spark, result) == last_values(nightly, [*first_day, *later])

@@ -72,6 +72,25 @@ def test_a_tick_that_was_due_after_the_last_record_closes_as_it_would_have(spark
     assert tables_of(spark, defined) == tables_of(spark, full)
 
 
+def test_a_partition_whose_records_come_a_night_later_closes_windows_when_it_did(spark, tmp_path) -> None:
+    """The other one was far ahead then: when it had passed what in between, its last position does not say."""
+    defined = pipeline(tmp_path, "uneven", "tumbling, per event")
+    second = 1000
+
+    def record(partition: int, offset: int, arrival: int, time: int) -> dict:
+        return {"p": partition, "o": offset, "a": T0 + arrival * second, "k": "a", "t": T0 + time * second, "v": offset}
+
+    ahead = [record(0, o, at, at) for o, at in enumerate((10, 100, 200))]
+    write(tmp_path / "data", [*ahead, record(1, 0, 20, 20)], "part-0.json")
+    reconcile(spark, defined, LogProgress())
+    behind = [record(1, 1, 110, 110), record(1, 2, 150, 30), record(1, 3, 210, 210)]
+    write(tmp_path / "data", behind, "part-1.json")
+    reconcile(spark, defined, LogProgress())
+    full = pipeline(tmp_path, "uneven_full", "tumbling, per event")
+    assert execute(spark, full, make_plan(spark, full), LogProgress()).counts.records_late == 1
+    assert tables_of(spark, defined) == tables_of(spark, full)
+
+
 def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spark, tmp_path) -> None:
     case = "tumbling, per event"
     records = log_of(7)

@@ -21,7 +21,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import NoProgress
-from spark_jobs.sources import checkpoint, open_history
+from spark_jobs.sources import checkpoint, open_history, spool
 from tests.runs.live_query import (
     SCHEMA,
     START,
@@ -192,8 +192,9 @@ def test_sessions_that_an_uncommitted_batch_touched_are_undecided_in_complete_mo
 
 @pytest.mark.long
 def test_a_night_takes_up_the_files_that_a_batch_has_read_since_and_moved_files_are_the_same(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(spool, "SMALL_BYTES", 0)  # files are read each time, as large ones are
     landing = Landing(spark, tmp_path, "json")
     live = started(spark, landing, tmp_path)
     live.run([lambda: [landing.land(number) for number in (0, 1, 2)]])
@@ -203,7 +204,9 @@ def test_a_night_takes_up_the_files_that_a_batch_has_read_since_and_moved_files_
     landing.land(3)
     assert backfilled(spark, pipeline)[0] == found, "no batch has read it yet"
     started(spark, landing, tmp_path).run([lambda: landing.land(4)])
-    tables = reconcile(spark, pipeline, NoProgress()).tables
+    night = reconcile(spark, pipeline, NoProgress())
+    tables = night.tables
+    assert night.continued_from is not None
     rows = spark.table(tables.windows).where("pane IS NOT NULL").collect()
     assert {(row["k"], row["n"], row["total"]) for row in rows} == {(r[0], *r[3:]) for r in as_rows(live.emitted())}
 

@@ -54,7 +54,7 @@ class Application:
 
     @property
     def needs_tasks(self) -> bool:
-        """Whether the order of a whole partition decides; else a look-up of closes does (`StreamsTimeline`)."""
+        """Whether the order of a whole partition decides; else a look-up of closes does (`streams_timeline`)."""
         topology = self.topology
         is_looked_up = (
             isinstance(topology.windows, HoppingWindows) and topology.emission is not Emission.ON_WINDOW_CLOSE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -24,8 +23,6 @@ class KafkaStreamsRules(RuleBook):
     """The rules of `tests/golden/kstreams/README.md` for one application."""
 
     application: Application
-
-    keeps_timeline: ClassVar[bool] = False
 
     @property
     def gives_open_windows(self) -> bool:

@@ -1,0 +1,89 @@
+"""Nights of a Kafka Streams application, each partition cut anywhere: the tables of one full run at the same end."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.sources import spool
+from tests.runs.small_nights import assert_history_is_whole, tables_of
+from tests.runs.small_runs import MINUTE, T0, run, write
+from tests.sampling import first_of
+
+APPLICATIONS = [
+    {"window": {"type": "hopping", "size": "2 min", "advance": "30 s"}, "emission": "each_update"},
+    {"window": {"type": "tumbling", "size": "1 min"}, "emission": "on_close"},
+    {"window": {"type": "tumbling", "size": "1 min"}, "emission": "each_update"},
+    {"window": {"type": "hopping", "size": "2 min", "advance": "45 s"}, "emission": "on_close"},
+]
+
+
+def partitions_of(draw: random.Random) -> list[list[dict]]:
+    """The logs of two partitions, of which one may be minutes ahead of the other; some records are late or keyless."""
+    logs: list[list[dict]] = []
+    for partition in (0, 1):
+        arrival, log = T0 + draw.randrange(3 * MINUTE), []
+        for offset in range(draw.randrange(60, 120)):
+            arrival += draw.choice((0, 700, 1000, 5000))
+            behind = draw.randrange(MINUTE, 15 * MINUTE) if draw.random() < 0.1 else draw.randrange(12_000)
+            time = -1 if draw.random() < 0.02 else max(T0, arrival - behind)
+            key = draw.choice(("a", "c", None) if partition else ("b", "d", f"once {offset}"))
+            log.append({"p": partition, "o": offset, "a": arrival, "k": key, "t": time, "v": offset})
+        logs.append(log)
+    return logs
+
+
+def defined(folder: Path, name: str, application: dict) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": name,
+            "engine": "kafka_streams",
+            "history": {
+                "kind": "files",
+                "path": str(folder / "*.json"),
+                "format": "json",
+                "position": {"partition": "p", "offset": "o", "arrival": "a", "arrival_unit": "ms"},
+            },
+            "value": {"schema": "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"},
+            "keys": {"k": "k"},
+            "event_time": {"expression": "t", "unit": "ms"},
+            "watermark": {"grace": "10 s"},
+            "aggregates": {"n": "count(*)", "total": "sum(v)", "top": "max(v)"},
+            "quarantine": {"threshold": "100 %"},
+            "output": {"namespace": "nightly_tests"},
+            **application,
+        }
+    )
+
+
+@pytest.mark.parametrize("seed", first_of(range(32), 2))
+def test_nights_of_an_application_end_in_the_tables_of_one_full_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    if seed % 2:  # these nights read their files each time, as they do with large ones
+        monkeypatch.setattr(spool, "SMALL_BYTES", 0)
+    draw = random.Random(f"streams nights {seed}")
+    application, logs, data = APPLICATIONS[seed % len(APPLICATIONS)], partitions_of(draw), tmp_path / "data"
+    nightly = defined(data, f"streams_{seed}", application)
+    nights = draw.randrange(3, 5)
+    cuts = [[0, *sorted(draw.choices(range(1, len(log)), k=nights - 1)), len(log)] for log in logs]
+    notes = []
+    for number in range(nights):
+        write(
+            data,
+            [r for log, cut in zip(logs, cuts, strict=True) for r in log[cut[number] : cut[number + 1]]],
+            f"part-{number}.json",
+        )
+        result = reconcile(spark, nightly, NoProgress())
+        notes.append(result.note)
+        assert ("a full run" in result.note) == (number == 0), notes
+    full = defined(data, f"streams_full_{seed}", application)
+    run(spark, full)
+    assert tables_of(spark, nightly) == tables_of(spark, full), (application, cuts, notes)
+    assert_history_is_whole(spark, nightly)
