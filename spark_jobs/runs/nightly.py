@@ -33,9 +33,8 @@ from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import Outcome
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import RunResult, chosen_run_id, job_of
-from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.live_batches import LiveBatches, live_batches
+from spark_jobs.runs.live_batches import LiveBatches, keep_batches, live_batches
 from spark_jobs.runs.past import ReadBefore, counts_after
 from spark_jobs.runs.past_changes import Comparison
 from spark_jobs.runs.plan import Plan, arrival_limit, make_plan, planned_records

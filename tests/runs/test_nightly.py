@@ -108,6 +108,7 @@ def test_a_window_tells_its_life_and_a_changed_definition_is_a_logic_change(spar
     latest = facts.current().where("cause = 'logic_change'")
     assert latest.count() == facts.current().count() > 0
     touched = facts.revisions().where("cause = 'late_arrivals' AND revision = 2 AND k IS NOT NULL").head()
+    assert touched is not None
     start = int(touched["window_start"].timestamp() * 1000)
     life = window_history(spark, changed, [("k", touched["k"])], start)
     assert [r.cause for r in life] == ["backfill", "late_arrivals", "logic_change"]
