@@ -54,23 +54,44 @@ _ONLY_SPARK = {
 }
 
 
+_OTHER_RULES = "compare that time with a definition of its own"
+_LIVE_OF_FLINK = {
+    Engine.SPARK: {
+        "definition": f"a query with other rules has another checkpoint: {_OTHER_RULES}",
+        "restarts": "the checkpoint knows the starts of the query: leave it out",
+    },
+    Engine.KAFKA_STREAMS: {"definition": _OTHER_RULES, "restarts": "write `watermark.restarts`"},
+}
+"""What is known of the live job alone, and has an effect for Flink alone; what to do for another engine."""
+
+
 def in_words_of_the_engine(raw: Any) -> Any:
     """The content of a definition as the model reads it. Raises Refusals for what belongs to another engine."""
     if not isinstance(raw, Mapping):
         return raw
     if raw.get("engine") == Engine.KAFKA_STREAMS:
-        if found := list(foreign_to_streams(raw)):
+        if found := [*foreign_to_streams(raw), *_of_flinks_live_job(raw, Engine.KAFKA_STREAMS)]:
             raise Refusals(found)
         return in_streams_words(raw)
     if found := list(of_streams_alone(raw)):
         raise Refusals(found)
     if raw.get("engine") == Engine.SPARK:
-        if found := [*foreign_to_spark(raw, Watermark.model_fields), *_missing(raw), *deduplicate_refusals(raw)]:
+        foreign = [*foreign_to_spark(raw, Watermark.model_fields), *_of_flinks_live_job(raw, Engine.SPARK)]
+        if found := [*foreign, *_missing(raw), *deduplicate_refusals(raw)]:
             raise Refusals(found)
         return with_default_kind(in_spark_words(raw))
     if found := [*_of_spark_alone(raw), *deduplicate_refusals(raw)]:
         raise Refusals(found)
     return with_default_kind(raw)
+
+
+def _of_flinks_live_job(raw: Mapping[str, Any], engine: Engine) -> Iterator[Refusal]:
+    live = raw.get("live")
+    deployments = {("live", number): one for number, one in enumerate(live)} if isinstance(live, list) else {}
+    for place, one in (deployments or {("live",): live}).items():
+        for name, hint in _LIVE_OF_FLINK[engine].items():
+            if isinstance(one, Mapping) and one.get(name):
+                yield Refusal(f"does not belong to engine `{engine}`", hint, (*place, name))
 
 
 def _missing(raw: Mapping[str, Any]) -> Iterator[Refusal]:

@@ -16,6 +16,15 @@ from spark_jobs.eventtime.windows import CalendarSessionWindows, SessionWindows
 from spark_jobs.replay.defined_windows import windows_of
 from tests.definition.texts import BASE, FLINK, SPARK, TUMBLING, loaded
 
+LIVE = """
+live:
+  - name: all of it
+    source: {{kind: table, table: live.windows}}
+    window: {{start: window_start}}
+    {}
+"""
+STREAMS = BASE + "engine: kafka_streams\nwatermark: {grace: 1 min}\n" + TUMBLING
+
 
 def test_a_structured_streaming_query_is_defined_in_sparks_words(tmp_path: Path) -> None:
     pipeline = loaded(tmp_path, SPARK + TUMBLING + "output_mode: update\n")
@@ -131,6 +140,22 @@ def test_a_definition_without_gaps_is_the_one_that_it_was(tmp_path: Path) -> Non
             "watermark.delay: belongs to engine `spark`; write `engine: spark`; Flink calls it `bound`",
         ),
         (FLINK + "output_mode: update\n", "output_mode: belongs to engine `spark`"),
+        (
+            SPARK + TUMBLING + LIVE.format("definition: {window: {type: tumbling, size: 1 min}}"),
+            "live[0].definition: does not belong to engine `spark`; a query with other rules has another checkpoint",
+        ),
+        (
+            SPARK + TUMBLING + LIVE.format('restarts: ["2026-01-01T00:00:00Z"]'),
+            "live[0].restarts: does not belong to engine `spark`; the checkpoint knows the starts of the query",
+        ),
+        (
+            STREAMS + LIVE.format("definition: {allowed_lateness: 1 h}"),
+            "live[0].definition: does not belong to engine `kafka_streams`; compare that time with a definition of its",
+        ),
+        (
+            STREAMS + LIVE.format('restarts: ["2026-01-01T00:00:00Z"]'),
+            "live[0].restarts: does not belong to engine `kafka_streams`; write `watermark.restarts`",
+        ),
     ],
 )
 def test_what_belongs_to_another_engine_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
