@@ -34,6 +34,7 @@ from tests.runs.live_query import (
     sent,
     topic_stream,
 )
+from tests.runs.small_nights import tables_of
 from tests.sampling import first_of
 
 
@@ -170,40 +171,46 @@ def test_two_topics_as_one_stream_are_what_the_query_made_of_both(
         topic = list(delays)[number % 2]
         return lambda: produce(spark, kafka.servers, topic, sent(STEPS[number]))
 
+    def union(name: str, **watermark: str) -> Pipeline:
+        of = [
+            {
+                "name": topic.removeprefix("streaming_"),
+                "history": {"kind": "kafka", "servers": kafka.servers, "topic": topic},
+                "value": {"format": "json", "schema": SCHEMA},
+                "keys": {"k": "k"},
+                "event_time": {"expression": "ts", "unit": "ms"},
+                "watermark": {"delay": delay},
+            }
+            for topic, delay in delays.items()
+        ]
+        return Pipeline.model_validate(
+            {
+                "name": name,
+                "history": {"kind": "union", "of": of},
+                "engine": "spark",
+                "watermark": {"checkpoint": str(live.checkpoint), **watermark},
+                "window": WINDOWS["tumbling"],
+                "aggregates": {"n": "count(*)", "total": "sum(v)"},
+                "live": live_section(live),
+                "output": {"namespace": name},
+            }
+        )
+
+    nightly = union("union_nights")
     live.run([sending(number) for number in range(4)])
+    assert reconcile(spark, nightly, NoProgress()).note.startswith("a full run")
     late = [Sent(json.dumps({"k": "a", "ts": START + 5_000, "v": 5}))]
     live.run([sending(4), sending(5), partial(produce, spark, kafka.servers, "streaming_orders", late)])
-    of = [
-        {
-            "name": topic.removeprefix("streaming_"),
-            "history": {"kind": "kafka", "servers": kafka.servers, "topic": topic},
-            "value": {"format": "json", "schema": SCHEMA},
-            "keys": {"k": "k"},
-            "event_time": {"expression": "ts", "unit": "ms"},
-            "watermark": {"delay": delay},
-        }
-        for topic, delay in delays.items()
-    ]
-    document = {
-        "name": "of_union",
-        "history": {"kind": "union", "of": of},
-        "engine": "spark",
-        "watermark": {"checkpoint": str(live.checkpoint)},
-        "window": WINDOWS["tumbling"],
-        "aggregates": {"n": "count(*)", "total": "sum(v)"},
-        "live": live_section(live),
-        "output": {"namespace": "of_union"},
-    }
-    pipeline = Pipeline.model_validate(document)
+    assert "a full run" not in reconcile(spark, nightly, NoProgress()).note
+    pipeline = union("of_union")
     found, dropped, fidelity = backfilled(spark, pipeline)
     assert found == as_rows(live.emitted()) and found
     assert (dropped, fidelity) == (1, "recorded")
+    assert tables_of(spark, nightly) == tables_of(spark, pipeline)
     verdicts = run_compare(spark, pipeline, NoProgress(), limit=100).counts
     assert {name for name, count in verdicts.items() if count} <= {"match", "late_arrivals", "not_closed"}
 
-    watermark = {"checkpoint": str(live.checkpoint), "gaps": "approximate", "trigger": "200 ms"}
-    output = {"namespace": "of_lost_union"}
-    lost = Pipeline.model_validate({**document, "watermark": watermark, "output": output})
+    lost = union("of_lost_union", gaps="approximate", trigger="200 ms")
     (live.checkpoint / "offsets/0").unlink()
     with pytest.raises(
         DefinitionError, match="append times of several topics do not say what a batch had read of each"
