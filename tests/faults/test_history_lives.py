@@ -28,6 +28,7 @@ def test_whatever_happens_to_files_a_run_is_right_or_says_why_not(spark: SparkSe
     FileLives.take(STEPS // 3, STEPS_OF_ONE)
 
 
+@pytest.mark.long
 def test_whatever_happens_to_partitions_a_run_is_right_or_says_why_not(
     spark: SparkSession, tmp_path: Path, hive_metastore: object
 ) -> None:
@@ -35,6 +36,7 @@ def test_whatever_happens_to_partitions_a_run_is_right_or_says_why_not(
     PartitionLives.take(STEPS // 3, STEPS_OF_ONE)
 
 
+@pytest.mark.long
 def test_whatever_happens_to_a_topic_a_run_is_right_or_says_why_not(
     spark: SparkSession, tmp_path: Path, kafka: KafkaBroker
 ) -> None:

@@ -179,11 +179,12 @@ def test_a_full_run_by_hand_corrects_it_too_and_a_run_that_waits_is_not_publishe
     assert publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "it is right").changes
 
 
+@pytest.mark.long
 def test_what_changes_no_rows_is_no_reason_for_a_full_run(spark, tmp_path) -> None:
     nights = Nights(spark, tmp_path, "harmless")
     nights.night()
     later = datetime.now(UTC) + timedelta(hours=1)
-    harmless: list[Callable[[Nights], None]] = [
+    harmless: list[Callable[[Nights], object]] = [
         compact,
         expire,
         lambda n: n.sql("ALTER TABLE WINDOWS ADD COLUMN note STRING"),

@@ -67,7 +67,7 @@ def test_batches_of_nights_that_are_killed_are_kept_once(spark: SparkSession, tm
     assert tables_of(spark, nightly) == tables_of(spark, full), cuts
 
 
-@pytest.mark.parametrize("seed", first_of(range(42), 2))
+@pytest.mark.parametrize("seed", first_of(range(42)))
 def test_nights_of_a_query_end_in_the_tables_of_one_full_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
