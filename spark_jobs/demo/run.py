@@ -223,7 +223,7 @@ def _print_outcome(console: Console, store: RunStore, run: DagRun) -> None:
         f"  windows {changed}\n"
         f"  live job's windows {compared}\n"
         f"  {corrections.sentence() if corrections else 'no corrections'}\n"
-        f"  gate {gate and gate.verdict}: {sum(r.success for r in results)} of {len(results)} expectations met\n"
+        f"  gate {gate and gate.verdict}: {len(gate.failures) if gate else 0} of {len(results)} expectations failed\n"
         f"  report {folder.address(PAGE)}",
         soft_wrap=True,
         highlight=False,
