@@ -109,8 +109,20 @@ def _checked(columns: Columns, kinds: Mapping[str, str], table: str, where: str)
     return columns
 
 
+class _TakesEveryRow:
+    """A destination that takes any rows, however many, and has no end offsets."""
+
+    most_rows: ClassVar[int | None] = None
+
+    def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+        return rows, ()
+
+    def position(self) -> None:
+        return None
+
+
 @dataclass
-class IcebergTable:
+class IcebergTable(_TakesEveryRow):
     """An Iceberg table. `pane`: of several rows of a window that with the largest one is corrected."""
 
     scope: CorrectionScope
@@ -119,13 +131,6 @@ class IcebergTable:
     kinds: Mapping[str, str]
     pane: str | None = None
     notes: tuple[str, ...] = ()
-    most_rows: ClassVar[int | None] = None
-
-    def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-        return rows, ()
-
-    def position(self) -> None:
-        return None
 
     def take(self, delivery: Delivery, rows: DataFrame, *, is_resumed: bool) -> None:
         """One `MERGE`. Rows that are as they should be are left alone, so a second one changes nothing."""
@@ -190,19 +195,12 @@ class IcebergTable:
 
 
 @dataclass
-class Files:
+class Files(_TakesEveryRow):
     """A folder that readers look into."""
 
     scope: CorrectionScope
     destination: FilesDestination
     notes: tuple[str, ...] = ()
-    most_rows: ClassVar[int | None] = None
-
-    def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-        return rows, ()
-
-    def position(self) -> None:
-        return None
 
     def take(self, delivery: Delivery, rows: DataFrame, *, is_resumed: bool) -> None:
         """Write the folder, unless it is complete."""

@@ -30,6 +30,7 @@ from spark_jobs.sources.archive_table import (
     ArchiveTable,
     archived_in,
     not_an_archive,
+    not_created,
     offsets_to_json,
 )
 from spark_jobs.sources.history import stitched_history
@@ -222,9 +223,7 @@ class IcebergArchive:
                 f"TBLPROPERTIES ({properties})"
             )
         except JAVA_ERRORS as error:
-            what = f"cannot create the archive table: {short(java_reason(error))}"
-            hint = "Check history.past.table, and that Spark is configured for its catalog (REWINDOW_SPARK_CONF)."
-            raise CatalogError(what, name, hint) from error
+            raise not_created(name, error, "Spark is configured for its catalog (REWINDOW_SPARK_CONF)") from error
         holds = archived_in(spark, name)
         if holds is None:
             raise not_an_archive(name)

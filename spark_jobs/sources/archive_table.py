@@ -82,6 +82,12 @@ def archived_in(spark: SparkSession, table: str, snapshot: int | None = None) ->
     return _archived(properties) if has_expired and properties.get(END_OFFSETS) is not None else Archived()
 
 
+def not_created(name: str, error: Exception, needed: str) -> CatalogError:
+    """What is raised where the archive of this name cannot be made; `needed`: what to check beside its name."""
+    what = f"cannot create the archive table: {short(java_reason(error))}"
+    return CatalogError(what, name, f"Check history.past.table, and that {needed}.")
+
+
 def not_an_archive(table: str) -> SourceError:
     """The refusal of a table that another program has created."""
     what = "the table exists and was not created by `rewindow archive`"
@@ -163,9 +169,7 @@ class ArchiveTable:
                     f"TBLPROPERTIES ('{ARCHIVE_MARK}' = '1')"
                 )
         except JAVA_ERRORS as error:
-            what = f"cannot create the archive table: {short(java_reason(error))}"
-            hint = "Check history.past.table, and that the session may create tables in its database."
-            raise CatalogError(what, name, hint) from error
+            raise not_created(name, error, "the session may create tables in its database") from error
         found = cls.find(spark, name)
         if found is None:
             raise not_an_archive(name)
