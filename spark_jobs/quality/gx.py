@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.errors import DefinitionError, Problem, first_line
 from spark_jobs.parts import Part, require
 from spark_jobs.quality.resolve import Fitted
+from spark_jobs.spark.parallel import in_background
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,15 +47,16 @@ class Answer:
     days: Days | None = None
 
 
-@contextmanager
-def imported_ahead() -> Iterator[None]:
-    """Import GX, and what draws the report's charts, while the block runs: it starts Spark, and mostly waits.
+@cache
+def import_ahead() -> Future[None]:
+    """Import GX, and what draws the report's charts, in a thread; the same import whenever it is called.
 
-    What the block imports must be imported before: of two threads that import one package, either may get half of it.
+    What the process imports meanwhile must have nothing in common with GX that is not imported yet: of two threads that
+    import one package, either may get half of it.
     """
 
     def import_all() -> None:
-        with quiet(), suppress(Exception):  # whoever uses it gets the error
+        with _silenced(), suppress(Exception):  # whoever uses it gets the error
             import great_expectations
 
             del great_expectations
@@ -62,17 +65,19 @@ def imported_ahead() -> Iterator[None]:
 
             del vl_convert
 
-    thread = threading.Thread(target=import_all, name="import-ahead", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
+    return in_background(import_all)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No analytics, no log, no warnings of GX and of its dependencies."""
+    """GX, imported, without analytics, log and warnings of it and of its dependencies."""
+    import_ahead().result()
+    with _silenced():
+        yield
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when GX is imported, and when a context is made
     logger = logging.getLogger("great_expectations")
     level, logger.level = logger.level, logging.CRITICAL

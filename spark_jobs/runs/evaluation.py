@@ -54,7 +54,8 @@ class EndPolicy:
     `policy`: one that is stricter than the definition's. With `ends_as` (dry_run or compared_only) the run says what
     would change and drops what it staged. `compare` judges the live job's windows; `live_news` says whether a night
     without new records has something to compare. `gate` checks what is staged; where there is none, `unchecked` says
-    why. `collector` gathers the report's facts. `deliver` brings corrections to readers.
+    why. `confirm_gate` raises DefinitionError where the gate could check no run. `collector` gathers the report's
+    facts. `deliver` brings corrections to readers.
     """
 
     policy: Policy | None = None
@@ -62,6 +63,7 @@ class EndPolicy:
     compare: CompareStage | None = None
     live_news: LiveNews | None = None
     gate: GateCheck | None = None
+    confirm_gate: Callable[[], None] | None = None
     unchecked: str = ""
     collector: ReportCollector | None = None
     deliver: DeliverStage | None = None
@@ -163,6 +165,8 @@ class Evaluator:
         return self._staged
 
     def _begin(self) -> None:
+        if self.end_policy.confirm_gate is not None:  # before anything is replayed
+            self.end_policy.confirm_gate()
         staged = self.staged
 
         def enter() -> None:

@@ -1,13 +1,16 @@
-"""Run independent Spark jobs side by side, so that one uses the cores while another plans or commits."""
+"""Run independent work side by side, so that one uses the cores while another plans, commits or waits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
+from typing import Any, TypeVar
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 _MAX = 4
 """Steps at the same time, at most: each needs memory while it runs."""
@@ -25,3 +28,17 @@ def run_parallel(spark: SparkSession, *steps: Callable[[], Any]) -> list[Any]:
         inherited = inheritable_thread_target(spark)
         started = [pool.submit(inherited(step)) for step in steps]
     return [step.result() for step in started]
+
+
+def in_background(call: Callable[[], T]) -> Future[T]:
+    """Call it in a thread of its own, which ends with the process at the latest: nothing waits for one that hangs."""
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as problem:
+            future.set_exception(problem)
+
+    Thread(target=work, name="background", daemon=True).start()
+    return future

@@ -32,7 +32,7 @@ from spark_jobs.operations.looking import answer_of
 from spark_jobs.operations.maintain import maintain
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.operations.run_ends import end_policy_of
-from spark_jobs.quality.gx import imported_ahead
+from spark_jobs.quality.gx import import_ahead
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.definition_change import with_change
 from spark_jobs.runs.documents import Application, DryRun, Outcome, Request, failure_fields, instant_of, status_of
@@ -65,7 +65,7 @@ def plan_stage(
     request = Request.required(folder)
     requested = request.requested
     effective_policy(pipeline.publish, requested.publish)
-    end_policy = end_policy_of(pipeline, requested, thorough=True)  # a broken suite is refused before anything is read
+    end_policy = end_policy_of(pipeline, requested, thorough=True)
     with progress.stage("plan", pipeline.name):
         plan = make_plan(spark, pipeline, **requested.plan_options(pipeline))
         plan = with_change(spark, pipeline, plan)
@@ -186,9 +186,9 @@ def run_stage(
             print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
-        has_gate = stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY)
-        with imported_ahead() if has_gate else nullcontext():
-            spark = _session(f"rewindow {stage} {pipeline.name}", pipeline, master)
+        if stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY):
+            import_ahead()
+        spark = _session(f"rewindow {stage} {pipeline.name}", pipeline, master)
         if stage is Stage.CORRECT:
             return correct_stage(spark, folder, pipeline)
         if stage in (Stage.REPEAT, Stage.REVERT):
