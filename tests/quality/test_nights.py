@@ -7,11 +7,14 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import CatalogError
+from spark_jobs.errors import CatalogError, DefinitionError
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.run_ends import end_policy_of
 from spark_jobs.quality.configured import gate_of
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.decision import Action
-from spark_jobs.runs.documents import status_of
+from spark_jobs.runs.documents import Requested, status_of
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
@@ -88,3 +91,16 @@ def test_what_a_closed_gate_kept_back_can_be_published_with_a_reason(spark, tmp_
     full = pipeline(tmp_path, "kept_back_full", CASE)
     execute(spark, full, make_plan(spark, full), NoProgress())
     assert tables_of(spark, defined) == tables_of(spark, full)
+
+
+def test_a_suite_that_great_expectations_refuses_ends_a_run_before_it_begins(
+    spark: SparkSession, tmp_path, suites_folder
+) -> None:
+    defined = pipeline(tmp_path, "unknown_type", CASE)
+    unknown = at_most(1).replace("gated_nights", "unknown_type").replace("_to_be_between", "_to_be_plausible")
+    suites_folder("unknown_type.json", unknown)
+    write(tmp_path / "data", log_of(31, count=20), "part-0.json")
+    ends = end_policy_of(defined, Requested(), thorough=True)
+    with pytest.raises(DefinitionError, match="'expect_column_values_to_be_plausible' is no type of expectation"):
+        reconcile(spark, defined, NoProgress(), end_policy=ends)
+    assert Ledger(spark, Tables.of(defined)).runs().isEmpty()

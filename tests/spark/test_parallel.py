@@ -1,4 +1,4 @@
-"""Parallel steps: results in order, all steps ended, and the caller's local properties and job tags."""
+"""Parallel steps: results in order, all ended, the caller's local properties and job tags. Background work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.spark.parallel import run_parallel
+from spark_jobs.spark.parallel import in_background, run_parallel
 
 
 def test_steps_run_side_by_side_and_answer_in_their_order(spark: SparkSession) -> None:
@@ -57,3 +57,13 @@ def test_local_properties_and_job_tags_hold_in_each_step(spark: SparkSession) ->
         context.setLocalProperty("rewindow.test", None)
         context.removeJobTag("parallel")
     assert seen == [("set", {"parallel"})] * 2
+
+
+def test_work_in_the_background_gives_its_result_or_its_error_to_who_asks() -> None:
+    goes_on = threading.Event()
+    waiting = in_background(lambda: goes_on.wait(60))
+    assert not waiting.done()
+    goes_on.set()
+    assert waiting.result(60)
+    with pytest.raises(ZeroDivisionError):
+        in_background(lambda: 1 // 0).result(60)
