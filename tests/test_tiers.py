@@ -44,6 +44,15 @@ def test_the_quickest_run_until_the_time_is_used_up_and_the_others_are_named() -
     assert all(reason.endswith("the time is used up") for reason in choice.left_out.values())
 
 
+def test_the_files_of_a_room_that_has_changed_come_before_quicker_ones_that_it_can_only_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = {file: Seconds(1, long) for file, long in ((REPLAY, 100), (WEB, 30), (LIVES, 60), (AIRFLOW, 90))}
+    monkeypatch.setattr("tests.tiers.kept_durations", lambda: seconds)
+    assert set(long_files_to_run(FILES, ["spark_jobs/replay/engine.py"], minutes=2).files) == {REPLAY, LIVES}
+    assert set(long_files_to_run(FILES, ["spark_jobs/errors.py"], minutes=2).files) == {WEB, LIVES, AIRFLOW}
+
+
 def test_a_tier_that_did_not_run_keeps_its_seconds_and_a_file_that_is_gone_goes(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

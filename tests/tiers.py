@@ -50,9 +50,6 @@ class Tests(StrEnum):
         return cls(value) if value else None
 
 
-SOME_TESTS = {Tests.SHORT, Tests.CHANGED}
-
-
 class Seconds(NamedTuple):
     """What the tests of a file took."""
 
@@ -89,15 +86,20 @@ class Choice:
 
 
 def long_files_to_run(files: Iterable[str], changed: Iterable[str], minutes: float) -> Choice:
-    """Those of `files` that run after a change of the paths `changed`; the quickest first, until `minutes` are over.
+    """Those of `files` that run after a change of the paths `changed`, until `minutes` are over.
 
-    A file that a path cannot reach is left out. A path outside of the package and of the tests (requirements, for
-    instance) can reach every file.
+    First come the files of the rooms that have changed, then those that a change can only reach; among both the
+    quickest first. A file that no path can reach is left out. A path outside of the package and of the tests
+    (requirements, for instance) can reach every file.
     """
     paths = list(changed)
     durations = kept_durations()
     chosen, left_out, total = set[str](), dict[str, str](), 0.0
-    for file in sorted(files, key=lambda file: _long_seconds(durations, file)):
+
+    def place(file: str) -> tuple[bool, float]:
+        return not any(_is_of_its_room(path, file) for path in paths), _long_seconds(durations, file)
+
+    for file in sorted(files, key=place):
         if not any(_can_break(path, file) for path in paths):
             left_out[file] = "the change cannot break it"
             continue
@@ -112,6 +114,13 @@ def long_files_to_run(files: Iterable[str], changed: Iterable[str], minutes: flo
 
 def _long_seconds(durations: Mapping[str, Seconds], file: str) -> float:
     return durations[file].long or UNKNOWN if file in durations else UNKNOWN
+
+
+def _is_of_its_room(path: str, file: str) -> bool:
+    """Whether `path` is code of the room that the test file is about, the file itself, or a helper that it imports."""
+    if Path(path).parts[0] == PACKAGE:
+        return Path(path).parts[1] == Path(file).parts[1]
+    return path in _test_files_below(file)
 
 
 def _can_break(path: str, file: str) -> bool:
@@ -195,7 +204,7 @@ def in_order(comes_last: Callable[[str], bool]) -> Callable[[str], tuple[bool, f
 
     def place(file: str) -> tuple[bool, float]:
         short, long = durations.get(file, Seconds(UNKNOWN, 0))
-        seconds = {Tests.SHORT: short, Tests.CHANGED: long}[tier] if tier in SOME_TESTS else short + long
+        seconds = {Tests.SHORT: short, Tests.CHANGED: long}.get(tier, short + long) if tier else short + long
         return comes_last(file), -seconds
 
     return place

@@ -1,5 +1,7 @@
 """The command line: what people read, and the exit codes that scripts rely on."""
 
+# pyright: reportOptionalSubscript=false
+
 from __future__ import annotations
 
 import getpass
@@ -11,6 +13,7 @@ import pytest
 from spark_jobs import cli
 from spark_jobs.runs.store import PAGE, REPORT, RunStore
 from tests.runs.small_runs import definition_text, record, write
+from tests.sampling import sample
 
 
 @pytest.fixture
@@ -89,7 +92,8 @@ def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_
 
 def test_the_report_says_how_a_run_ended_by_hand(rewindow, definition) -> None:
     definition.write_text(definition.read_text().replace("by_hand", "ended_by_hand"))
-    for command, status in (("discard", "discarded"), ("publish", "published")):
+    ends = {"publish": "published", "discard": "discarded"}
+    for command in sample(["publish"], ["discard", "publish"]):
         arguments = ("--start", "2000-01-01T00:00:00Z", "--publish", "on_approval", "--json")
         code, out, err = rewindow("backfill", str(definition), *arguments)
         assert code == 3, err
@@ -102,7 +106,7 @@ def test_the_report_says_how_a_run_ended_by_hand(rewindow, definition) -> None:
         code, out, err = rewindow(command, folder.run_id, "--reason", "a test")
         assert code == 0, err
         assert folder.address(PAGE) in out
-        assert folder.read(REPORT)["verdict"]["status"] == status
+        assert folder.read(REPORT)["verdict"]["status"] == ends[command]
 
 
 def test_a_dry_run_writes_nothing(rewindow, definition, spark) -> None:

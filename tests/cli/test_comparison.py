@@ -67,6 +67,7 @@ def upserted(spark, rows, kafka) -> str:
     )
 
 
+@pytest.mark.long
 def test_what_flink_emitted_gives_the_same_report_from_a_topic(rewindow, spark, kafka, tmp_path) -> None:
     rows = spark.read.parquet("tests/data/flights/emitted_hourly.parquet").where("month(window_start) = 2")
     text = SAMPLE.read_text().replace("tests/data", str(Path("tests/data").resolve()))

@@ -59,6 +59,7 @@ def emit(spark: SparkSession, defined: Pipeline, folder: Path, emitted: dict, ni
         write(folder / "emitted" / part, rows, f"part-{night}.json")
 
 
+@pytest.mark.long
 def test_each_deployment_is_judged_by_its_own_rules(spark, tmp_path) -> None:
     defined = two_deployments(tmp_path, "deployed")
     write(tmp_path / "data", log_of(5, count=400), "part-0.json")

@@ -57,6 +57,7 @@ def hive(spark, tmp_path) -> str:
     return table
 
 
+@pytest.mark.long
 def test_a_hive_table_with_the_definitions_own_names_needs_no_mapping(spark, hive, hive_metastore, tmp_path) -> None:
     defined = of_table(hive, window={"start": "window_start"})
     first = ("AA", NOON, NOON + HOUR, 3)

@@ -1,6 +1,8 @@
 # ruff: noqa: E501 (a record stands on one line)
 """Emitted rows in topics of a real broker: panes, upserts with tombstones, changelogs; what cannot be read is said."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import itertools
@@ -88,6 +90,7 @@ def test_a_null_value_retracts_an_upserted_window_that_the_key_names(
     )
 
 
+@pytest.mark.long
 def test_the_value_may_repeat_the_keys_fields_and_a_tombstone_has_the_keys(
     spark, kafka: KafkaBroker, topic: NewTopic
 ) -> None:
@@ -126,6 +129,7 @@ def test_a_changelog_of_row_kinds_is_applied_by_position(spark, kafka: KafkaBrok
     assert values(found) == {"AA": (4, 2, False), "CC": (3, 3, False)}
 
 
+@pytest.mark.long
 def test_a_changelog_of_debezium_has_its_fields_before_and_after(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
     def change(op: str, before: int | None, after: int | None, carrier: str) -> str:
         sides = [None if c is None else {"carrier": carrier, "s": NOON, "c": c} for c in (before, after)]
@@ -169,6 +173,7 @@ AVRO = json.dumps(
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_avro_csv_and_text_values_headers_and_the_records_own_time(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
     packed = b"\0\0\0\0\7" + zigzag(2) + b"AA" + zigzag(NOON) + zigzag(12)
     source = {"value": {"format": "avro", "schema": AVRO, "framing": "confluent"}}
@@ -199,6 +204,7 @@ def test_avro_csv_and_text_values_headers_and_the_records_own_time(spark, kafka:
     assert found.rows.select("emitted_at").collect()[0][0] == NOON + HOUR + 7
 
 
+@pytest.mark.long
 def test_rows_of_aborted_transactions_are_not_emitted(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
     name = topic([Sent(row("AA", 1))])
     producer = Producer(spark, kafka.servers, f"results-{next(_NUMBERS)}")
@@ -213,6 +219,7 @@ def test_rows_of_aborted_transactions_are_not_emitted(spark, kafka: KafkaBroker,
         producer.close()
 
 
+@pytest.mark.long
 def test_what_a_topic_no_longer_holds_is_told(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
     name = topic([Sent(row("AA", 1)), Sent(row("BB", 1)), Sent(row("CC", 2))])
     kafka.delete_records(name, 0, before=1)

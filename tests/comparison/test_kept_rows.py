@@ -1,5 +1,7 @@
 """`<table>__emitted`, beside a real broker: what a run has kept comes from there, and only the rest from the topic."""
 
+# pyright: reportAttributeAccessIssue=false, reportOptionalCall=false
+
 from __future__ import annotations
 
 import itertools
@@ -127,6 +129,7 @@ def values_of(frame: DataFrame) -> set[tuple]:
     return {(r["carrier"], r["n__emitted"]) for r in frame.collect()}
 
 
+@pytest.mark.long
 def test_what_retention_has_removed_is_still_there_and_what_it_removed_before_is_noted(
     spark, kafka: KafkaBroker, topic: NewTopic
 ) -> None:
@@ -147,6 +150,7 @@ def test_what_retention_has_removed_is_still_there_and_what_it_removed_before_is
         assert set(values(found)) == {"AA", "BB", "DD"} and found.notes == (note,)
 
 
+@pytest.mark.long
 def test_of_a_topic_that_was_made_anew_only_the_new_rows_count(spark, kafka: KafkaBroker, topic: NewTopic) -> None:
     name = topic(Sent(row("AA", 1)), Sent(row("BB", 2)))
     defined = of(kafka.servers, name)

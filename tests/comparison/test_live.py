@@ -38,7 +38,7 @@ def recorded_late_records(context: RecountContext, rows: DataFrame) -> DataFrame
     return late.select(F.col(PARTITION).alias("partition"), F.col(OFFSET).alias("offset"))
 
 
-@pytest.mark.parametrize(("run", "job"), first_of([SOLO[2], LAGGING[1], *OTHERS], 2))
+@pytest.mark.parametrize(("run", "job"), first_of([LAGGING[1], SOLO[2], *OTHERS]))
 def test_with_last_offsets_every_emitted_window_and_every_late_record_is_the_jobs(spark, tmp_path, run, job) -> None:
     pipeline = loaded(tmp_path, definition(run, job, evidence=True))
     with compared(spark, pipeline) as found:
@@ -61,6 +61,7 @@ def test_the_late_side_output_is_evidence_too(spark, tmp_path) -> None:
         assert not {*UNEXPLAINED, "timing", "undecided"} & set(found.verdicts())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("run", "job"), first_of([("group-1", "periodic-p1"), ("stall-1", "event-p1")]))
 def test_a_row_that_came_out_late_does_not_contradict_the_log(spark, tmp_path, run, job) -> None:
     """By 170 to 750 ms after its close: more than the band is wide, and less than what counts as a lag."""
@@ -68,6 +69,7 @@ def test_a_row_that_came_out_late_does_not_contradict_the_log(spark, tmp_path, r
         assert not set(UNEXPLAINED) & set(found.verdicts())
 
 
+@pytest.mark.long
 def test_with_last_offsets_every_emitted_session_is_the_jobs(spark, tmp_path) -> None:
     pipeline = loaded(tmp_path, definition("windows-1", "periodic-p1-session", evidence=True))
     with compared(spark, pipeline) as found:
@@ -76,6 +78,7 @@ def test_with_last_offsets_every_emitted_session_is_the_jobs(spark, tmp_path) ->
         assert not set(UNEXPLAINED) & set(found.verdicts())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("run", "job"), first_of(SOLO))
 def test_from_the_log_alone_no_window_of_a_job_with_one_subtask_is_a_mismatch(spark, tmp_path, run, job) -> None:
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:
@@ -85,6 +88,7 @@ def test_from_the_log_alone_no_window_of_a_job_with_one_subtask_is_a_mismatch(sp
         assert fitted.where("fit <> 'one_cut' OR fit_keys < 1").isEmpty()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("run", "job"), first_of(TWO_SUBTASKS))
 def test_from_the_log_alone_at_most_two_percent_are_mismatches_with_two_subtasks(spark, tmp_path, run, job) -> None:
     with compared(spark, loaded(tmp_path, definition(run, job, evidence=False))) as found:

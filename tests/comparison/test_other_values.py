@@ -76,6 +76,7 @@ LATE_BY_THE_OWN_BATCH: Files = [[("a", 5), ("b", 20)], [("a", 130)], [("a", 30),
 """The records at 30 and 70 are late by the watermark of their batch, and not by that of the batch before."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "allows"), first_of([("append", False), ("update", True)]))
 def test_late_records_tell_which_watermark_found_them(
     spark: SparkSession, tmp_path: Path, mode: str, allows: bool
@@ -138,6 +139,7 @@ CHANGES_OF_THE_CLOCK: Files = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", first_of(["America/New_York", "UTC"]))
 def test_a_gap_of_a_day_follows_the_calendar_of_the_query_s_time_zone(
     spark: SparkSession, tmp_path: Path, zone: str

@@ -43,12 +43,14 @@ def airflow(answers: list[tuple[int, object]], tmp_path: Path) -> Iterator[Airfl
         server.shutdown()
 
 
+@pytest.mark.long
 def test_a_post_waits_until_the_database_is_free(airflow: Airflow, answers: list[tuple[int, object]]) -> None:
     answers += [(503, LOCKED), (503, LOCKED), (200, {"id": 7})]
     assert airflow.post("/backfills", {}) == {"id": 7}
     assert not answers
 
 
+@pytest.mark.long
 def test_a_refusal_is_not_asked_again(airflow: Airflow, answers: list[tuple[int, object]]) -> None:
     answers += [(409, {"detail": "There is already a running backfill"}), (200, {})]
     with pytest.raises(SourceError, match=r"409.*already a running backfill"):
@@ -56,6 +58,7 @@ def test_a_refusal_is_not_asked_again(airflow: Airflow, answers: list[tuple[int,
     assert len(answers) == 1
 
 
+@pytest.mark.long
 def test_a_database_that_stays_locked_is_told(
     airflow: Airflow, answers: list[tuple[int, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def arrivals(draw: random.Random) -> list[dict]:
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(EXAMPLES))
 def test_nights_end_in_the_tables_of_one_full_run(spark, tmp_path: Path, seed: int) -> None:
     draw = random.Random(f"nights {seed}")

@@ -119,6 +119,7 @@ def test_other_tables_are_for_spark(spark: SparkSession) -> None:
     assert not write(spark, name, RUN)
 
 
+@pytest.mark.long
 def test_without_an_open_run_the_ledger_is_not_read(spark: SparkSession) -> None:
     name = made(spark, RUNS_SCHEMA)
     tables = Tables("", "", "", name, "")

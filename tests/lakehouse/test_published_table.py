@@ -19,6 +19,7 @@ from spark_jobs.lakehouse.tables import starts_within
 HOUR = 3_600_000
 
 
+@pytest.mark.long
 def test_branches_are_changed_also_while_others_change_theirs(spark: SparkSession) -> None:
     """Iceberg alone gives up with `Table metadata refresh is required` about once in ten times."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
@@ -132,6 +133,7 @@ def test_a_table_of_an_earlier_layout_is_refused_by_the_column_that_differs(spar
     assert "name another table" in refused.value.hint
 
 
+@pytest.mark.long
 def test_a_window_of_which_only_the_close_differs_is_bookkeeping(spark: SparkSession) -> None:
     """It becomes a revision, so that the table is that of a full run, but it counts as no update."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")

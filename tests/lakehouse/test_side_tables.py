@@ -32,6 +32,7 @@ def seen_by_a_reader(home: Path, table: str) -> tuple[str, int, int, set[str]]:
     return str(windows.metadata.current_snapshot_id), dropped, missed, set(late["run_id"].to_pylist())
 
 
+@pytest.mark.long
 def test_windows_and_late_records_are_of_one_state_at_every_step_of_a_run(spark, tmp_path, rewindow_home) -> None:
     """Runs that replace what is there, a night that adds to it, one that changes nothing; each may end at any step."""
     records = log_of(17, count=200)
@@ -65,6 +66,7 @@ def test_windows_and_late_records_are_of_one_state_at_every_step_of_a_run(spark,
         assert refs <= {"main", "published"}
 
 
+@pytest.mark.long
 def test_a_repeated_run_leaves_the_late_records_and_the_table_as_they_are(spark, tmp_path) -> None:
     write(tmp_path / "data", log_of(17, count=120), "part-0.json")
     defined = pipeline(tmp_path, "repeated_late", "tumbling, per event")

@@ -182,6 +182,7 @@ def columns_of(frame):
     return frame.select("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
+@pytest.mark.long
 def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
     spark, kafka: KafkaBroker, pipeline: Pipeline, monkeypatch
 ) -> None:
@@ -243,6 +244,7 @@ def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
     assert (alone.records, alone.event_times) == (plan.records, plan.event_times)
 
 
+@pytest.mark.long
 def test_a_hive_archive_moves_into_an_iceberg_table_once(spark, kafka: KafkaBroker, pipeline: Pipeline) -> None:
     hive, pipeline, topic = pipeline, into_iceberg(pipeline), pipeline.history.recent.topic
     source = hive.history.past.table

@@ -66,6 +66,7 @@ def ask(spark: SparkSession, looked: tuple[Pipeline, str, str]) -> Ask:
     return answer
 
 
+@pytest.mark.long
 def test_late_and_unusable_records_are_listed_by_run_window_and_key(ask: Ask, looked) -> None:
     _, first, second = looked
     (every,) = ask(what="late").tables
@@ -86,6 +87,7 @@ def test_late_and_unusable_records_are_listed_by_run_window_and_key(ask: Ask, lo
     assert ask(what="quarantined", run="another-run").tables == ()
 
 
+@pytest.mark.long
 def test_the_revisions_of_a_window_say_what_each_run_changed(ask: Ask, looked) -> None:
     _, first, second = looked
     (delivered, *_) = ask(what="corrections").tables
@@ -102,6 +104,7 @@ def test_the_revisions_of_a_window_say_what_each_run_changed(ask: Ask, looked) -
         ask(what="window", window=start, keys="kk=a")
 
 
+@pytest.mark.long
 def test_corrections_are_listed_repeated_and_reverted(ask: Ask, looked, spark: SparkSession) -> None:
     job, first, _ = looked
     (delivered, *_) = ask(what="corrections", run=first).tables
@@ -115,6 +118,7 @@ def test_corrections_are_listed_repeated_and_reverted(ask: Ask, looked, spark: S
     assert kinds == {"correction", "repeat", "revert"} and len(after.rows) > len(delivered.rows)
 
 
+@pytest.mark.long
 def test_the_live_check_and_doctor_say_what_fits_and_what_to_mend(ask: Ask, looked, spark: SparkSession) -> None:
     live = ask(what="live")
     results = [row[1] for table in live.tables for row in table.rows]
@@ -133,6 +137,7 @@ def _without_live(job: Pipeline) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_the_application_writes_the_answer_or_why_there_is_none_into_the_question_s_document(
     looked, spark: SparkSession
 ) -> None:

@@ -52,6 +52,7 @@ def test_housekeeping_keeps_every_value_and_lets_the_nights_go_on(spark, tmp_pat
     assert facts.revisions().where("valid_to IS NOT NULL").isEmpty()
 
 
+@pytest.mark.long
 def test_old_runs_are_forgotten_but_for_what_is_still_needed(spark, tmp_path: Path) -> None:
     """Needed: the run to go on from, runs that revisions or late records name, what waits, and all since it began."""
     defined, store = pipeline(tmp_path, "forgetful", "tumbling, per event"), RunStore.configured()

@@ -34,6 +34,7 @@ def in_own_namespace(tmp_path: Path, name: str) -> Pipeline:
     return load_pipeline(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", sample([1], sorted(RUNS)))
 def test_tables_of_an_earlier_layout_are_upgraded_and_the_next_night_goes_on(
     layout: int, spark: SparkSession, tmp_path: Path

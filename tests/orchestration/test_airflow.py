@@ -3,6 +3,8 @@
 All runs start side by side in one Airflow, so that its slots are never empty; each test waits for the runs it is about.
 """
 
+# pyright: reportOptionalSubscript=false
+
 from __future__ import annotations
 
 import html
@@ -42,7 +44,7 @@ CLOSED = {
         }
     ],
 }  # fmt: skip
-PIPELINES = {"plain": "always", "closed": "always", "reviewed": "on_approval", "nights": "always"}
+PIPELINES = {"plain": "always", "halves": "always", "closed": "always", "reviewed": "on_approval", "nights": "always"}
 NIGHTS = "reconcile__nights"
 PATIENCE = 1500
 """How long a run may take, in seconds: each shares two slots with all the others."""
@@ -103,10 +105,8 @@ def airflow(project: Path, rewindow_home: Path, tmp_path_factory: pytest.TempPat
 class Runs:
     """What runs side by side."""
 
-    first_half: DagRun
-    """Of `plain`, in four chunks; the application of one of them is killed."""
-    second_half: DagRun
-    """Of `plain` too: both publish into one table."""
+    killed: DagRun
+    """Of `plain`, in two chunks; the application of one of them is killed."""
     closed: DagRun
     approved: DagRun
     nights: list[DagRun]
@@ -117,18 +117,17 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(airflow: Airflow) -> Runs:
-    first_half = airflow.trigger("backfill__plain", {"to": day(2), "chunks": 4, "reason": "a test"})
-    second_half = airflow.trigger("backfill__plain", {"from": day(2), "reason": "a test"})
+    killed = airflow.trigger("backfill__plain", {"to": day(4), "chunks": 2, "reason": "a test"})
     closed = airflow.trigger("backfill__closed", {"to": day(1), "reason": "a test"})
     question = airflow.trigger("look__plain", {"what": "doctor"})  # nobody has unpaused it
     approved = airflow.trigger("backfill__reviewed", {"to": day(1), "reason": "a test"})
-    backfill_nights(airflow, day(1), day(3), run_backwards=False, reprocess_behavior="none")
+    backfill_nights(airflow, day(2), day(3), run_backwards=False, reprocess_behavior="none")
     # Airflow starts nothing of a paused DAG. Unpaused first, the latest night would run before the others.
     airflow.unpause(NIGHTS)
     found = airflow.get(f"/dags/{NIGHTS}/dagRuns?limit=50")["dag_runs"]
     nights = [DagRun(NIGHTS, run_id) for run_id in sorted(run["dag_run_id"] for run in found)]
-    kill_one_replay(first_half)
-    return Runs(first_half, second_half, closed, approved, nights, question)
+    kill_one_replay(killed)
+    return Runs(killed, closed, approved, nights, question)
 
 
 def backfill_nights(airflow: Airflow, start: str, end: str, **options: Any) -> int:
@@ -210,23 +209,22 @@ def test_a_form_that_makes_no_sense_is_refused_in_its_first_try(airflow: Airflow
     assert unquote(report).endswith(f"/rewindow/runs/{folder_of(run).run_id}")
 
 
-def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_tables(
+def test_a_backfill_whose_task_is_killed_ends_in_the_right_tables(
     airflow: Airflow, project: Path, spark: SparkSession, runs: Runs, undisturbed
 ) -> None:
-    run = runs.first_half
-    for half in (run, runs.second_half):
-        assert airflow.wait(half, PATIENCE) == "success", airflow.failures(half)
+    run = runs.killed
+    assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
     assert states(airflow, run) == {
         "plan": {"success"}, "timeline": {"success"}, "replay": {"success"}, "verify": {"success"},
         "approve": {"skipped"}, "publish": {"success"}, "report": {"success"},
     }  # fmt: skip
     chunks = {task["map_index"]: task for task in airflow.tasks(run) if task["task_id"] == "replay"}
-    assert len(chunks) == 4
+    assert len(chunks) == 2
     assert max(task["try_number"] for task in chunks.values()) > 1  # the killed one
     labels = sorted(task["rendered_map_index"] for task in chunks.values())
     assert labels[0].startswith(f"1: {START - timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ} to 20")
-    assert [label[0] for label in labels] == ["1", "2", "3", "4"]
-    log = airflow.task_log(run, "replay", attempt=chunks[2]["try_number"], map_index=2)
+    assert [label[0] for label in labels] == ["1", "2"]
+    log = airflow.task_log(run, "replay", attempt=chunks[1]["try_number"], map_index=1)
     assert "windows has taken " in log
     assert "publish has ended: the run is published: " in airflow.task_log(run, "publish")
     assert rows(spark, "plain") == undisturbed
@@ -234,19 +232,18 @@ def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_t
     folder = folder_of(run)
     outcome = folder.read(OUTCOME)
     assert outcome["status"] == "published"
-    assert len(outcome["applications"]) >= 7  # plan, timeline, four chunks, verify; publish adds itself at its end
+    assert len(outcome["applications"]) >= 5  # plan, timeline, two chunks, verify; publish adds itself at its end
     assert folder.read(GATE)["verdict"] in ("passed", "warned")
     assert folder.read_bytes(PAGE)
     ledger = spark.table("rewindow.airflow.runs").where(f"run_id = '{folder.run_id}'").collect()[0]
     assert (ledger["status"], ledger["reason"], ledger["kind"]) == ("published", "a test", "backfill")
-    in_first_half = [row for row in undisturbed if row[1].replace(tzinfo=UTC) < START + timedelta(days=2)]
-    assert ledger["windows"] == len(in_first_half) > 100
+    assert ledger["windows"] == len(undisturbed) > 100
     events = airflow.get("/assets/events?limit=100")["asset_events"]
     extra = next(event["extra"] for event in events if event["source_run_id"] == run.run_id)
     assert extra["run_id"] == folder.run_id
     assert extra["changes"] == {"inserted": ledger["windows"]}
-    assert extra["from"] == f"{min(row[1] for row in in_first_half):%Y-%m-%dT%H:%M:%SZ}"
-    assert extra["from"] < extra["to"] <= day(2)
+    assert extra["from"] == f"{min(row[1] for row in undisturbed):%Y-%m-%dT%H:%M:%SZ}"
+    assert extra["from"] < extra["to"] <= day(4)
 
     event = lineage(project, run, "publish")
     assert [(one["namespace"], one["name"]) for one in event["inputs"]] == [("file", str(project / "data"))]
@@ -255,15 +252,25 @@ def test_two_backfills_of_one_table_at_once_and_a_killed_task_end_in_the_right_t
     assert Path(event["outputs"][0]["name"], "metadata").is_dir()  # the table's folder
     plan, facet = folder.read(PLAN), event["run"]["facets"]["rewindow"]
     assert facet["asOf"] == {str(p["partition"]): p["end_offset"] for p in plan["partitions"]}
-    assert (facet["end"], facet["definitionHash"]) == (day(2), plan["definition_hash"])
+    assert (facet["end"], facet["definitionHash"]) == (day(4), plan["definition_hash"])
     assert facet["changes"] == {"inserted": ledger["windows"]}
+
+
+@pytest.mark.long
+def test_two_backfills_of_one_table_at_once_end_in_the_right_tables(
+    airflow: Airflow, spark: SparkSession, undisturbed
+) -> None:
+    halves = [airflow.trigger("backfill__halves", {end: day(2), "reason": "a test"}) for end in ("to", "from")]
+    for half in halves:
+        assert airflow.wait(half, PATIENCE) == "success", airflow.failures(half)
+    assert rows(spark, "halves") == undisturbed
 
 
 @pytest.mark.long
 def test_a_published_run_that_is_cleared_publishes_nothing_a_second_time(
     airflow: Airflow, spark: SparkSession, runs: Runs
 ) -> None:
-    run = runs.first_half
+    run = runs.killed
     assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
     before = spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0]
     airflow.clear(run, ["publish"], downstream=True)
@@ -396,6 +403,7 @@ def test_a_run_whose_task_a_person_marks_as_failed_is_failed_and_its_report_says
     assert (listed := read_run(folder)) is not None and listed.status == "failed"
 
 
+@pytest.mark.long
 def test_a_run_that_a_person_marks_as_failed_before_its_first_task_has_a_report(airflow: Airflow) -> None:
     run = airflow.trigger("backfill__plain", {"from": day(3), "reason": "a test"})
     airflow.patch(f"/dags/{run.dag_id}/dagRuns/{run.run_id}", {"state": "failed"})
@@ -410,11 +418,11 @@ def test_a_run_that_a_person_marks_as_failed_before_its_first_task_has_a_report(
     assert tab.status_code == 200 and "could not start" in tab.text
 
 
-def test_a_native_backfill_of_three_nights_ends_where_one_full_run_does(
+def test_a_native_backfill_of_two_nights_ends_where_one_full_run_does(
     airflow: Airflow, spark: SparkSession, runs: Runs, undisturbed
 ) -> None:
-    assert len(runs.nights) == 3
-    for number, run in enumerate(runs.nights, start=2):
+    assert len(runs.nights) == 2
+    for number, run in enumerate(runs.nights, start=3):
         assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
         plan = folder_of(run).read(PLAN)
         end = START + timedelta(days=number)
@@ -436,12 +444,12 @@ def test_a_night_that_is_older_than_what_is_published_compares_only_and_nights_a
     assert states(airflow, old)["publish"] == {"skipped"}
     assert rows(spark, "nights") == undisturbed
 
-    # Once more the latest two, the later one first: what is published stays.
+    # Once more both, the later one first: what is published stays.
     again = backfill_nights(airflow, day(2), day(3), run_backwards=True, reprocess_behavior="completed")
     deadline = time.monotonic() + PATIENCE
     while airflow.get(f"/backfills/{again}")["completed_at"] is None and time.monotonic() < deadline:
         time.sleep(1)
-    for run, tries in zip(runs.nights, (1, 2, 2), strict=True):
+    for run in runs.nights:
         assert airflow.state(run) == "success", airflow.failures(run)
-        assert [task["try_number"] for task in airflow.tasks(run) if task["task_id"] == "reconcile"] == [tries]
+        assert [task["try_number"] for task in airflow.tasks(run) if task["task_id"] == "reconcile"] == [2]
     assert rows(spark, "nights") == undisturbed

@@ -133,6 +133,7 @@ def test_a_broken_pipeline_is_one_import_error_and_takes_no_other_dag_with_it(fo
     assert "is taken by" in message.partition("output.table: `demo.")[2], "two pipelines would fight over one table"
 
 
+@pytest.mark.long
 def test_fifty_pipelines_are_read_in_less_than_a_second_of_work(folder: Path, tmp_path: Path) -> None:
     for number in range(50):
         (folder / f"pipelines/p{number:02}.yaml").write_text(definition(f"p{number:02}"))

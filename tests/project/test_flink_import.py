@@ -24,6 +24,7 @@ from spark_jobs.project.flink_parser import FlinkParser
 from spark_jobs.project.flink_script import spark_type
 from spark_jobs.sources import check_expressions
 from tests.registry import SchemaRegistry
+from tests.sampling import sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +87,7 @@ def test_spark_accepts_the_definitions(
     spark.sql(f"CREATE TABLE rewindow.ref.rates ({versions}) USING iceberg")
     with SchemaRegistry() as registry:
         registry.register("bids-value", BID)
-        for script in SCRIPTS:
+        for script in sample(SCRIPTS[::4], SCRIPTS):
             for definition in imported(script, parser).definitions:
                 text = definition.text.replace("file:///data/taxi", str(tmp_path / "taxi.csv"))
                 text = text.replace("https://registry:8081", registry.url).replace(

@@ -60,6 +60,7 @@ def table(text: str, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
+@pytest.mark.long
 def test_the_readme_and_the_pages_of_tables_and_reports(
     rewindow: Rewindow, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

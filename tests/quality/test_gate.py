@@ -170,6 +170,7 @@ def test_severity_decides(flights: StagedRun, suites_folder) -> None:
     assert not checked.blocks
 
 
+@pytest.mark.long
 def test_an_expectation_that_cannot_be_computed_closes_the_gate_if_it_is_critical(flights, suites_folder) -> None:
     # A regular expression that Spark cannot compile: GX learns it from Spark only.
     broken = {"column": "carrier", "regex": "("}

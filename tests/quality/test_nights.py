@@ -1,5 +1,7 @@
 """The gate over real nights: what is recomputed is held to the reviewed suites before it is published."""
 
+# pyright: reportOptionalSubscript=false
+
 from __future__ import annotations
 
 import json
@@ -37,6 +39,7 @@ def at_most(count: int) -> str:
     return json.dumps({"name": "gated_nights", "meta": {"data": "windows"}, "expectations": [expectation]})
 
 
+@pytest.mark.long
 def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
     spark: SparkSession, tmp_path, suites_folder
 ) -> None:

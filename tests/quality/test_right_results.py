@@ -34,6 +34,7 @@ CHOSEN = sample(SAMPLE, dict.fromkeys(WINDOWS, tuple(range(len(CHOICES)))))
 RUNS = [(kind, *CHOICES[number]) for kind in WINDOWS for number in CHOSEN[kind]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "lateness", "panes", "end"), RUNS)
 def test_a_right_result_passes_the_shipped_suites(
     spark: SparkSession, tmp_path: Path, kind: str, lateness: str, panes: str, end: str

@@ -63,6 +63,7 @@ def _instant(milliseconds: int) -> str:
     return format_instant(milliseconds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("run", first_of(RUNS))
 def test_published_panes_and_late_records_are_those_of_flink(run, spark, tmp_path) -> None:
     path = tmp_path / f"{run}.yaml"

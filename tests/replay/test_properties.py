@@ -25,7 +25,7 @@ from tests.sampling import sample
 
 GENERATED = Path("generated.json")
 FEW = settings(
-    max_examples=sample(4, 200),
+    max_examples=sample(3, 200),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -99,7 +99,8 @@ def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_s
             assert tables(case, third, [span]) == of_all
 
 
-@settings(FEW, max_examples=sample(3, 100))
+@pytest.mark.long
+@settings(FEW, max_examples=sample(2, 100))
 @given(document=cases(min_records=8, window_kinds=("session",)), data=st.data())
 def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, data) -> None:
     case = Case(GENERATED, document)

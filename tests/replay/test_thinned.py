@@ -34,13 +34,13 @@ from tests.sampling import sample
 SEEDS = st.integers(0, 2**40)
 
 
-@settings(max_examples=sample(150, 5_000))
+@settings(max_examples=sample(60, 5_000))
 @given(seed=SEEDS)
 def test_aggregates_and_few_records_close_every_window_where_all_records_do(seed: int) -> None:
     check(random_history(random.Random(seed)))
 
 
-@settings(max_examples=sample(80, 3_000))
+@settings(max_examples=sample(40, 3_000))
 @given(seed=SEEDS)
 def test_a_later_run_goes_on_from_the_state_that_either_way_has_left(seed: int) -> None:
     draw = random.Random(seed)

@@ -75,6 +75,7 @@ def closed(facts: dict, tolerance: int) -> int:
     return next(t["closed"] for t in facts["advisor"]["tolerances"] if t["tolerance"] == tolerance)
 
 
+@pytest.mark.long
 def test_the_advisor_counts_at_the_configured_bound_what_the_engine_dropped(sample) -> None:
     facts, late, _ = sample
     assert facts["advisor"]["exact"]
@@ -86,6 +87,7 @@ def test_the_advisor_counts_at_the_configured_bound_what_the_engine_dropped(samp
         assert sum(row["late_in_basis"] for row in facts["late"][group]) == 4_660
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "tolerance"), first_of([({"lateness": "1 h 30 min"}, 2 * HOUR), ({"bound": "2 h"}, 2 * HOUR)])
 )
@@ -94,6 +96,7 @@ def test_another_setting_drops_what_the_advisor_said_it_would(spark, sample, tmp
         assert evidence.late.count() == closed(sample[0], tolerance)
 
 
+@pytest.mark.long
 def test_the_latest_records_are_counted_and_one_ahead_of_the_clock_leads_nobody_astray(sample) -> None:
     plan, week = sample[2], 7 * 24 * HOUR
     assert counted_times(plan, RunKind.BACKFILL) == plan.event_times
@@ -108,6 +111,7 @@ def test_the_latest_records_are_counted_and_one_ahead_of_the_clock_leads_nobody_
     assert counted.end == last_arrival + 1 and plan.event_times.start < counted.start
 
 
+@pytest.mark.long
 def test_behind_the_watermark_is_told_from_a_closed_window_and_agrees_with_a_count_by_hand(sample) -> None:
     behind = {t["tolerance"]: t["behind"] for t in sample[0]["advisor"]["tolerances"]}
     for bound in (0, 30 * MINUTE, 3 * HOUR):
@@ -115,6 +119,7 @@ def test_behind_the_watermark_is_told_from_a_closed_window_and_agrees_with_a_cou
     assert all(t["behind"] >= t["closed"] for t in sample[0]["advisor"]["tolerances"])
 
 
+@pytest.mark.long
 def test_the_pictures_are_bounded_and_every_shown_record_is_where_its_kind_belongs(sample) -> None:
     picture = sample[0]["watermark"]
     for view in (picture["overview"], picture["zoom"]):
@@ -133,6 +138,7 @@ def test_the_pictures_are_bounded_and_every_shown_record_is_where_its_kind_belon
     assert len(json.dumps(sample[0])) < 400_000
 
 
+@pytest.mark.long
 def test_a_report_of_the_sample_is_small_and_tells_it(sample, tmp_path) -> None:
     run = written(tmp_path, facts=sample[0])
     build_report(run)
@@ -142,6 +148,7 @@ def test_a_report_of_the_sample_is_small_and_tells_it(sample, tmp_path) -> None:
     assert run.read(REPORT)["advisor"]["now"]["closed"] == 4_660
 
 
+@pytest.mark.long
 def test_changed_windows_have_their_values_before_and_after(spark, tmp_path) -> None:
     defined = flights(tmp_path, "facts_of_changes")
     with staged_run(spark, defined, as_of={0: 27_000, 1: 26_561, 2: 23_207}, publish=True):
@@ -168,6 +175,7 @@ def test_changed_windows_have_their_values_before_and_after(spark, tmp_path) -> 
     assert facts["advisor"]["records"] < 10_000
 
 
+@pytest.mark.long
 def test_a_run_of_complete_values_has_no_watermark_to_show(spark, tmp_path) -> None:
     defined = flights(tmp_path, "facts_of_complete")
     with staged_run(spark, defined, mode=Mode.COMPLETE) as evidence:
@@ -209,12 +217,11 @@ def idle_by_hand(lines: list[dict]) -> dict:
     ("watermark", "window", "lateness"),
     first_of(
         [
-            ("generator: bounded_out_of_orderness, bound: 12345 ms", "type: tumbling, size: 1 min", "7 s"),
             (f"{BOUNDED}, idleness: 20 s, {TICKS}", "type: tumbling, size: 1 min, offset: 7 s", "0"),
+            ("generator: bounded_out_of_orderness, bound: 12345 ms", "type: tumbling, size: 1 min", "7 s"),
             (f"{BOUNDED}, {TICKS}", "type: sliding, size: 1 min, slide: 20 s", "15 s"),
             ("generator: lag, lag: 10 s", "type: cumulative, size: 2 min, step: 30 s", "0"),
-        ],
-        2,
+        ]
     ),
 )
 def test_what_is_dropped_agrees_for_every_kind_of_watermark_and_window(

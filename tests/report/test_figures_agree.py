@@ -43,6 +43,7 @@ from spark_jobs.web.pages import rendered
 from spark_jobs.web.summary import Run, read_run
 from tests.runs.small_nights import CASES, log_of, pipeline
 from tests.runs.small_runs import write
+from tests.sampling import sample
 
 CASE = next(iter(CASES))
 HARDLY_ANY_DROPPED = {
@@ -80,6 +81,14 @@ def account_of(result: RunResult, kind: RunKind, defined) -> Account:
     return Account(folder, outcome.status, changes, folder.read(REPORT) or {}, plain, listed, printed, result)
 
 
+ENDS = {
+    "first": RunStatus.PUBLISHED, "night": RunStatus.PUBLISHED, "waiting": RunStatus.AWAITING_APPROVAL,
+    "stopped": RunStatus.GATE_FAILED, "dry": RunStatus.DRY_RUN, "compared": RunStatus.COMPARED_ONLY,
+    "rejected": RunStatus.REJECTED, "sessions": RunStatus.PUBLISHED,
+}  # fmt: skip
+KINDS = sample(tuple(ENDS)[:4], tuple(ENDS))
+
+
 @pytest.fixture(scope="module")
 def runs(spark, tmp_path_factory) -> dict[str, Account]:
     """A first run, a night after it, a night of sessions; of another definition all other ends."""
@@ -112,6 +121,8 @@ def runs(spark, tmp_path_factory) -> dict[str, Account]:
         }
         plan = make_plan(spark, other)
         for name, end in ends.items():
+            if name not in KINDS:
+                continue
             result = execute(spark, other, plan, NoProgress(), end_policy=end)
             if name == "rejected":
                 discard_staged(lambda _: spark, result.run_id, NoProgress(), "rejected by ann", RunStatus.REJECTED)
@@ -120,22 +131,17 @@ def runs(spark, tmp_path_factory) -> dict[str, Account]:
         path = folder / "sessions.yaml"
         path.write_text(text.replace("{type: tumbling, size: 1 min}", "{type: session, gap: 4 s}"))
         sessions = load_pipeline(path)
-        for number, batch in enumerate((records[:120], records[120:])):
+        for number, batch in enumerate((records[:120], records[120:]) if "sessions" in KINDS else ()):
             write(folder / "more", batch, f"{number}.json")
             result = reconcile(spark, sessions, NoProgress())
-        found["sessions"] = account_of(result, RunKind.RECONCILE, sessions)
+            found["sessions"] = account_of(result, RunKind.RECONCILE, sessions)
     return found
 
 
-KINDS = ("first", "night", "dry", "compared", "waiting", "stopped", "rejected", "sessions")
-
-
 def test_these_are_different_kinds_of_runs(runs) -> None:
-    assert [runs[kind].status for kind in KINDS] == [
-        RunStatus.PUBLISHED, RunStatus.PUBLISHED, RunStatus.DRY_RUN, RunStatus.COMPARED_ONLY,
-        RunStatus.AWAITING_APPROVAL, RunStatus.GATE_FAILED, RunStatus.REJECTED, RunStatus.PUBLISHED,
-    ]  # fmt: skip
-    assert runs["sessions"].changes.counts.keys() >= {"inserted", "updated", "retracted"}
+    assert {kind: run.status for kind, run in runs.items()} == {kind: ENDS[kind] for kind in KINDS}
+    if "sessions" in runs:
+        assert runs["sessions"].changes.counts.keys() >= {"inserted", "updated", "retracted"}
     night = runs["night"].changes.counts
     assert night["inserted"] and night["updated"] and night["bookkeeping"]
 

@@ -1,13 +1,16 @@
 """A run as its user sees it: plan, tables, repetition, ranges, refusal, and what a killed run leaves."""
 
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_jobs.definition import load_pipeline
+from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
@@ -15,6 +18,7 @@ from spark_jobs.replay.spec import Mode
 from spark_jobs.runs import job as jobs
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.documents import Quarantine
+from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.staged_run import StagedRun
@@ -23,11 +27,27 @@ from spark_jobs.spark import shuffles
 from tests.runs.small_runs import MINUTE, T0, contents, definition_text, pipeline, record, rows, run, write
 
 
-def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, tmp_path, monkeypatch) -> None:
-    write(tmp_path / "data", [record(i) for i in range(600)])
-    defined = pipeline(tmp_path, "repeated")
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A pipeline over 600 records in `folder`, its first run over all of them, and what that left."""
+
+    folder: Path
+    defined: Pipeline
+    first: RunResult
+    contents: list[list[str]]
+
+
+@pytest.fixture(scope="module")
+def whole(spark, tmp_path_factory) -> Whole:
+    folder = tmp_path_factory.mktemp("whole")
+    write(folder / "data", [record(i) for i in range(600)])
+    defined = pipeline(folder, "repeated")
     first = run(spark, defined)
-    before = contents(spark, defined)
+    return Whole(folder, defined, first, contents(spark, defined))
+
+
+def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, whole: Whole, monkeypatch) -> None:
+    defined, first = whole.defined, whole.first
     checked: list[StagedRun] = []
 
     def gate(staged: StagedRun) -> dict[str, Any]:
@@ -38,7 +58,7 @@ def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, tmp_path, monkey
     monkeypatch.setattr(shuffles, "ROWS_OF_A_TASK", 10)  # many records have more tasks, and the same result
     second = run(spark, defined, end_policy=EndPolicy(gate=gate), chunks=4)
     assert checked[0].is_distinct  # a sum over the chunks' metadata shows it; the gate does not count
-    assert contents(spark, defined) == before
+    assert contents(spark, defined) == whole.contents
     assert first.counts.windows == second.counts.windows > 0
     assert first.counts.records_late == second.counts.records_late > 0
     assert first.counts.pairs_on_time + first.counts.pairs_dropped == 600
@@ -47,17 +67,13 @@ def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, tmp_path, monkey
     assert all(r["as_of"] == {0: 300, 1: 300} and r["fidelity"] == "log_order" for r in ledger)
 
 
-def test_ranges_one_after_another_give_what_one_run_gives(spark, tmp_path) -> None:
-    write(tmp_path / "data", [record(i) for i in range(600)])
-    whole = pipeline(tmp_path, "whole")
-    run(spark, whole)
-    parts = pipeline(tmp_path, "parts")
+def test_ranges_one_after_another_give_what_one_run_gives(spark, whole: Whole) -> None:
+    parts = pipeline(whole.folder, "parts")
     middle = T0 + 5 * MINUTE
     run(spark, parts, end=middle)
     run(spark, parts, start=middle)
     run(spark, parts, start=T0, end=middle)  # again, on top of what is there
-    assert contents(spark, parts)[0] == contents(spark, whole)[0]
-    assert contents(spark, parts)[1] == contents(spark, whole)[1]
+    assert contents(spark, parts)[:2] == whole.contents[:2]
 
 
 @pytest.mark.long
@@ -77,6 +93,7 @@ def test_between_windows_a_lateness_for_ever_reads_from_the_start(spark, tmp_pat
     assert rows(late[0]) == rows(late[1]) != []
 
 
+@pytest.mark.long
 def test_a_later_run_goes_on_from_the_timeline_that_an_earlier_one_saved(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(300)])
     defined = pipeline(tmp_path, "continued", end="freeze")
@@ -114,6 +131,7 @@ def test_an_as_of_vector_cuts_the_history(spark, tmp_path) -> None:
     assert contents(spark, cut) == contents(spark, short)
 
 
+@pytest.mark.long
 def test_a_run_that_dies_before_publishing_leaves_the_tables_as_they_were(spark, tmp_path, monkeypatch) -> None:
     write(tmp_path / "data", [record(i) for i in range(300)])
     defined = pipeline(tmp_path, "killed")
@@ -170,6 +188,13 @@ def test_bad_records_go_to_quarantine_with_position_and_reason_and_the_good_ones
     assert all(one.value.startswith("{") for one in told.reasons)
     assert result.counts.pairs_on_time + result.counts.pairs_dropped == 98
 
+
+@pytest.mark.long
+def test_a_run_takes_the_place_of_the_bad_records_that_it_has_read_itself(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(98)] + [record(98, t=-5), record(99, t=None)])
+    defined = pipeline(tmp_path, "some_bad_again", missing="quarantine", threshold="5 %")
+    result = run(spark, defined)
+
     def runs_by_position() -> set[tuple]:
         rows = spark.table(result.tables.quarantine).select("partition", "offset", "run_id").collect()
         return {tuple(row) for row in rows}
@@ -178,7 +203,7 @@ def test_bad_records_go_to_quarantine_with_position_and_reason_and_the_good_ones
     run(spark, defined, as_of={0: 50, 1: 49})
     assert runs_by_position() == {(0, 49, result.run_id), (1, 49, result.run_id)}
     # A run that changes windows takes the place of what it has read itself, and of no more.
-    path = tmp_path / "some_bad.yaml"
+    path = tmp_path / "some_bad_again.yaml"
     path.write_text(path.read_text().replace("sum(v)", "sum(v) + 1"))
     again = run(spark, load_pipeline(path), as_of={0: 50, 1: 49})
     assert runs_by_position() == {(0, 49, again.run_id), (1, 49, result.run_id)}
@@ -199,6 +224,7 @@ def test_a_definition_changed_since_the_plan_is_refused(spark, tmp_path) -> None
         execute(spark, pipeline(tmp_path, "changed", end="freeze"), planned, LogProgress())
 
 
+@pytest.mark.long
 def test_a_plan_reads_back_from_json_and_runs(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(100)])
     defined = pipeline(tmp_path, "planned")
@@ -246,6 +272,7 @@ def test_an_unregistered_partition_is_refused(spark, tmp_path) -> None:
         make_plan(spark, pipeline(tmp_path, "unregistered"))
 
 
+@pytest.mark.long
 def test_a_new_aggregate_becomes_a_new_column(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(100)])
     defined = pipeline(tmp_path, "grown")

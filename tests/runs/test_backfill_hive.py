@@ -29,6 +29,7 @@ def hive_pipeline(tmp_path, name: str, table: str, condition: str | None = None)
     return load_pipeline(path)
 
 
+@pytest.mark.long
 def test_a_partitioned_hive_table_gives_what_files_give(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(600)])
     files = pipeline(tmp_path, "as_files")

@@ -1,5 +1,7 @@
 """Whole runs from a real broker: what Flink emitted for the flights, and a broker that goes away in the middle."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import os
@@ -29,6 +31,7 @@ SAMPLE = ROOT / "tests" / "data" / "flights"
 OF_THE_RUN = ("run_id", "revision", "cause", "as_of", "valid_from", "valid_to")
 
 
+@pytest.mark.long
 def test_the_live_jobs_windows_of_the_sample_come_in_two_parts(kafka: KafkaBroker) -> None:
     emitted = pq.read_table(SAMPLE / "emitted_hourly.parquet", columns=["watermark"]).column("watermark").to_pylist()
     before_the_end = sum(watermark < END_OF_INPUT for watermark in emitted)
@@ -39,6 +42,7 @@ def test_the_live_jobs_windows_of_the_sample_come_in_two_parts(kafka: KafkaBroke
     assert sum(kafka.end_offsets(LIVE_TOPIC).values()) == before_the_end
 
 
+@pytest.mark.long
 def test_the_flights_in_a_topic_give_what_flink_emitted(spark, kafka: KafkaBroker) -> None:
     pipeline = load_pipeline(ROOT / "dags" / "pipelines" / "departures_kafka.yaml", {"REWINDOW_KAFKA": kafka.servers})
     with planned_records(spark, pipeline) as (plan, records):

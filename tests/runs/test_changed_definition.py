@@ -23,7 +23,7 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from tests.runs.small_nights import rows
 from tests.runs.small_runs import MINUTE, definition_text, record, write
-from tests.sampling import sample
+from tests.sampling import IN_FULL, sample
 
 TEN = "window: {type: tumbling, size: 10 min}"
 ONE = "window: {type: tumbling, size: 1 min}"
@@ -119,6 +119,8 @@ def test_a_full_run_of_a_changed_definition_leaves_nothing_of_the_one_before(spa
     assert night.continued_from == again.run_id or "sessions" in night.note, night.note
     execute(spark, fresh, make_plan(spark, fresh), NoProgress())
     assert_as_in_an_empty_table(spark, tmp_path, new, fresh)
+    if not IN_FULL:
+        return
     back = defined(tmp_path, name, name, first)
     reconcile(spark, back, NoProgress())
     fresh = defined(tmp_path, f"{name}_back", f"{name}_back", first.replace(f"name: {name}", f"name: {name}_back"))
@@ -128,6 +130,7 @@ def test_a_full_run_of_a_changed_definition_leaves_nothing_of_the_one_before(spa
 LATE = "window: {type: tumbling, size: 1 min}\nallowed_lateness: 10 min"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", sample([None], [None, "a range"]))
 def test_all_panes_once_by_hand_do_not_stop_the_nights(spark, tmp_path, start) -> None:
     data = tmp_path / "data"
@@ -186,7 +189,9 @@ def test_a_column_of_another_type_is_refused_before_the_history_is_read(spark, t
     text = definition_text("types", data, aggregates="n: count(*), total: sum(v), top: max(CAST(v AS SMALLINT))")
     text = text.replace("keys: {k: k}", "keys: {k: k, third: CAST(v % 3 AS TINYINT)}")
     first = defined(tmp_path, "types", "types", text)
-    for changes in ({"inserted": 10}, {}):  # types shorter than INT, which no Iceberg table has, are no other ones
+    for changes in sample(
+        [{"inserted": 10}], [{"inserted": 10}, {}]
+    ):  # types shorter than INT, which no Iceberg table has, are no other ones
         assert execute(spark, first, make_plan(spark, first), NoProgress()).changes == changes
     (data / "damaged.json").write_text("\x00 no record, and nobody reads it")
     for change, what in {

@@ -135,6 +135,7 @@ CHANGES: dict[str, tuple[Callable[[Nights], None], str]] = {
 FEW = ("dropped the late ones", "rolled back", "deleted rows", "renamed a column")
 
 
+@pytest.mark.long
 def test_what_somebody_else_did_to_the_tables_is_noticed_and_corrected_by_a_full_run(spark, tmp_path) -> None:
     nights = Nights(spark, tmp_path, "noticed")
     nights.night()
@@ -158,6 +159,7 @@ def test_what_somebody_else_did_to_the_tables_is_noticed_and_corrected_by_a_full
     nights.assert_as_one_full_run()
 
 
+@pytest.mark.long
 def test_a_full_run_by_hand_corrects_it_too_and_a_run_that_waits_is_not_published(spark, tmp_path) -> None:
     nights = Nights(spark, tmp_path, "by_hand")
     nights.night()
@@ -207,6 +209,7 @@ def test_what_changes_no_rows_is_no_reason_for_a_full_run(spark, tmp_path) -> No
     nights.assert_as_one_full_run()
 
 
+@pytest.mark.long
 def test_runs_follow_each_other_as_the_table_has_them_whatever_their_clocks_say(spark, tmp_path) -> None:
     nights = Nights(spark, tmp_path, "clocks")
     ahead = datetime.now(UTC) + timedelta(days=1)

@@ -47,6 +47,7 @@ def test_chunks_and_gaps_cover_the_range_and_each_window_of_a_record_is_in_a_chu
     assert all(any(c.start <= start < c.end for c in chunks) for start in starts)
 
 
+@pytest.mark.long
 def test_one_record_of_long_ago_costs_one_chunk_more_and_a_warning(spark: SparkSession, tmp_path) -> None:
     """60 records of one second each, and one of 1970: 53 years of windows of a second lie between."""
     name = f"long_ago_{next(_numbers)}"

@@ -48,6 +48,7 @@ def put(ledger: Ledger, run_id: str, status: str, at: datetime) -> None:
     ledger.change(run_id, lambda row: columns)
 
 
+@pytest.mark.long
 def test_a_host_with_another_clock_works_on_and_is_cleared_up_once_it_is_silent(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(60)])
     defined = pipeline(tmp_path, "clocks")

@@ -1,5 +1,7 @@
 """Several processes at one table: readers see one run or the next and never a mix; of two rivals one wins."""
 
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import json
@@ -112,6 +114,7 @@ def assert_nothing_is_left(spark: SparkSession, defined: Pipeline) -> None:
     assert not left and sorted(row[0] for row in refs) == ["main", "revisions"]
 
 
+@pytest.mark.long
 def test_readers_see_one_run_or_the_next_and_never_a_mix(spark, tmp_path, rewindow_home) -> None:
     write(tmp_path / "data", RECORDS, "part-0.json")
     paths = [stamped(tmp_path, "watched", number) for number in range(1, 5)]
@@ -221,6 +224,7 @@ def test_what_is_published_twice_changes_nothing(spark, tmp_path) -> None:
     assert facts.head() == head and sorted(map(repr, facts.revisions().collect())) == sorted(map(repr, before))
 
 
+@pytest.mark.long
 def test_pyiceberg_reads_both_states_without_our_code(spark, tmp_path, rewindow_home) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
 

@@ -218,6 +218,7 @@ def test_a_night_goes_on_from_the_state_of_the_version_before(rewindow: Rewindow
     assert_as_of_a_complete_run(rewindow, "orders", tmp_path / "home")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark", "project")
 def test_a_night_that_awaits_approval_is_published_with_a_reason(rewindow: Rewindow, tmp_path: Path) -> None:
     code, _, err = rewindow("publish", "visits-waiting", "--reason", "seen and approved")
@@ -231,6 +232,7 @@ def test_a_night_that_awaits_approval_is_published_with_a_reason(rewindow: Rewin
     assert_as_of_a_complete_run(rewindow, "visits", tmp_path / "home")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark", "project")
 def test_a_run_that_is_staged_in_stages_is_published(rewindow: Rewindow, tmp_path: Path) -> None:
     code, _, err = rewindow("publish", "shipments-staged", "--reason", "the last stage of an earlier version's run")

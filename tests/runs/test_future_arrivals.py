@@ -25,6 +25,7 @@ IN_2099 = int(datetime(2099, 1, 1, tzinfo=UTC).timestamp() * 1000)
 _numbers = itertools.count()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", sample([IN_2099], [IN_2099, 2**63 - 1, -(2**63)]))
 def test_a_wrong_arrival_goes_to_quarantine_and_nights_go_on(spark: SparkSession, tmp_path: Path, wrong: int) -> None:
     defined = pipeline(tmp_path, f"ahead_{next(_numbers)}", CASE)

@@ -78,6 +78,7 @@ def of_any_size(request: pytest.FixtureRequest, nights: Nights, monkeypatch: pyt
     return nights
 
 
+@pytest.mark.long
 def test_files_that_come_late_or_are_written_again_are_read(of_any_size: Nights) -> None:
     nights = of_any_size
     nights.put("a.json", range(100))
@@ -95,6 +96,7 @@ def test_files_that_come_late_or_are_written_again_are_read(of_any_size: Nights)
     nights.assert_as_one_full_run()
 
 
+@pytest.mark.long
 def test_a_file_that_is_loaded_twice_is_refused_until_it_is_gone(of_any_size: Nights) -> None:
     nights = of_any_size
     nights.put("a.json", range(120))
@@ -188,6 +190,7 @@ def _at(minute: int) -> datetime:
     return datetime.fromtimestamp((T0 + minute * MINUTE) / 1000, UTC).replace(tzinfo=None)
 
 
+@pytest.mark.long
 def test_a_log_that_begins_anew_is_refused(of_any_size: Nights) -> None:
     nights = of_any_size
     nights.put("a.json", range(200)).rename(nights.data / "x.json")

@@ -90,6 +90,7 @@ def test_a_table_gives_what_files_give_and_a_plan_reads_the_snapshot_that_it_has
         open_planned(spark, defined, plan)
 
 
+@pytest.mark.long
 def test_nights_read_what_was_appended_and_end_as_one_full_run(spark, lake: Lake) -> None:
     defined = lake.pipeline("nights")
     lake.append(i for i in range(200) if i not in (120, 121))
@@ -119,6 +120,7 @@ def test_nights_read_what_was_appended_and_end_as_one_full_run(spark, lake: Lake
     assert lake.is_as_one_full_run(defined)
 
 
+@pytest.mark.long
 def test_rows_that_somebody_removed_or_changed_are_noticed(spark, lake: Lake) -> None:
     defined = lake.pipeline("changed")
     lake.append(range(200))
@@ -138,6 +140,7 @@ def test_rows_that_somebody_removed_or_changed_are_noticed(spark, lake: Lake) ->
     assert sum(row in after for row in before) >= len(before) - 4  # those around the end have new records
 
 
+@pytest.mark.long
 def test_a_partition_that_was_written_over_where_nothing_was_is_read_as_new_rows(spark, tmp_path: Path) -> None:
     table = f"rewindow.lake.log_{next(_numbers)}"
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.lake")
@@ -160,6 +163,7 @@ def test_a_partition_that_was_written_over_where_nothing_was_is_read_as_new_rows
     assert lake.is_as_one_full_run(defined)
 
 
+@pytest.mark.long
 def test_a_rolled_back_and_a_replaced_table_are_noticed(spark, lake: Lake) -> None:
     defined = lake.pipeline("rolled_back")
     lake.append(range(100))
@@ -191,6 +195,7 @@ def test_a_table_that_is_not_there_and_a_column_that_is_not_are_named(spark, lak
     assert "catalog.namespace.table" in (refused.value.hint or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("preset", "columns", "values"),
     [

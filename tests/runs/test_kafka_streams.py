@@ -142,7 +142,7 @@ def published(spark, result) -> dict[tuple[str, int, int], tuple[int, int]]:
     return {(row[0], row[1], row[2]): (row[3], row[4]) for row in found.collect()}
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", first_of(APPLICATIONS))
 def test_a_backfill_publishes_the_rows_that_the_application_gave_last(spark, servers, first_day, name: str) -> None:
     pipeline = defined(name, servers)
     result = backfilled(spark, pipeline)
@@ -179,6 +179,7 @@ def test_a_comparison_finds_each_row_of_the_application_and_one_that_was_changed
     assert not {"missing", "extra", "timing", "undecided"} & {name for name, count in verdicts.items() if count}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "said", "was", "label"),
     first_of(
@@ -249,6 +250,7 @@ def emitted_rows(pipeline: Pipeline, records: list[Read]) -> list[dict[str, Any]
     ]
 
 
+@pytest.mark.long
 def test_a_night_gives_the_tables_of_a_backfill_from_scratch(spark, servers: str, first_day: list[Read]) -> None:
     name = "tumbling_suppress"
     nightly = defined(name, servers, output={"namespace": "streams_nights"})

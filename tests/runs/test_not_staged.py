@@ -1,5 +1,7 @@
 """What a run did not look at: the gate sees records that are gone, windows that are left, and commits of others."""
 
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 import os
@@ -98,6 +100,7 @@ def test_windows_whose_records_are_gone_are_kept_and_the_gate_stays_open(runs, w
     assert not failed
 
 
+@pytest.mark.long
 def test_records_that_are_gone_close_the_gate_of_a_run_that_has_not_looked(runs, without_half, monkeypatch) -> None:
     monkeypatch.setattr("spark_jobs.runs.work.keep_of_range", lambda *_: None)
     facts, failed = runs.facts()
@@ -105,6 +108,7 @@ def test_records_that_are_gone_close_the_gate_of_a_run_that_has_not_looked(runs,
     assert "no-record-gone" in failed
 
 
+@pytest.mark.long
 def test_a_night_knows_the_records_below_the_end_offsets_that_it_goes_on_from(runs, monkeypatch) -> None:
     """Also where what decides whether a night may go on is wrong: records that came late or are gone close the gate."""
 
@@ -149,6 +153,7 @@ def test_a_file_that_is_written_again_while_a_run_reads_it_closes_the_gate(runs,
     assert "no-file-changed" in failed
 
 
+@pytest.mark.long
 def test_a_night_whose_windows_lose_records_closes_the_gate(runs) -> None:
     """Whatever decides what a night computes again: no window that is there can have fewer records than before."""
     seen = []
@@ -164,6 +169,7 @@ def test_a_night_whose_windows_lose_records_closes_the_gate(runs) -> None:
     assert seen[0] == 0 and seen[1] > 0
 
 
+@pytest.mark.long
 def test_what_others_did_to_the_table_is_no_fault_once_a_run_has_compared_with_it(runs) -> None:
     table = runs.published().table
     runs.spark.sql(f"CALL rewindow.system.rewrite_data_files(table => '{table.split('.', 1)[1]}')")

@@ -1,5 +1,7 @@
 """What it takes to publish a run, and what every refusal leaves: each test is a way in which a run was once lost."""
 
+# pyright: reportArgumentType=false, reportOptionalSubscript=false
+
 from __future__ import annotations
 
 import random
@@ -115,6 +117,7 @@ def shared(spark, tmp_path_factory) -> Shared:
     return Shared(spark, tmp_path_factory.mktemp("shared"))
 
 
+@pytest.mark.long
 def test_a_run_that_was_given_up_cannot_be_approved_any_more(spark, shared) -> None:
     defined, waiting = shared.defined, shared.staged()
     before = contents(spark, defined)
@@ -160,6 +163,7 @@ def test_a_plan_with_a_chunk_cut_out_is_refused(spark, tmp_path) -> None:
             execute(spark, defined, edited, NoProgress())
 
 
+@pytest.mark.long
 def test_a_second_process_cannot_publish_a_run_that_is_being_published(spark, shared, monkeypatch) -> None:
     defined, waiting = shared.defined, shared.staged()
     refused: list[Exception] = []
@@ -200,6 +204,7 @@ def test_run_ids_that_differ_in_punctuation_share_nothing(spark, tmp_path) -> No
     assert spark.table(Tables.of(defined).windows).count() == mine.counts.windows
 
 
+@pytest.mark.long
 def test_the_publish_stage_demands_the_approval_and_the_gate(spark, shared) -> None:
     defined, waiting = shared.defined, shared.staged()
     folder = folder_of(waiting.run_id)
@@ -252,6 +257,7 @@ def test_a_stale_approval_does_not_overwrite_a_newer_run_whose_snapshots_have_ex
     assert contents(spark, defined) == before
 
 
+@pytest.mark.long
 def test_a_commit_whose_answer_is_lost_is_looked_up_and_a_chunk_without_windows_counts_as_staged(
     spark, tmp_path, monkeypatch
 ) -> None:
@@ -272,6 +278,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_and_a_chunk_without_windows_
     assert outcome is not None and outcome.status is RunStatus.PUBLISHED
 
 
+@pytest.mark.long
 def test_an_attempt_that_was_replaced_writes_nothing_any_more(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(300)])
     defined = pipeline(tmp_path, "replaced")
@@ -308,6 +315,7 @@ def test_a_long_run_gives_signs_of_life_and_stops_when_it_has_lost_its_claim(spa
     assert job.result.run_id == "heartbeat"
 
 
+@pytest.mark.long
 def test_discarding_a_run_leaves_no_staging_and_a_published_one_cannot_be_discarded(spark, shared) -> None:
     waiting, seen = shared.staged(), shared.published_rows()
     assert shared.has_staging(waiting)
@@ -339,6 +347,7 @@ def test_damaged_documents_neither_publish_a_run_nor_keep_it_from_being_discarde
     assert not shared.has_staging(waiting)
 
 
+@pytest.mark.long
 def test_a_run_that_is_discarded_while_another_process_verifies_it_stays_discarded(spark, tmp_path) -> None:
     """What the other one reads is gone; it says why, and its failure does not become the run's."""
     write(tmp_path / "data", [record(i) for i in range(60)])

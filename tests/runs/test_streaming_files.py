@@ -83,6 +83,7 @@ def plant_faults(live: LiveQuery) -> None:
     (live.rows / "00000.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.long
 def test_each_record_is_decided_by_the_batch_that_has_read_its_file(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_windows_that_an_uncommitted_batch_touched_are_undecided_in_update_mode(
     assert report.counts["match"] == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_out", [True, False], ids=["out", "not out"])
 def test_sessions_that_an_uncommitted_batch_touched_are_undecided_in_complete_mode(
     spark: SparkSession, tmp_path: Path, is_out: bool

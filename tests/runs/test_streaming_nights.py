@@ -67,7 +67,7 @@ def test_batches_of_nights_that_are_killed_are_kept_once(spark: SparkSession, tm
     assert tables_of(spark, nightly) == tables_of(spark, full), cuts
 
 
-@pytest.mark.parametrize("seed", first_of(range(42)))
+@pytest.mark.parametrize("seed", first_of(range(42), 0))
 def test_nights_of_a_query_end_in_the_tables_of_one_full_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -97,6 +97,7 @@ def test_nights_of_a_query_end_in_the_tables_of_one_full_run(
         assert_history_is_whole(spark, nightly)
 
 
+@pytest.mark.long
 def test_a_night_of_batches_without_data_lets_windows_out_and_until_takes_batches(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -62,7 +62,7 @@ def defined(folder: Path, name: str, application: dict) -> Pipeline:
     )
 
 
-@pytest.mark.parametrize("seed", first_of(range(32)))
+@pytest.mark.parametrize("seed", first_of(range(32), 0))
 def test_nights_of_an_application_end_in_the_tables_of_one_full_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

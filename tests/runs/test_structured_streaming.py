@@ -218,6 +218,7 @@ def test_two_topics_as_one_stream_are_what_the_query_made_of_both(
         make_plan(spark, lost)
 
 
+@pytest.mark.long
 def test_batches_that_nobody_has_kept_are_refused_or_placed_by_append_times(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

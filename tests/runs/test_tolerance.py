@@ -1,5 +1,7 @@
 """What a person is asked about: the share of changed windows among the published ones that the run computed again."""
 
+# pyright: reportOperatorIssue=false, reportOptionalOperand=false
+
 from __future__ import annotations
 
 import pytest
@@ -66,6 +68,7 @@ def nights(spark, tmp_path_factory):
     return defined, store, some, more
 
 
+@pytest.mark.long
 def test_a_late_record_of_long_ago_does_not_make_the_share_small(spark, nights) -> None:
     defined, store, some, more = nights
     published = PublishedTable(spark, Tables.of(defined).windows).current().count()
@@ -79,6 +82,7 @@ def test_a_late_record_of_long_ago_does_not_make_the_share_small(spark, nights) 
         assert again in result.decision.why
 
 
+@pytest.mark.long
 def test_the_sentences_of_a_night_add_up(nights) -> None:
     _, store, _, more = nights
     folder = store.folder(more.run_id)
@@ -95,6 +99,7 @@ def test_the_sentences_of_a_night_add_up(nights) -> None:
     assert f"The run computed {changes.windows:,} windows: {words}." in page
 
 
+@pytest.mark.long
 def test_a_night_names_the_range_that_it_touched(nights) -> None:
     """What a consumer of the asset's event reads: not the whole history, and a record of long ago is in it."""
     _, store, some, more = nights

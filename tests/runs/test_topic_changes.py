@@ -1,5 +1,7 @@
 """A topic changes between nights: retention removes its beginning, it is emptied, compacted, or ends earlier."""
 
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import itertools
@@ -58,6 +60,7 @@ def full(spark: SparkSession, pipeline: Pipeline) -> dict[str, int]:
         return execute(spark, pipeline, plan, NoProgress(), records=records).changes
 
 
+@pytest.mark.long
 def test_windows_keep_their_values_where_retention_has_removed_their_records(spark, kafka: KafkaBroker) -> None:
     kafka.create_topic("retention", 1, APPEND_TIME)
     pipeline = of_topic(kafka.servers, "retention", "lost_start")
@@ -79,6 +82,7 @@ def test_windows_keep_their_values_where_retention_has_removed_their_records(spa
     assert {state for _, state in after.values()} == {HISTORY_GONE, "closed"}
 
 
+@pytest.mark.long
 def test_an_emptied_topic_takes_nothing_away_and_a_truncated_one_is_refused(spark, kafka: KafkaBroker) -> None:
     kafka.create_topic("emptied", 1, APPEND_TIME)
     pipeline = of_topic(kafka.servers, "emptied", "lost_start")
@@ -94,6 +98,7 @@ def test_an_emptied_topic_takes_nothing_away_and_a_truncated_one_is_refused(spar
     assert now[70] == (1, "closed")
 
 
+@pytest.mark.long
 def test_a_night_reads_a_topic_up_to_its_instant_and_the_next_one_from_there(spark, kafka: KafkaBroker) -> None:
     kafka.create_topic("instants", 1, {"message.timestamp.type": "CreateTime"})
     pipeline = of_topic(kafka.servers, "instants")

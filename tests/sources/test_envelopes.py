@@ -11,6 +11,7 @@ import pytest
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError
 from spark_jobs.sources import canonical, check_expressions, good, open_history, quarantined
+from tests.sampling import first_of
 from tests.sources.conftest import BASE, make_pipeline, write_log
 
 ROW = "id BIGINT, t BIGINT, shop STRUCT<name: STRING>, op STRING"
@@ -57,7 +58,7 @@ def records(spark, pipeline: Pipeline) -> tuple[list[tuple[int, int, str]], dict
     return [tuple(one) for one in rows], {one.offset: one.reason for one in quarantined(frame).collect()}
 
 
-@pytest.mark.parametrize("schema_include", [False, True])
+@pytest.mark.parametrize("schema_include", first_of([False, True]))
 def test_the_row_after_a_change_is_the_record_and_deletes_are_as_configured(
     spark, tmp_path: Path, schema_include: bool
 ) -> None:

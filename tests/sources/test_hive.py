@@ -77,6 +77,7 @@ def test_a_hive_table_is_a_history_and_its_partition_columns_are_fields(
     assert "PartitionFilters: [isnotnull(day" in plan
 
 
+@pytest.mark.long
 def test_partitions_are_pruned_also_where_values_are_decoded(spark, database: str, pipeline: MakePipeline) -> None:
     name = f"{database}.raw"
     spark.sql(f"CREATE TABLE {name} (`partition` INT, `offset` BIGINT, arrival TIMESTAMP, value STRING) "
@@ -96,6 +97,7 @@ def test_partitions_are_pruned_also_where_values_are_decoded(spark, database: st
     assert "PartitionFilters: [isnotnull(day" in query_execution(frame).executedPlan().toString()
 
 
+@pytest.mark.long
 def test_partitions_added_later_by_another_application_are_seen(
     spark, table: str, pipeline: MakePipeline, hive_metastore, tmp_path: Path
 ) -> None:
@@ -259,6 +261,7 @@ def test_a_metastore_that_went_away_is_unopen_history(tmp_path: Path) -> None:
     assert done.stdout.startswith("no Hive metastore answers: Connection refused (thrift://127.0.0.1:"), done.stderr
 
 
+@pytest.mark.long
 def test_a_plan_stands_only_while_the_files_behind_its_table_do(spark, table: str, pipeline: MakePipeline) -> None:
     """A file that came later is not read; a partition that is overwritten, or whose folder is gone, is refused."""
     definition = of_table(pipeline, table)

@@ -15,6 +15,7 @@ from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.sources import PartitionRange, canonical, good, inspect_history, open_history, spool
 from spark_jobs.sources.scan import Kind, scan_task
+from tests.sampling import first_of, sample
 from tests.sources.conftest import BASE, MakePipeline, make_pipeline, payload, position, records, write_log
 
 
@@ -69,7 +70,9 @@ def test_an_as_of_vector_cuts_what_is_inspected(spark, tmp_path: Path, pipeline:
 ORDERLY = [(partition, offset, offset // 3 * 10) for offset in range(30) for partition in (0, 1, 2)]
 
 
-@pytest.mark.parametrize("layout", ["one file", "a file each", "by turns", "shuffled", "row groups", "ranges reversed"])
+@pytest.mark.parametrize(
+    "layout", first_of(["one file", "a file each", "by turns", "shuffled", "row groups", "ranges reversed"])
+)
 def test_an_orderly_log_passes_however_its_files_are_cut(
     spark, tmp_path: Path, pipeline: MakePipeline, layout: str
 ) -> None:
@@ -222,7 +225,7 @@ _LOGS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=sample(12, 100))
 @given(rows=_LOGS, monotone=st.booleans(), cuts=st.integers(1, 4), in_driver=st.booleans())
 def test_a_log_is_refused_exactly_if_a_naive_look_at_all_pairs_finds_a_break(
     spark, tmp_path_factory, rows: list, monotone: bool, cuts: int, in_driver: bool

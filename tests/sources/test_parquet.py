@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 import re
@@ -198,6 +200,7 @@ def test_a_column_of_another_type_than_the_definition_says_is_refused(
     assert error.what == "column `offset` is BIGINT, and the definition says INT"
 
 
+@pytest.mark.long
 def test_folders_named_by_a_value_are_columns_and_stay_so_when_pinned(
     spark, tmp_path: Path, pipeline: MakePipeline
 ) -> None:

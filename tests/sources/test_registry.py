@@ -219,6 +219,7 @@ def test_records_of_several_schemas_become_records_of_one(spark, kafka: KafkaBro
     assert registry.requests == asked_before
 
 
+@pytest.mark.long
 def test_a_version_or_a_file_says_which_fields_records_get(spark, kafka: KafkaBroker, registry: SchemaRegistry) -> None:
     subject = "chosen-value"
     first, second = record(T), record(T, {"name": "n", "type": "long", "default": 5})
@@ -251,6 +252,7 @@ def test_a_version_or_a_file_says_which_fields_records_get(spark, kafka: KafkaBr
             make_plan(spark, of_topic(kafka, name, value))
 
 
+@pytest.mark.long
 def test_json_behind_the_framing_is_decoded_and_its_ids_are_checked(
     spark, kafka: KafkaBroker, registry: SchemaRegistry
 ) -> None:
@@ -276,6 +278,7 @@ def test_json_behind_the_framing_is_decoded_and_its_ids_are_checked(
     assert sorted(one.t for one in good(frame).collect()) == [1, BASE]
 
 
+@pytest.mark.long
 def test_changes_in_debeziums_envelope_are_opened_from_avro_too(
     spark, kafka: KafkaBroker, registry: SchemaRegistry
 ) -> None:

@@ -1,5 +1,7 @@
 """Hive or Iceberg for the past, Kafka for the recent: a real metastore and a real broker."""
 
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import itertools
@@ -24,6 +26,7 @@ from spark_jobs.runs.progress import NoProgress
 from spark_jobs.sources import good
 from spark_jobs.spark.gateway import query_execution
 from tests.kafka import Sent, produce
+from tests.sampling import sample
 from tests.sources.conftest import BASE
 
 pytestmark = pytest.mark.usefixtures("hive_metastore")
@@ -151,7 +154,7 @@ def test_the_past_alone_gives_the_same_tables(spark, kafka: KafkaBroker, log, ta
 _SPLITS = st.fixed_dictionaries({}, optional={p: st.integers(0, RECORDS // PARTITIONS) for p in range(PARTITIONS)})
 
 
-@settings(max_examples=4)
+@settings(max_examples=sample(2, 20))
 @given(ends=_SPLITS, is_decoded=st.booleans(), make=st.sampled_from(["hive", "iceberg"]))
 def test_any_split_gives_the_same_tables(
     spark, kafka: KafkaBroker, log, alone, tmp_path_factory, ends: dict[int, int], is_decoded: bool, make: str
@@ -171,6 +174,7 @@ def test_any_split_gives_the_same_tables(
     assert results(spark, definition(stitched(kafka, topic, name, columns))) == alone
 
 
+@pytest.mark.long
 def test_the_snapshot_of_the_past_is_pinned_and_nothing_is_archived_into_it(spark, kafka: KafkaBroker, log) -> None:
     topic, rows = log
     name = iceberg_table(spark, below(rows, {0: 10, 1: 5}))

@@ -9,6 +9,7 @@ import pytest
 from spark_jobs.definition import Pipeline
 from spark_jobs.sources import canonical, good, open_history, quarantined
 from spark_jobs.spark.gateway import query_execution
+from tests.sampling import first_of
 from tests.sources.conftest import BASE, make_pipeline, position
 
 BYTES = "X'4DFC6E'"
@@ -71,7 +72,7 @@ def database(spark, hive_metastore) -> str:
     return "texts"
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "avro", "iceberg", "hive"])
+@pytest.mark.parametrize("kind", first_of(["parquet", "orc", "avro", "iceberg", "hive"]))
 def test_text_that_is_no_utf8_costs_its_record_where_an_expression_uses_it(
     spark, tmp_path: Path, rows, database: str, kind: str
 ) -> None:

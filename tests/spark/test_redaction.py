@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import run_python
+from tests.sampling import first_of
 
 SECRETS = {
     "credential": "s3cr3t-credential",
@@ -51,7 +52,7 @@ QUERY = """
 """
 
 
-@pytest.mark.parametrize("where", ["first session", "another session"])
+@pytest.mark.parametrize("where", first_of(["another session", "first session"]))
 def test_no_secret_of_a_catalog_is_in_the_event_log_or_on_a_page(tmp_path: Path, where: str) -> None:
     properties = {
         "type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/own.db", "warehouse": str(tmp_path / "own"),

@@ -1,5 +1,7 @@
 """The pages and the JSON of runs, asked over HTTP and in Chromium, inside a real Airflow with a permission a DAG."""
 
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 import http.client
@@ -28,6 +30,7 @@ from spark_jobs.runs.looks import Answer, Look, Looks, Question, Table
 from spark_jobs.runs.store import OUTCOME, REPORT, REQUEST, RunStore
 from tests.browser import launched_or_skipped
 from tests.report.documents import outcome, request, written
+from tests.sampling import first_of
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{6007*7}}\x00\ud800"
@@ -421,7 +424,7 @@ def test_the_navigation_leads_to_the_list_and_from_there_to_a_report(server: Ser
     frame.get_by_role("heading", name="Trends").wait_for()
 
 
-@pytest.mark.parametrize("place", ["", "/tasks/plan"])
+@pytest.mark.parametrize("place", first_of(["", "/tasks/plan"]))
 def test_the_tab_of_a_run_and_of_its_tasks_shows_its_report(server: Server, page: Page, place: str) -> None:
     page.goto(f"{server.url}/dags/backfill__departures_hourly/runs/tab-1{place}")
     page.get_by_role("link", name="Rewindow report").click()
@@ -430,6 +433,7 @@ def test_the_tab_of_a_run_and_of_its_tasks_shows_its_report(server: Server, page
     assert frame.locator("svg").first.is_visible()
 
 
+@pytest.mark.long
 def test_the_tab_of_somebody_elses_dag_says_so(server: Server, page: Page) -> None:
     page.goto(f"{server.url}/dags/somebody_elses/runs/tab-1")
     page.get_by_role("link", name="Rewindow report").click()
