@@ -16,11 +16,12 @@ from spark_jobs.eventtime.signals import WatermarkEmitted
 from spark_jobs.eventtime.source import Source
 from tests.golden import naive
 from tests.golden.strategies import cases
+from tests.sampling import sample
 
 GENERATED = Path("generated.json")
 
 
-@settings(max_examples=300)
+@settings(max_examples=sample(150, 1_000))
 @given(cases(nulls=("drop", "fail")))
 def test_the_operator_agrees_with_the_naive_simulator(document) -> None:
     case = Case(GENERATED, document)
@@ -42,7 +43,7 @@ def signals_of(source: Source, case: Case, records, until: int | None) -> list:
     return out
 
 
-@settings(max_examples=200)
+@settings(max_examples=sample(100, 1_000))
 @given(cases(), st.data())
 def test_the_watermark_never_goes_back(document, data) -> None:
     case = Case(GENERATED, document)
@@ -56,7 +57,7 @@ def test_the_watermark_never_goes_back(document, data) -> None:
     assert emitted == sorted(set(emitted))
 
 
-@settings(max_examples=200)
+@settings(max_examples=sample(100, 1_000))
 @given(cases(), st.data())
 def test_a_source_goes_on_from_its_snapshot_as_if_nothing_had_happened(document, data) -> None:
     case = Case(GENERATED, document)

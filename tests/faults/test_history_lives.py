@@ -17,7 +17,7 @@ from spark_jobs.demo.kafka_broker import KafkaBroker
 from tests.faults.histories import FileLives, PartitionLives, TopicLives
 from tests.sampling import sample
 
-STEPS = int(os.environ.get("REWINDOW_HISTORY_LIVES", sample(60, 300)))
+STEPS = int(os.environ.get("REWINDOW_HISTORY_LIVES", sample(45, 300)))
 STEPS_OF_ONE = 40
 
 pytestmark = pytest.mark.timeout(sample(1800, 8 * 3600))

@@ -43,7 +43,7 @@ from tests.faults.lives_stages import WINDOWS, Events, Lives, now
 from tests.runs.small_runs import MINUTE, T0, definition_text, record, write
 from tests.sampling import sample
 
-STEPS = int(os.environ.get("REWINDOW_LIVES", sample(45, 300)))
+STEPS = int(os.environ.get("REWINDOW_LIVES", sample(40, 300)))
 """Steps taken in all, at least; `REWINDOW_LIVES=2000 pytest tests/faults/test_run_lives.py` chooses another number."""
 STEPS_OF_ONE = 100
 """Steps of one pipeline, at most: Hypothesis draws the number."""

@@ -111,15 +111,12 @@ class Runs:
     approved: DagRun
     nights: list[DagRun]
     """Of Airflow's own backfill, the earliest first."""
-    question: DagRun
-    """What does a run need?"""
 
 
 @pytest.fixture(scope="module")
 def runs(airflow: Airflow) -> Runs:
     killed = airflow.trigger("backfill__plain", {"to": day(4), "chunks": 2, "reason": "a test"})
     closed = airflow.trigger("backfill__closed", {"to": day(1), "reason": "a test"})
-    question = airflow.trigger("look__plain", {"what": "doctor"})  # nobody has unpaused it
     approved = airflow.trigger("backfill__reviewed", {"to": day(1), "reason": "a test"})
     backfill_nights(airflow, day(2), day(3), run_backwards=False, reprocess_behavior="none")
     # Airflow starts nothing of a paused DAG. Unpaused first, the latest night would run before the others.
@@ -127,7 +124,7 @@ def runs(airflow: Airflow) -> Runs:
     found = airflow.get(f"/dags/{NIGHTS}/dagRuns?limit=50")["dag_runs"]
     nights = [DagRun(NIGHTS, run_id) for run_id in sorted(run["dag_run_id"] for run in found)]
     kill_one_replay(killed)
-    return Runs(killed, closed, approved, nights, question)
+    return Runs(killed, closed, approved, nights)
 
 
 def backfill_nights(airflow: Airflow, start: str, end: str, **options: Any) -> int:
@@ -332,13 +329,15 @@ def test_what_a_closed_gate_keeps_back_a_person_publishes_or_discards_by_a_form_
     assert len(rows(spark, "closed")) == ledger["windows"]
 
 
-def test_a_question_of_a_form_is_answered_in_its_document(airflow: Airflow, runs: Runs) -> None:
-    assert airflow.wait(runs.question, PATIENCE) == "success", airflow.failures(runs.question)
+@pytest.mark.long
+def test_a_question_of_a_form_is_answered_in_its_document(airflow: Airflow) -> None:
+    question = airflow.trigger("look__plain", {"what": "doctor"})  # nobody has unpaused it
+    assert airflow.wait(question, PATIENCE) == "success", airflow.failures(question)
     looks = Looks(RunStore.configured(), "plain")
-    look = looks.read(looks.found(runs.question.run_id) or "")
+    look = looks.read(looks.found(question.run_id) or "")
     assert look is not None and look.answer is not None and look.asked_by == "admin"
     assert look.answer.is_well and "history" in {row[0] for row in look.answer.tables[0].rows}
-    assert f"/rewindow/looks/plain/{quote(runs.question.run_id, safe='')}" in airflow.task_log(runs.question, "look")
+    assert f"/rewindow/looks/plain/{quote(question.run_id, safe='')}" in airflow.task_log(question, "look")
 
 
 def await_approval(airflow: Airflow, project: Path, run: DagRun) -> None:

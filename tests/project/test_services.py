@@ -37,6 +37,7 @@ def test_a_topic(spark, kafka, tmp_path: Path) -> None:
     assert check_expressions(spark, load_pipeline(tmp_path / definition.path, text=definition.text)) == []
 
 
+@pytest.mark.long
 def test_a_topic_whose_schemas_are_in_a_registry(spark, kafka: KafkaBroker, tmp_path: Path) -> None:
     fields = [{"name": name, "type": kind} for name, kind in (("shop", "string"), ("at", "long"), ("amount", "double"))]
     schema = {"type": "record", "name": "order", "fields": fields}

@@ -128,6 +128,7 @@ def test_windows_that_are_known_to_be_distinct_are_not_counted(flights: StagedRu
     assert found.threshold == {"known_distinct": True}
 
 
+@pytest.mark.long
 def test_many_tasks_find_the_same_rows_twice(flights: StagedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many rows each task counts few; here a few hundred."""
     monkeypatch.setattr("spark_jobs.quality.unique._ROWS_A_TASK", 300)

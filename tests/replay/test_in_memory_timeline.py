@@ -20,7 +20,7 @@ from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.timeline import grid_thresholds
 from spark_jobs.spark.cached import CachedFrames
-from tests.sampling import sample
+from tests.sampling import first_of, sample
 
 RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT"
 GROUPS = {
@@ -52,7 +52,7 @@ def naive(rows, groups, bound: int, x: int) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("name", GROUPS)
-@pytest.mark.parametrize("per_event", [True, False])
+@pytest.mark.parametrize("per_event", first_of([True, False]))
 def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name, per_event) -> None:
     scope, subtasks = GROUPS[name]
     partitions = tuple(sorted(p for group in subtasks for p in group))

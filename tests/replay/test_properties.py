@@ -25,7 +25,7 @@ from tests.sampling import sample
 
 GENERATED = Path("generated.json")
 FEW = settings(
-    max_examples=sample(3, 200),
+    max_examples=sample(2, 200),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -62,6 +62,7 @@ def test_a_timeline_that_was_kept_without_the_step_of_its_cells_has_the_former_o
     assert coarse_thresholds(times, 64).step > coarse_thresholds(times, 1).step
 
 
+@pytest.mark.long
 def test_a_range_reads_no_more_than_its_sessions_need(spark) -> None:
     """A chain of records, each within the gap of the next, from 0 to 2,000; else one record every 1,000."""
     times = [*range(0, 2_000, 20), *range(3_000, 200_000, 1_000)]

@@ -22,11 +22,12 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from tests.runs.small_runs import T0, definition_text, record, write
+from tests.sampling import sample
 
 _numbers = itertools.count()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sample(10, 100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     times=st.lists(st.integers(-3_000, 9_000), min_size=1, max_size=8),
     windows=st.sampled_from([TumblingWindows(7), SlidingWindows(50, 10, 3), SlidingWindows(5, 20), TumblingWindows(1)]),

@@ -61,7 +61,12 @@ def test_records_have_the_columns_of_the_row_that_the_plan_has_pinned(spark: Spa
     with pytest.raises(HistoryError, match="has two rows for k = b: which one a record gets is not said"):
         make_plan(spark, by_run)
 
-    # Versions of a row, each valid for a time.
+
+@pytest.mark.long
+def test_records_have_the_columns_of_the_row_that_was_valid_at_their_time(spark: SparkSession, tmp_path: Path) -> None:
+    records = [record(i) for i in range(300)]
+    write(tmp_path / "data", records)
+    of = {key: sum(one["k"] == key for one in records) for key in "ab"}
     middle = T0 + 100_000
     until = f"timestamp_millis({middle})"
     versions = f"('a', 'old', timestamp_millis(0), {until}), ('a', 'new', {until}, NULL)"

@@ -94,6 +94,7 @@ def without_half(runs) -> Iterator[None]:
     away.rename(file)
 
 
+@pytest.mark.long
 def test_windows_whose_records_are_gone_are_kept_and_the_gate_stays_open(runs, without_half) -> None:
     facts, failed = runs.facts()
     assert (facts.records_before, facts.windows_left) == (None, 0)
