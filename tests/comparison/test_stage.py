@@ -30,7 +30,7 @@ from tests.comparison.small_live import SOURCE, closed_windows, full_comparison,
 from tests.kafka import Sent, produce
 from tests.runs.small_nights import log_of
 from tests.runs.small_runs import write
-from tests.sampling import first_of
+from tests.sampling import IN_FULL, first_of
 
 COMPARING = EndPolicy(compare=stage.compare_run)
 TOPIC = """live:
@@ -57,7 +57,7 @@ def current_verdicts(spark: SparkSession, defined: Pipeline) -> set[tuple]:
     }
 
 
-@pytest.mark.parametrize("place", first_of(["files", "topic"]))
+@pytest.mark.parametrize("place", first_of(["topic", "files"]))
 def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(
     spark, tmp_path, monkeypatch, request, place: str
 ) -> None:
@@ -104,6 +104,8 @@ def test_after_each_night_the_verdicts_are_those_of_a_comparison_of_everything(
         if place == "topic":  # what the nights have read outlives the topic's retention
             end = spark.table(Tables.of(defined).emitted).count()
             kafka.delete_records("judged_rows", 0, before=end)
+        if night == 0 and not IN_FULL:  # it has compared everything itself
+            continue
         found, counts = full_comparison(spark, defined)
         there = {row for row in current_verdicts(spark, defined) if row[2] != "all_late"}
         assert there == found, f"night {night}"
