@@ -53,6 +53,7 @@ def test_with_last_offsets_every_emitted_window_and_every_late_record_is_the_job
         assert sorted(map(tuple, ours)) == sorted(map(tuple, theirs))
 
 
+@pytest.mark.long
 def test_the_late_side_output_is_evidence_too(spark, tmp_path) -> None:
     run, job = TWO_SUBTASKS[0]
     late = f"  late_output: {{source: {{kind: files, path: {LIVE}/{run}/{job}.late.parquet, format: parquet}}}}\n"

@@ -22,6 +22,7 @@ def test_the_checksums_are_castagnolis() -> None:
     assert crc32c([]) == []
 
 
+@pytest.mark.long
 def test_the_flights_lie_in_the_topic_as_a_live_producer_would_have_left_them(spark, kafka: KafkaBroker) -> None:
     topic = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.servers).option("subscribe", "flights")
     found = topic.load().selectExpr(
@@ -33,6 +34,7 @@ def test_the_flights_lie_in_the_topic_as_a_live_producer_would_have_left_them(sp
     assert found.exceptAll(events).isEmpty()
 
 
+@pytest.mark.long
 def test_a_new_topic_takes_records_at_once(spark, kafka: KafkaBroker) -> None:
     """A producer that is connected already sends several batches to each partition: none must find it without a leader.
 

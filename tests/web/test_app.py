@@ -492,6 +492,7 @@ def test_only_who_may_start_the_dag_decides_and_only_by_this_form(server: Server
     assert len(server.get(before).json()["dag_runs"]) == known
 
 
+@pytest.mark.long
 def test_corrections_are_reverted_from_the_report_of_their_run(server: Server, page: Page) -> None:
     delivered = {"destination": "topic t", "value": "complete", "delivered": {"upsert": 3}, "is_delivered": True}
     run_id = server.run("departures_live", "put-right-1", day=5, corrections=delivered)
