@@ -55,12 +55,18 @@ _ONLY_SPARK = {
 
 
 _OTHER_RULES = "compare that time with a definition of its own"
+_BAND = ("interval", "source_subtasks", "buffer_timeout", "margin", "lag_after", "lags")
 _LIVE_OF_FLINK = {
     Engine.SPARK: {
         "definition": f"a query with other rules has another checkpoint: {_OTHER_RULES}",
         "restarts": "the checkpoint knows the starts of the query: leave it out",
+        **dict.fromkeys(_BAND, "which records were late follows from the micro-batches: leave it out"),
     },
-    Engine.KAFKA_STREAMS: {"definition": _OTHER_RULES, "restarts": "write `watermark.restarts`"},
+    Engine.KAFKA_STREAMS: {
+        "definition": _OTHER_RULES,
+        "restarts": "write `watermark.restarts`",
+        **dict.fromkeys(_BAND, "a task reads its partition in the order of the log: leave it out"),
+    },
 }
 """What is known of the live job alone, and has an effect for Flink alone; what to do for another engine."""
 
@@ -90,7 +96,7 @@ def _of_flinks_live_job(raw: Mapping[str, Any], engine: Engine) -> Iterator[Refu
     deployments = {("live", number): one for number, one in enumerate(live)} if isinstance(live, list) else {}
     for place, one in (deployments or {("live",): live}).items():
         for name, hint in _LIVE_OF_FLINK[engine].items():
-            if isinstance(one, Mapping) and one.get(name):
+            if isinstance(one, Mapping) and one.get(name) not in (None, [], {}):
                 yield Refusal(f"does not belong to engine `{engine}`", hint, (*place, name))
 
 

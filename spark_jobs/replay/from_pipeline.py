@@ -9,12 +9,11 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.custom import check_class
 from spark_jobs.definition.deduplicate import Deduplicate, DeduplicateKind
 from spark_jobs.definition.deployments import restarts_of
-from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.definition.union import BLOCK, of_input
 from spark_jobs.eventtime.deduplication import UpdateType
-from spark_jobs.eventtime.kafka_streams.task import StoreState, Topology
+from spark_jobs.eventtime.kafka_streams.task import Topology
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
 from spark_jobs.eventtime.strategy import WatermarkStrategy
@@ -116,8 +115,7 @@ def application_of(pipeline: Pipeline) -> Application:
     topology = Topology(
         streams_windows_of(pipeline.window), watermark.grace, emission.emits, watermark.retention, emission.interval
     )
-    general = [TaskRestart(StoreState.LOCAL, instant=at) for at in restarts_of(pipeline)]
-    general += [
+    general = [
         TaskRestart(restart.state, instant=restart.at) for restart in watermark.restarts if restart.at is not None
     ]
     by_offset: dict[int, list[TaskRestart]] = {}
@@ -150,6 +148,6 @@ def spec_of(
         mode=mode,
         panes=panes or Panes(pipeline.panes),
         flush=pipeline.end_of_input == "flush",
-        restarts=restarts_of(pipeline) if pipeline.engine is Engine.FLINK else (),
+        restarts=restarts_of(pipeline),
         deduplication=deduplication_of(pipeline, batches),
     )

@@ -23,6 +23,14 @@ live:
     window: {{start: window_start}}
     {}
 """
+BAND_OF_FLINK = {
+    "interval": "0",
+    "source_subtasks": "4",
+    "buffer_timeout": "1 s",
+    "margin": "1 s",
+    "lag_after": "1 s",
+    "lags": '[{from: "2026-01-01T00:00:00Z", to: "2026-01-01T01:00:00Z"}]',
+}
 STREAMS = BASE + "engine: kafka_streams\nwatermark: {grace: 1 min}\n" + TUMBLING
 
 
@@ -155,6 +163,18 @@ def test_a_definition_without_gaps_is_the_one_that_it_was(tmp_path: Path) -> Non
         (
             STREAMS + LIVE.format('restarts: ["2026-01-01T00:00:00Z"]'),
             "live[0].restarts: does not belong to engine `kafka_streams`; write `watermark.restarts`",
+        ),
+        *(
+            (engine + LIVE.format(f"{name}: {value}"), f"live[0].{name}: does not belong to engine `{called}`; {hint}")
+            for engine, called, hint in (
+                (SPARK + TUMBLING, "spark", "which records were late follows from the micro-batches: leave it out"),
+                (
+                    STREAMS,
+                    "kafka_streams",
+                    "a task reads its partition in the order of the log: leave it out",
+                ),
+            )
+            for name, value in BAND_OF_FLINK.items()
         ),
     ],
 )
