@@ -37,6 +37,7 @@ from spark_jobs.runs.lifecycle import Event
 from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.runs.plan import Plan, check_plan, read_planned
 from spark_jobs.runs.recovery import recover
+from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.store import DEFINITION, PLAN
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.sources import quarantined
@@ -73,7 +74,8 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
     check_quarantine(job)
     refuse_missing_event_time(job.pipeline, job.plan, history)
     create_tables(job.spark, job.result.tables)
-    keep_batches(job.spark, job.pipeline)
+    if job.kind is not RunKind.RECONCILE:  # a reconciliation has kept them before it was planned
+        keep_batches(job.spark, job.pipeline)
     recover(job.spark, job.result.tables, started, progress=job.progress)
     if is_new:
         job.ledger.assume_new(job.result.run_id)

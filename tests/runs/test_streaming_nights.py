@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.lakehouse.checkpoint_archive import not_archived
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs import live_batches
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
@@ -99,7 +101,7 @@ def test_nights_of_a_query_end_in_the_tables_of_one_full_run(
 
 @pytest.mark.long
 def test_a_night_of_batches_without_data_lets_windows_out_and_until_takes_batches(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = [
         {"p": p, "o": o, "a": T0 + a * SECOND, "k": "a", "t": T0 + t * SECOND, "v": 1}
@@ -114,8 +116,11 @@ def test_a_night_of_batches_without_data_lets_windows_out_and_until_takes_batche
         rows = spark.table(nights[-1].tables.windows).orderBy("window_start").collect()
         return [(row["state"], row["records_on_time"], row["records_dropped"]) for row in rows]
 
+    looks = []
+    monkeypatch.setattr(live_batches, "not_archived", lambda *its: looks.append(its) or not_archived(*its))
     query.go_on(1, pending=True, ahead=3)
     nights = [reconcile(spark, nightly, NoProgress())]
+    assert len(looks) == 1, "a full night looks once which batches are kept"
     assert states() == [("open", 1, 0), ("open", 1, 0)]
     query.go_on(2, pending=False, ahead=3)
     nights.append(reconcile(spark, nightly, NoProgress()))
