@@ -40,16 +40,18 @@ from spark_jobs.comparison.join_keys import hashed_columns, with_window_hash
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import Deployed
 from spark_jobs.definition.live import Live, TimeUnit, WindowColumns
-from spark_jobs.definition.yaml_tree import FieldPath
+from spark_jobs.definition.yaml_tree import FieldPath, dotted
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START, end_after, start_before
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.sources.attempts import FAILED, attempt, evaluated, or_null
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.times import instants, unit_refused
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.gateway import tried
 
 ROWS, PANE, AT, FIRST_AT = "emitted_rows", "emitted_pane", "emitted_at", "first_emitted_at"
 OFFSETS, AMBIGUOUS, AGAIN = "last_offsets", "ambiguous", "again"
@@ -314,7 +316,8 @@ def read_late_output(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     for name, expression in (("partition", late.partition), ("offset", late.offset)):
         expression_type(frame, expression, pipeline, ("live", "late_output", name))
     place = frame.select(
-        F.expr(late.partition).cast("int").alias(PARTITION), F.expr(late.offset).cast("bigint").alias(OFFSET)
+        or_null(frame, late.partition).try_cast("int").alias(PARTITION),
+        or_null(frame, late.offset).try_cast("bigint").alias(OFFSET),
     )
     return place.distinct().withColumn(LATE_OUTPUT, F.lit(True))
 
@@ -370,27 +373,35 @@ def _canonical(
         # After a delete, a record without a value lets the compaction of the broker remove the key.
         frame = frame.where(~F.col(TOMBSTONE))
     start, end = _bounds(frame, pipeline, live)
-    keys = []
-    for key, kind in types.items():
-        text = live.keys.get(key, f"`{key}`")
+    texts: dict[FieldPath, str] = {}
+    for key in types:
+        texts["live", "keys", key] = text = live.keys.get(key, f"`{key}`")
         expression_type(frame, text, pipeline, ("live", "keys", key) if key in live.keys else ("live", "keys"))
-        keys.append(F.expr(text).try_cast(kind).alias(key))
-    pane = _optional(frame, pipeline, live.pane, "pane", "bigint")
+    texts |= {("live", "values", name): text for name, text in values.items()}
+    for name in ("pane", "order", "operation"):
+        if (text := getattr(live, name)) is not None:
+            expression_type(frame, text, pipeline, ("live", name))
+            texts["live", name] = f"CAST({text} AS BIGINT)" if name == "pane" else text
+    frame, columns = _read(frame, texts, is_topic=opened.topic is not None)
+    keys = [columns["live", "keys", key].try_cast(kind).alias(key) for key, kind in types.items()]
+    pane = columns.get(("live", "pane"), F.lit(None).cast("bigint"))
     at = F.lit(None).cast("bigint")
     if live.emitted_at is not None:
         kind = _instant_type(frame, pipeline, live.emitted_at, live.emitted_at_unit, ("live", "emitted_at"))
-        at = instants(F.expr(live.emitted_at), kind, live.emitted_at_unit).milliseconds
-    order = _optional(frame, pipeline, live.order, "order", None)
-    code = _operation(frame, pipeline, live)
+        at = instants(or_null(frame, live.emitted_at), kind, live.emitted_at_unit).milliseconds
+    order = columns.get(("live", "order"), F.lit(None).cast("int"))
+    code = columns.get(("live", "operation"))
+    code = None if code is None else F.upper(F.trim(code.cast("string")))
     deleted = F.lit(False) if code is None else F.coalesce(code.isin(*_DELETES), F.lit(False))
     unknown = F.lit(None).cast("string")
     no_bounds = F.when(start.isNull() | end.isNull(), "no readable window bounds")
-    why, place = no_bounds, (F.lit(None).cast("int"), F.lit(None).cast("bigint"))
+    fails = F.col(FAILED) if FAILED in frame.columns else F.lit(None).cast("string")
+    why, place = F.coalesce(fails, no_bounds), (F.lit(None).cast("int"), F.lit(None).cast("bigint"))
     if opened.topic is not None:
         place = (F.col(AT_PARTITION), F.col(AT_OFFSET))
         empty = "a null value" if live.mode == "append" else "a null value, and no window in the key"
         no_window = F.lit(True) if live.mode == "append" else no_bounds.isNotNull()
-        why = F.coalesce(UNREADABLE, F.when(F.col(TOMBSTONE) & no_window, empty), no_bounds)
+        why = F.coalesce(UNREADABLE, F.when(F.col(TOMBSTONE) & no_window, empty), fails, no_bounds)
         deleted = deleted | F.col(TOMBSTONE)
     if code is not None:
         unknown = F.when(why.isNull() & ~F.coalesce(code.isin(*_KNOWN), F.lit(False)), F.coalesce(code, F.lit("null")))
@@ -399,7 +410,7 @@ def _canonical(
         *keys,
         start.alias(START),
         end.alias(END),
-        *(F.expr(text).alias(emitted_name(name)) for name, text in values.items()),
+        *(columns["live", "values", name].alias(emitted_name(name)) for name in values),
         pane.alias(PANE),
         at.alias(AT),
         _last_offsets(frame, pipeline, live).alias(OFFSETS),
@@ -411,6 +422,20 @@ def _canonical(
         unknown.alias(_UNKNOWN),
         *extra,
     )
+
+
+def _read(
+    frame: DataFrame, texts: Mapping[FieldPath, str], *, is_topic: bool
+) -> tuple[DataFrame, dict[FieldPath, Column]]:
+    """`frame` with the values of expressions by their place in the definition; null, and FAILED, where one fails.
+
+    They are not evaluated for records of a topic that cannot be decoded.
+    """
+    names = {path: f"rw_x{index}" for index, path in enumerate(texts)}
+    tries = {names[path]: attempt(frame, dotted(path), text) for path, text in texts.items()}
+    if is_topic:
+        tries = {name: replace(one, only_if=F.col(UNREADABLE).isNull()) for name, one in tries.items()}
+    return evaluated(frame, tries), {path: F.col(name) for path, name in names.items()}
 
 
 def _value_columns(frame: DataFrame, pipeline: Pipeline) -> dict[str, str]:
@@ -457,7 +482,7 @@ def _bound(frame: DataFrame, pipeline: Pipeline, columns: WindowColumns, text: s
     unit, zone = columns.unit, columns.time_zone
     path = ("live", "window", which)
     kind = expression_type(frame, text, pipeline, path)
-    value = F.expr(text)
+    value = or_null(frame, text)
     if zone is None:
         kind = _instant_type(frame, pipeline, text, unit, path)
         return instants(value, kind, unit).milliseconds
@@ -477,35 +502,20 @@ def _last_offsets(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column:
         return F.lit(None).cast(target)
     path = ("live", "last_offsets")
     kind = expression_type(frame, live.last_offsets, pipeline, path)
-    value = F.expr(live.last_offsets)
+    value = or_null(frame, live.last_offsets)
     match kind:
         case MapType():
-            return value.cast(target)
+            return tried(value.cast(target))
         case StringType():
-            return F.from_json(value, "map<string,bigint>").cast(target)
+            return tried(F.from_json(value, "map<string,bigint>").cast(target))
         case ArrayType():
             numbers = F.sequence(F.lit(0), F.size(value) - F.lit(1))
-            pairs = F.map_from_arrays(numbers, value.cast("array<bigint>"))
+            pairs = tried(F.map_from_arrays(numbers, value.cast("array<bigint>")))
             return F.when(F.size(value) > 0, F.map_filter(pairs, lambda _, last: last.isNotNull())).cast(target)
         case _:
             what = f"is {kind.simpleString().upper()}, not a map of partition to offset"
             hint = "name a MAP<INT, BIGINT> column, JSON text, or an array by partition"
             raise refuse(pipeline, path, Refused(what, hint))
-
-
-def _operation(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column | None:
-    """The operation of a row of a changelog, in capitals; None in the other modes."""
-    if live.operation is None:
-        return None
-    expression_type(frame, live.operation, pipeline, ("live", "operation"))
-    return F.upper(F.trim(F.expr(live.operation).cast("string")))
-
-
-def _optional(frame: DataFrame, pipeline: Pipeline, text: str | None, name: str, kind: str | None) -> Column:
-    if text is None:
-        return F.lit(None).cast(kind or "int")
-    found = expression_type(frame, text, pipeline, ("live", name))
-    return F.expr(text).cast(kind or found)
 
 
 def _instant_type(frame: DataFrame, pipeline: Pipeline, text: str, unit: TimeUnit, path: FieldPath) -> DataType:

@@ -15,6 +15,7 @@ from spark_jobs.definition.live import Live, TimeUnit
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.assign import START
+from spark_jobs.sources.attempts import or_null
 
 _WANTED = "rw_wanted"
 _PER_UNIT = {"s": 1 / 1000, "ms": 1, "us": 1000}
@@ -30,7 +31,8 @@ def starts_in(frame: DataFrame, live: Live, windows: AnyWindows, spans: Sequence
         text, shift = columns.end, windows.longest
     if text is None or columns.time_zone is not None or not spans:
         return frame
-    bounds = [_within(F.expr(text), _kind(frame, text), columns.unit, span.start, span.end + shift) for span in spans]
+    value, kind = or_null(frame, text), _kind(frame, text)
+    bounds = [_within(value, kind, columns.unit, span.start, span.end + shift) for span in spans]
     usable = [bound for bound in bounds if bound is not None]
     return frame if len(usable) < len(bounds) else frame.where(reduce(or_, usable))
 
@@ -39,7 +41,8 @@ def emitted_since(frame: DataFrame, live: Live, since: int) -> DataFrame:
     """The stored rows without most of those that were emitted before `since` (epoch ms)."""
     if live.emitted_at is None:
         return frame
-    bound = _within(F.expr(live.emitted_at), _kind(frame, live.emitted_at), live.emitted_at_unit, since, None)
+    at = or_null(frame, live.emitted_at)
+    bound = _within(at, _kind(frame, live.emitted_at), live.emitted_at_unit, since, None)
     return frame if bound is None else frame.where(bound)
 
 

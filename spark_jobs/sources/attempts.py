@@ -69,6 +69,11 @@ def attempt(frame: DataFrame, label: str, text: str) -> Attempt:
     return Attempt(label, text, F.expr(text), tree)
 
 
+def or_null(frame: DataFrame, text: str) -> Column:
+    """A scalar expression over the columns of `frame`; null where it fails on a record."""
+    return tried(F.expr(text)) if can_fail(frame.sparkSession, attempt(frame, "", text).tree) else F.expr(text)
+
+
 def can_fail(spark: SparkSession, tree: JavaObject) -> bool:
     """Whether an expression may fail on a record; true also where that is not known."""
     return any(_may_fail(spark, node, name) for node, name in nodes_of(tree))

@@ -50,7 +50,7 @@ from spark_jobs.replay.columns import (
     end_offset,
 )
 from spark_jobs.replay.deduplication import ID
-from spark_jobs.sources.attempts import FAILED, arguments, attempt, can_fail, evaluated
+from spark_jobs.sources.attempts import FAILED, arguments, attempt, can_fail, evaluated, or_null
 from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import (
     Refused,
@@ -68,7 +68,6 @@ from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.sources.snapshot import PinnedSnapshot
 from spark_jobs.sources.texts import expressions_over_records, with_text_checked
 from spark_jobs.sources.times import Unit, instant_refused, instants
-from spark_jobs.spark.gateway import tried
 
 NO_POSITION = "no position"
 MISSING_EVENT_TIME = "missing event time"
@@ -243,7 +242,7 @@ def with_positions(
     if position.arrival is not None:
         unit = position.arrival_unit
         kind = _of_unit(frame, position.arrival, unit, pipeline, (*path, "arrival"), "arrival_unit")
-        columns[ARRIVAL] = instants(_tried(frame, position.arrival), kind, unit).milliseconds
+        columns[ARRIVAL] = instants(or_null(frame, position.arrival), kind, unit).milliseconds
     if position.sequence is not None:
         columns[SEQUENCE] = _whole_number(frame, position.sequence, "bigint", pipeline, (*path, "sequence"))
     return frame.withColumns(columns)
@@ -266,7 +265,7 @@ def looked_up_in(decoded: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot 
     at, time = F.lit(None).cast("bigint"), pipeline.event_time
     if pipeline.lookup.as_of == "event_time":
         kind = _of_unit(decoded, time.expression, time.unit, pipeline, ("event_time", "expression"))
-        at = instants(_tried(decoded, time.expression), kind, time.unit).milliseconds
+        at = instants(or_null(decoded, time.expression), kind, time.unit).milliseconds
     return with_lookup(decoded, pipeline, pinned, at)
 
 
@@ -416,7 +415,7 @@ def _accepted(frame: DataFrame, condition: str) -> DataFrame:
     if not can_fail(frame.sparkSession, one.tree) and REASON not in frame.columns and FAILED not in frame.columns:
         return frame.where(F.expr(condition))  # as it is written, so that Spark prunes by it
     # Spark prunes by this filter, too; what it cannot decide is kept for the next one.
-    frame = frame.where(~_tried(frame, condition).eqNullSafe(F.lit(False)) | _is_unusable(frame))
+    frame = frame.where(~or_null(frame, condition).eqNullSafe(F.lit(False)) | _is_unusable(frame))
     frame = evaluated(frame, {_CONDITION: one})
     keeps = F.coalesce(_CONDITION, F.lit(False))
     if REASON in frame.columns:
@@ -469,12 +468,7 @@ def _whole_number(frame: DataFrame, text: str | None, target: str, pipeline: Pip
     if not is_whole and not (isinstance(kind, DecimalType) and kind.scale == 0):
         what = f"is {kind.simpleString().upper()}, not a whole number"
         raise refuse(pipeline, path, Refused(what, "name an integer column, or write CAST(... AS BIGINT)"))
-    return _tried(frame, text).try_cast(target)
-
-
-def _tried(frame: DataFrame, text: str) -> Column:
-    """The expression; null where it fails on a record."""
-    return tried(F.expr(text)) if can_fail(frame.sparkSession, attempt(frame, "", text).tree) else F.expr(text)
+    return or_null(frame, text).try_cast(target)
 
 
 def _of_unit(

@@ -140,6 +140,36 @@ def test_rows_outside_of_the_range_and_without_bounds_are_counted_apart(spark, t
     )
 
 
+TEXTS = "key STRING, s STRING, c STRING, pane STRING, at STRING, last STRING"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"c": "1x"}, "live.values.n: CAST(c AS BIGINT): the value '1x' of the type STRING cannot be cast to BIGINT"),
+        ({"pane": "none"}, "live.pane: CAST(pane AS BIGINT): the value 'none' of the type"),
+        ({"s": "1x"}, "no readable window bounds"),
+        ({"at": "1x"}, ""),
+        ({"last": '{"a": 7}'}, ""),
+    ],
+)  # fmt: skip
+def test_a_row_on_which_an_expression_fails_is_left_out_and_told_and_without_evidence_it_counts(
+    spark, tmp_path, wrong, why
+) -> None:
+    right = {"key": "AA", "s": str(NOON), "c": "3", "pane": "0", "at": str(NOON), "last": '{"0": 7}'}
+    live = """\
+window: {start: CAST(s AS BIGINT), unit: ms}
+values: {n: CAST(c AS BIGINT)}
+pane: pane
+emitted_at: CAST(at AS BIGINT)
+emitted_at_unit: ms
+last_offsets: last"""
+    _, found = read(spark, tmp_path, [right, {**right, "key": "BB", **wrong}], live, schema=TEXTS)
+    expected = {"AA": (3, 1, False)} if why else {"AA": (3, 1, False), "BB": (3, 1, False)}
+    assert (latest(found), found.unreadable) == (expected, 1 if why else 0)
+    assert not why or why in found.notes[0]
+
+
 @pytest.mark.parametrize(
     ("live", "error", "words"),
     [
