@@ -287,8 +287,8 @@ def _planned(
     )
     # The chunks are those of the late records, and only new ones can be late.
     plan = make_plan(spark, pipeline, as_of=ends, opened=opened, seen=known, records=new, batches=batches)
-    if not _state_fits(before, spec, new, seen):
-        return full("the saved watermark state is ahead of new records")
+    if ahead := why_ahead(before, spec, new, seen):
+        return full(ahead)
     return Incremental(
         plan,
         before,
@@ -437,14 +437,25 @@ def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:
     return records if until is None else records.where(F.col(ARRIVAL).isNull() | (F.col(ARRIVAL) < F.lit(until)))
 
 
-def _state_fits(before: PreviousRun, spec: ReplaySpec, new: DataFrame, seen: Inspection) -> bool:
-    if before.state["kind"] != "simulation":
-        if not is_past_discoveries(before.state, spec.strategy):
-            return False
+def why_ahead(before: PreviousRun, spec: ReplaySpec, new: DataFrame, seen: Inspection) -> str:
+    """Why the watermark cannot go on from the saved state with the new records; empty: it can."""
+    if before.state["kind"] != "simulation" and not is_past_discoveries(before.state, spec.strategy):
+        return f"run {before.run_id} has not read each partition beyond the discovery of the last one"
+    if before.state["kind"] == "simulation":
+        position = new.agg(F.min(record_position(new).as_struct())).collect()[0][0]
+        first = None if position is None else position[0]
+        fits = position is None or can_continue(before.state, spec.strategy, tuple(position))
+    else:
         arrivals = (p.first_arrival for p in seen.partitions if p.records and p.first_arrival is not None)
-        return before.state["kind"] != "inversion" or is_past_carried(before.state, min(arrivals, default=None))
-    first = new.agg(F.min(record_position(new).as_struct())).collect()[0][0]
-    return first is None or can_continue(before.state, spec.strategy, tuple(first))
+        first = min(arrivals, default=None)
+        fits = before.state["kind"] != "inversion" or is_past_carried(before.state, first)
+    if fits or first is None:
+        return ""
+    ends = format_instant(before.processing_time_end)
+    return (
+        f"the saved watermark state is ahead of new records: one arrived at {format_instant(first)}, and run "
+        f"{before.run_id} has read another partition up to {ends}"
+    )
 
 
 def _published_starts(spark: SparkSession, tables: Tables) -> TimeRange:

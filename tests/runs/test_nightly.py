@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -11,17 +12,23 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.window_history import window_history
+from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
+from spark_jobs.runs.affected import PreviousRun
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.nightly import reconcile, why_ahead
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.start import Asked
-from spark_jobs.sources import spool
+from spark_jobs.sources import Inspection, spool
 from tests.faults.boundaries import watched_steps
-from tests.runs.small_nights import CASES, a_week_later, assert_history_is_whole, log_of, pipeline, tables_of
-from tests.runs.small_runs import MINUTE, T0, write
+from tests.runs.small_nights import CASES, TICKS, a_week_later, assert_history_is_whole, log_of, pipeline, tables_of
+from tests.runs.small_runs import BOUNDED, MINUTE, T0, write
+from tests.runs.small_runs import pipeline as small_pipeline
 from tests.sampling import first_of
+
+POSITIONS = ("x_from", "arrival", "major", "minor")
 
 
 @pytest.mark.parametrize(("case", "seed"), first_of(((case, seed) for seed, case in enumerate(CASES)), 1))
@@ -91,6 +98,26 @@ def test_a_partition_whose_records_come_a_night_later_closes_windows_when_it_did
     full = pipeline(tmp_path, "uneven_full", "tumbling, per event")
     assert execute(spark, full, make_plan(spark, full), LogProgress()).counts.records_late == 1
     assert tables_of(spark, defined) == tables_of(spark, full)
+
+
+def test_a_record_that_came_before_the_end_of_the_run_before_is_told_with_both_times(spark, tmp_path) -> None:
+    """With idleness: what another partition did then may depend on it."""
+    idle = f"{BOUNDED}, {TICKS}, idleness: 10 s"
+    defined = small_pipeline(tmp_path, "ahead", window="window: {type: tumbling, size: 1 min}", watermark=idle)
+    spec = spec_of(defined, [0, 1])
+    state = {"kind": "simulation", "processing_time_end": T0 + 9_000, "last": None}
+    steps = InMemoryTimeline.of_table(pa.table({name: pa.array([], pa.int64()) for name in POSITIONS}))
+    before = PreviousRun("r1", {0: 3, 1: 0}, T0 + 9_000, state, steps)
+    columns = "rw_arrival BIGINT, rw_partition INT, rw_offset BIGINT"
+    seen = Inspection((), 0, 0, 0, None)
+
+    def ahead(arrival: int) -> str:
+        new = spark.createDataFrame([(T0 + arrival, 1, 0)], columns)
+        return why_ahead(before, spec, new, seen)
+
+    assert ahead(9_000) == ""
+    times = "one arrived at 2020-09-13T12:27:08.999Z, and run r1 has read another partition up to 2020-09-13T12:27:09Z"
+    assert ahead(8_999) == f"the saved watermark state is ahead of new records: {times}"
 
 
 @pytest.mark.long
