@@ -215,7 +215,7 @@ def tolerance_curve(advisor: Advisor, width: int) -> dict[str, Any]:
     tolerances = [row.tolerance for row in shown]
     x = alt.X(
         "tolerance:Q",
-        title="Bound + allowed lateness",
+        title="Bound + allowed lateness" if advisor.has_lateness else advisor.parameter.capitalize(),
         scale=_duration_scale(tolerances),
         axis=_duration_axis(tolerances),
     )

@@ -151,6 +151,9 @@ class Idle(Part):
 
 class Watermark(Part):
     resolution: int = Field(description="steps of the line are at least so long")
+    by_partition: bool = Field(
+        default=False, description="each partition has its own stream time (Kafka Streams), and no line is drawn"
+    )
     overview: View = Field(description="the chart of the whole range")
     zoom: View | None = Field(default=None, description="the chart of a part of it; null: the whole fits one chart")
     standstills: tuple[Standstill, ...] = Field(default=(), description="the longest ones")
@@ -229,7 +232,7 @@ class EventTimes(Part):
 
 
 class Advisor(Part):
-    parameter: str = Field(description="`bound` or `lag`: the setting that the table varies")
+    parameter: str = Field(description="the setting that the table varies: `bound` or `lag`, `delay`, `grace`")
     generator: str = Field(default="", description="the definition's generator")
     configured: int = Field(description="the definition's bound")
     lateness: int | None = Field(default=None, description="its allowed lateness; null: for ever")
@@ -244,6 +247,11 @@ class Advisor(Part):
     now: Setting | None = Field(default=None, description="the definition's own; null: an unlimited lateness")
     bound_only: Setting | None = Field(default=None, description="the definition's bound without a lateness")
     recommended: tuple[Recommended, ...] = Field(default=(), description="settings for a share of records on time")
+
+    @property
+    def has_lateness(self) -> bool:
+        """Whether the live job's engine knows an allowed lateness: Flink alone."""
+        return self.parameter in ("bound", "lag")
 
 
 Points = tuple[tuple[int, ...], ...]

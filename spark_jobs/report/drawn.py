@@ -52,8 +52,8 @@ def charts_of(report: Report, facts: Facts | None) -> dict[str, Markup | None]:
         )
     _add_live(report.live, add)
     picture = facts.watermark if facts else None
-    if picture and picture.overview.line:
-        overview, zoom = picture.overview, picture.zoom
+    if picture and (picture.overview.line or picture.by_partition):
+        overview, zoom, by_partition = picture.overview, picture.zoom, picture.by_partition
         idle = picture.idle.longest if picture.idle else ()
         first, last = (formatting.moment(edge, seconds=False) for edge in (overview.start, overview.end))
         across = f"from {first} to {last}"
@@ -61,21 +61,22 @@ def charts_of(report: Report, facts: Facts | None) -> dict[str, Markup | None]:
             add(
                 "watermark",
                 "Watermark and records",
-                _described(across),
+                _described(across, by_partition),
                 lambda w: watermark_map(overview, w, idle),
             )
         else:
             add(
                 "lag",
                 "Delay of watermark and records over the whole range",
-                f"Across: processing time {across} UTC. Up: how far the watermark (a band) and records are behind.",
+                f"Across: processing time {across} UTC. Up: how far "
+                + ("records are behind." if by_partition else "the watermark (a band) and records are behind."),
                 lambda w: watermark_lag(overview, w, idle),
             )
             across = f"from {formatting.moment(zoom.start)} to {formatting.moment(zoom.end)}"
             add(
                 "zoom",
                 "Watermark and records where most records were late",
-                _described(across),
+                _described(across, by_partition),
                 lambda w: watermark_map(zoom, w, idle),
             )
     late = report.late
@@ -130,9 +131,15 @@ def _add_live(live: Live | None, add: Callable[..., None]) -> None:
         )
 
 
-def _described(across: str) -> str:
+def _described(across: str, by_partition: bool) -> str:
+    axes = f"Across: processing time {across} UTC. Up: event time."
+    if by_partition:
+        return (
+            f"{axes} Triangles and crosses are records behind the stream time of their partition less the grace: "
+            "triangles where the window was still open, crosses where it had closed."
+        )
     return (
-        f"Across: processing time {across} UTC. Up: event time. The watermark is a rising line of steps. Records below "
+        f"{axes} The watermark is a rising line of steps. Records below "
         "the line were behind the watermark: triangles where their window was still open, crosses where it had closed."
     )
 

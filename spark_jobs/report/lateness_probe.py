@@ -9,7 +9,9 @@ at position r
     is dropped                    W(r) >= end - 1 + L               for b + L <= B + W(r) + 1 - end
 
 with W(r) the watermark just before r. So one look-up for each record answers for every bound. Which records
-are dropped depends only on the sum of bound and allowed lateness: the tolerance.
+are dropped depends only on the sum of bound and allowed lateness: the tolerance. The same holds of the delay of a
+Structured Streaming query, and of the grace of a Kafka Streams application, with W the stream time of the record's own
+partition, less the grace and 1 ms: there is no line over the log.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ class LatenessProbe:
     `event_times`: the range of the records that are counted. `tolerances` (ms, ascending): those that are tried.
     `configured`: the definition's bound or lag; `dropped_at`: the definition's tolerance (None: no record is ever
     dropped). `resolution` (ms): the smallest difference between tolerances that can be seen. `exact`: whether a window
-    counts as closed exactly when the engine closes it. `parameter`: `bound` or `lag`; None: a custom generator.
+    counts as closed exactly when the engine closes it. `parameter`: `bound` or `lag`, of other engines `delay` or
+    `grace`; None: a custom generator. `by_partition`: each partition has its own watermark, and `steps` is empty.
     """
 
     event_times: TimeRange
@@ -92,6 +95,11 @@ class LatenessProbe:
     exact: bool
     steps: WatermarkSteps
     parameter: str | None
+    by_partition: bool = False
+
+
+_NO_STEPS = WatermarkSteps(np.empty(0, np.int64), np.empty((0, 3), np.int64))
+_PARAMETERS = {Engine.SPARK: "delay", Engine.KAFKA_STREAMS: "grace"}
 
 
 def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
@@ -106,7 +114,8 @@ def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
     most = _MAX_POINTS
     if estimated_records(evidence.plan, evidence.kind, times) > _MAX_GROUPS:  # limits the memory of the aggregation
         most = min(most, _MAX_GROUPS // max(1, len(strategy.partitions)))
-    resolution = _resolution(reach, max(most, 1), step)
+    by_partition = evidence.pipeline.engine is Engine.KAFKA_STREAMS
+    resolution = 1 if by_partition else _resolution(reach, max(most, 1), step)
     offset = windows.end_phase
     tried = {int(t) for t in _TOLERANCES if t % resolution == 0 and t <= reach + resolution}
     tried |= {configured}
@@ -114,13 +123,18 @@ def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
     if dropped_at is not None:
         tried.add(dropped_at)
     tolerances = tuple(sorted(tried))
+    exact = step is not None and step % resolution == 0
+    parameter = _PARAMETERS.get(evidence.pipeline.engine, strategy.generator.tolerance_parameter)
+    if by_partition:
+        return LatenessProbe(
+            times, tolerances, configured, dropped_at, resolution, exact, _NO_STEPS, parameter, by_partition=True
+        )
     # The watermark values that decide: `end - 1 + tolerance - configured`, for ends on the windows' grid.
     phases = sorted({(offset + t - configured) % resolution for t in tolerances})
     grids = [RegularGrid(resolution, phase) for phase in phases]
     timeline = _fine_timeline(evidence, grids, times.start - configured - resolution, cache)
     low = times.start - configured - resolution
     high = max(times.end, evidence.plan.processing_time_end) + resolution
-    exact = step is not None and step % resolution == 0
     return LatenessProbe(
         times,
         tolerances,
@@ -129,7 +143,7 @@ def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
         resolution,
         exact,
         _steps(timeline, grids, low, high),
-        strategy.generator.tolerance_parameter,
+        parameter,
     )
 
 

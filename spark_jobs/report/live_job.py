@@ -59,7 +59,7 @@ def _certainty(found: Verdicts) -> tuple[str, ...]:
         return ()
     said = []
     if found.fidelity == "recorded":
-        said.append("The live job recorded which records are in each row: its lateness is known, not concluded.")
+        said.append("The live job recorded what decides its lateness: it is known, not concluded.")
     else:
         said.append(
             "The verdicts follow from the log alone: it does not show in what order the job saw records near a close."

@@ -46,6 +46,7 @@ def watermark_facts(
     whole = TimeRange(classified.arrivals.start, classified.arrivals.end + 1)
     return {
         "resolution": probe.resolution,
+        "by_partition": probe.by_partition,
         "overview": _view(evidence, probe, whole, classified.overview, late_points(late)),
         "zoom": None if zoom is None else _view(evidence, probe, zoom, classified.zoomed, late_points(late, zoom)),
         "standstills": _standstills(steps, whole),

@@ -9,8 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.report.counted import Facts
+from spark_jobs.report.facts import gather
+from spark_jobs.runs.evaluation import EndPolicy
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import spool
 from tests.runs.small_nights import assert_history_is_whole, tables_of
 from tests.runs.small_runs import MINUTE, T0, run, write
@@ -80,9 +85,14 @@ def test_nights_of_an_application_end_in_the_tables_of_one_full_run(
             [r for log, cut in zip(logs, cuts, strict=True) for r in log[cut[number] : cut[number + 1]]],
             f"part-{number}.json",
         )
-        result = reconcile(spark, nightly, NoProgress())
+        ends = EndPolicy(collector=gather) if number == nights - 1 else None
+        result = reconcile(spark, nightly, NoProgress(), end_policy=ends)
         notes.append(result.note)
         assert ("a full run" in result.note) == (number == 0), notes
+    advisor = Facts.model_validate(RunStore.configured().folder(result.run_id).read("facts.json")).advisor
+    assert advisor is not None and advisor.parameter == "grace"
+    late = spark.table(Tables.of(nightly).late).where("side_output").count()
+    assert next(one.closed for one in advisor.tolerances if one.tolerance == advisor.configured) == late
     full = defined(data, f"streams_full_{seed}", application)
     run(spark, full)
     assert tables_of(spark, nightly) == tables_of(spark, full), (application, cuts, notes)
