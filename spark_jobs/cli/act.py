@@ -430,7 +430,8 @@ def upgrade(pipeline: PipelineArgument) -> None:
 
     Runs add the columns that they need by themselves; this does it for all tables at once, while no run is at work. A
     table of windows without revisions gets them: each window becomes revision 1. End offsets that are maps become
-    text, verdicts get their names of today. It can be repeated.
+    text, verdicts get their names of today. Runs of versions before 0.2 that have not ended are ended; the command that
+    makes each again is printed. It can be repeated.
     """
     from spark_jobs.operations.upgrade import upgrade as upgrade_tables
 
@@ -440,6 +441,9 @@ def upgrade(pipeline: PipelineArgument) -> None:
         got = [f"columns {', '.join(one.columns)}"] if one.columns else []
         got += [f"{one.windows:,} windows are revision 1"] if one.windows else []
         got += [f"{one.verdicts:,} rows have the verdicts' names of today"] if one.verdicts else []
+        got += [f"{len(one.ended):,} runs of versions before 0.2 had not ended"] if one.ended else []
         console.print(f"[green]upgraded[/] {escape(one.table)}: {'; '.join(got)}")
+        for run_id, what in one.ended.items():
+            console.print(f"  run {escape(run_id)} {escape(what)}")
     if not done:
         console.print(f"The tables of {escape(loaded.name)} have this version's layout already.")

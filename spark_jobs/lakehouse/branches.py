@@ -202,7 +202,7 @@ class PublicationBranches:
 
 def drop_branches(spark: SparkSession, table: str, branch: str) -> None:
     """Drop what a process that was killed while it published has left; `branch`: see `Publication`."""
-    for name in (*_branches(branch), f"{branch}_added"):  # the last one is of earlier versions
+    for name in _branches(branch):
         retried(lambda: spark.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS {name}"))  # noqa: B023
     for side in Side:
         SideTable(spark, table, side).follow(None, branch)

@@ -229,22 +229,6 @@ class Ledger:
         row = self.row(run_id)
         return row is not None and row["status"] == "published"
 
-    def delete_superseded(self, run_id: str) -> None:
-        """Remove the side rows that a published run's stand for: late ones of its range, quarantined ones that it read.
-
-        Of a run that `replaces` only: a reconciliation adds to what is there.
-        """
-        bounds = [F.unix_millis(name) for name in ("range_start", "range_end")]
-        rows = self.runs().where(F.col("run_id") == run_id).select("mode", "as_of", *bounds).collect()
-        mode, as_of, start, end = rows[0]
-        of_range = f"range_start >= timestamp_millis({start}) AND range_start < timestamp_millis({end})"
-        ends = " ".join(f"WHEN {int(partition)} THEN {int(offset)}" for partition, offset in (as_of or {}).items())
-        was_read = f"`offset` IS NULL OR `offset` < CASE partition {ends} END" if ends else "`offset` IS NULL"
-        chosen = {self._tables.late: "FALSE" if mode == "complete" else of_range, self._tables.quarantine: was_read}
-        for table, where in chosen.items():
-            if self._spark.catalog.tableExists(table):
-                self._delete(table, f"({where}) AND run_id <> '{_quoted(run_id)}'")
-
     def _read(self, run_id: str) -> _Known:
         iceberg = self._table()
         current = iceberg.currentSnapshot()

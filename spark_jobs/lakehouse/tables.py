@@ -169,11 +169,9 @@ class Tables:
         """The staging table of a run's attempt.
 
         The name holds a hash: it is short enough for every file system, and two runs never share one, also where a
-        metastore ignores case. `attempt` is None for a run that a version before 4 of the tables' layout staged.
+        metastore ignores case.
         """
-        if attempt is None:
-            return f"{self.windows}__staging_{re.sub(r'[^A-Za-z0-9_]', '_', run_id)}"
-        return f"{self.windows}__staging_{name_hash(run_id, attempt)}"
+        return f"{self.windows}__staging_{name_hash(run_id, attempt or '')}"
 
 
 def branch_of(run_id: str, claim: str | None) -> str:

@@ -19,16 +19,17 @@ from spark_jobs.errors import NotApprovedError, RunStateError
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.ledger import LedgerRow
 from spark_jobs.lakehouse.staging import StagedPart
-from spark_jobs.lakehouse.tables import LAYOUT, branch_of, ensure_table, guarded
+from spark_jobs.lakehouse.tables import branch_of, ensure_table, guarded
 from spark_jobs.runs.decision import Action, Decision, decide
 from spark_jobs.runs.difference import publication_of
-from spark_jobs.runs.documents import Answer, Approval, Evidence, Outcome, Request, StagedRange, TimelineDocument
+from spark_jobs.runs.documents import Answer, Approval, Evidence, Request, StagedRange, TimelineDocument
 from spark_jobs.runs.job import Job, end
 from spark_jobs.runs.keeping import has_lost
 from spark_jobs.runs.lifecycle import Event, event_that_drops, new_token, next_status
 from spark_jobs.runs.past import KEY as PAST
 from spark_jobs.runs.past import Past, ReadBefore
 from spark_jobs.runs.processes import STAGES_PROCESS, this_process
+from spark_jobs.runs.recovery import refuse_earlier
 from spark_jobs.runs.start import instant
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import STEPS
@@ -110,10 +111,9 @@ def publish(
     with job.stage("publish", tables.windows):
         committed = evidence is None and _is_committed(job)
         earlier_claims: list[str | None] = []
-        layouts: list[int] = []
 
         def guard(row: LedgerRow | None) -> None:
-            layouts[:] = [LAYOUT if row is None else row["layout"] or 0]
+            refuse_earlier([row] if row else [])
             earlier_claims[:] = [row["claim"]] if row is not None and row["claim"] else []
             if evidence is None and not committed:
                 _check_proof(job, row, reason, person)
@@ -132,8 +132,6 @@ def publish(
         )
         for claim in earlier_claims:
             job.published_table.drop_branches(branch_of(result.run_id, claim))
-        if layouts[0] < 5:
-            _clear_side_rows(job, staged, is_committed=committed)
         if not committed:
             run_parallel(job.spark, lambda: _prepare_side_tables(job), lambda: save_state(job))
             result.changes = job.published_table.publish(
@@ -163,11 +161,11 @@ def _is_committed(job: Job) -> bool:
 def _check_proof(job: Job, row: LedgerRow | None, reason: str, person: str) -> None:
     """Raises NotApprovedError or RunStateError where a run that waits may not be published."""
     run_id = job.result.run_id
-    status = None if row is None else effective_status(row, Outcome.read(job.folder))
+    status = None if row is None else RunStatus(row["status"])
     next_status(run_id, status, Event.START_PUBLISHING)
     if row is None or status is None:
         return
-    evidence = _evidence_of(row, job)
+    evidence = Evidence.model_validate_json(row["evidence"]) if row["evidence"] else None
     if evidence is None or evidence.attempt != row["attempt"]:
         raise RunStateError(
             "the run has not been verified", run_id, "Repeat the stage `verify`, or start the run again."
@@ -200,40 +198,11 @@ def _by_hand(job: Job) -> str:
     return f"run `rewindow publish {run_id} --reason ...`"
 
 
-def effective_status(row: LedgerRow, outcome: Outcome | None) -> RunStatus:
-    """The status of a row. Before layout 4 the ledger said `staged` of all that wait; the outcome says which."""
-    status = RunStatus(row["status"])
-    is_old = (row["layout"] or 0) < 4
-    return outcome.status if is_old and status is RunStatus.STAGED and outcome and outcome.status.waits else status
-
-
-def _evidence_of(row: LedgerRow, job: Job) -> Evidence | None:
-    if row["evidence"]:
-        return Evidence.model_validate_json(row["evidence"])
-    if (row["layout"] or 0) >= 4:
-        return None
-    # An earlier version verified and kept no evidence: what is staged now is taken for what was verified then.
-    outcome = Outcome.read(job.folder)
-    blocks = outcome is not None and outcome.status is RunStatus.GATE_FAILED
-    snapshots = job.staging.snapshots()
-    is_verified = outcome is not None and outcome.status.waits and StagedPart.WINDOWS.value in snapshots
-    return Evidence(attempt=None, snapshots=snapshots, gate_blocks=blocks) if is_verified else None
-
-
 def _is_approved(job: Job, row: LedgerRow) -> bool:
     approval = Approval.read(job.folder)
     if approval is None or approval.decision is not Answer.APPROVED:
         return False
-    return approval.attempt in (None, row["attempt"])
-
-
-def _clear_side_rows(job: Job, staged: StagedRange, *, is_committed: bool) -> None:
-    """Before layout 5 a run wrote its late and quarantined records before its commit, and removed old ones after it."""
-    if is_committed and staged.replaces:
-        job.ledger.delete_superseded(job.result.run_id)
-    for table in () if is_committed else (job.result.tables.late, job.result.tables.quarantine):
-        if job.spark.catalog.tableExists(table):
-            job.ledger.delete_rows(table, job.result.run_id)
+    return approval.attempt == row["attempt"]
 
 
 def _prepare_side_tables(job: Job) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -47,11 +47,14 @@ def recover(
     A run whose commit is in the published table's history is published. Of any other one the staging, the branches
     are dropped. The ledger and the outcome say so. A process of another host that may be gone is watched first, for
     some times of `heartbeat`: that host's clock may be another one.
+
+    Raises RunStateError where a run of an earlier layout is open, see `refuse_earlier`.
     """
     ledger = Ledger(spark, tables)
     if not may_have_open_runs(spark, tables):
         return []
     open_runs = [row.asDict() for row in ledger.runs().where(OPEN).collect()]
+    refuse_earlier(open_runs)
     signs = {row["run_id"]: sign_of_row(row, now) for row in open_runs}
     silent = [row for row in open_runs if signs[row["run_id"]] is Sign.SILENT]
     if silent:
@@ -60,13 +63,19 @@ def recover(
             signs |= dict.fromkeys(show_life(ledger, [row["run_id"] for row in silent], heartbeat), Sign.ALIVE)
     gone = [row for row in open_runs if signs[row["run_id"]] is not Sign.ALIVE]
     _repair_waiting(store, [row for row in open_runs if row not in gone], now)
-    if not gone:
-        return []
+    return settle(spark, tables, gone, now, store) if gone else []
+
+
+def settle(
+    spark: SparkSession, tables: Tables, runs: Iterable[LedgerRow], now: datetime, store: RunStore | None = None
+) -> list[str]:
+    """Write down what became of runs that nobody carries on, and drop what they have left; the ids of the abandoned."""
+    ledger = Ledger(spark, tables)
     table = PublishedTable(spark, tables.windows)
     is_there = spark.catalog.tableExists(tables.windows)
     published = table.published_runs() if is_there else set()
     abandoned = []
-    for row in gone:
+    for row in runs:
         run_id = row["run_id"]
         staging = Staging(spark, tables.staging(run_id, row["attempt"]))
         life = RunLife(ledger, run_id, row["attempt"], now=lambda: now)
@@ -74,8 +83,6 @@ def recover(
             if run_id in published:
                 table.follow()
                 _clear(table, staging, row)
-                if row["replaces"] and _wrote_side_rows_first(row):
-                    ledger.delete_superseded(run_id)
                 _write_outcome(store, run_id, RunStatus.PUBLISHED, now)
                 if row["status"] != RunStatus.PUBLISHED:
                     place = {"table_id": table.now().table_id, "sequence": table.sequence_of(run_id)}
@@ -86,13 +93,24 @@ def recover(
                 life.apply(Event.ABANDON, _same(row), finished_at=None)
                 abandoned.append(run_id)
             _clear(table if is_there else None, staging, row)
-            if _wrote_side_rows_first(row):
-                for side in (tables.late, tables.quarantine):
-                    if spark.catalog.tableExists(side):
-                        ledger.delete_rows(side, run_id)
             _write_outcome(store, run_id, RunStatus.ABANDONED if run_id in abandoned else status, now)
             life.set(finished_at=now)
     return abandoned
+
+
+def is_earlier(row: LedgerRow) -> bool:
+    """Whether the run is of an earlier layout: how those versions staged and published it only an upgrade knows."""
+    return (row["layout"] or 0) < 5
+
+
+def refuse_earlier(rows: Iterable[LedgerRow]) -> None:
+    """Raises RunStateError where one of these runs, which have not ended, is of an earlier layout."""
+    if run_ids := sorted(row["run_id"] for row in rows if is_earlier(row)):
+        raise RunStateError(
+            "a run of a version before 0.2 has not ended",
+            ", ".join(run_ids),
+            "Run `rewindow upgrade PIPELINE`: it ends such runs, and prints the command that makes each again.",
+        )
 
 
 def may_have_open_runs(spark: SparkSession, tables: Tables) -> bool:
@@ -110,13 +128,8 @@ def _repair_waiting(store: RunStore | None, rows: list[dict[str, Any]], now: dat
     """Make the outcomes of runs that wait say so, where the process ended before it could."""
     for row in rows:
         status, seen = RunStatus(row["status"]), row["heartbeat_at"]
-        if status.waits and (row["layout"] or 0) >= 4 and seen is not None and now - seen.astimezone(UTC) > HEARTBEAT:
+        if status.waits and seen is not None and now - seen.astimezone(UTC) > HEARTBEAT:
             _write_outcome(store, row["run_id"], status, now)
-
-
-def _wrote_side_rows_first(row: LedgerRow) -> bool:
-    """Whether the version that began the run wrote its late and quarantined records before its commit."""
-    return (row["layout"] or 0) < 5
 
 
 def _same(row: LedgerRow) -> Any:
@@ -131,11 +144,8 @@ def _same(row: LedgerRow) -> Any:
 
 def _clear(table: PublishedTable | None, staging: Staging, row: LedgerRow) -> None:
     staging.drop()
-    if table is not None:
-        if row["attempt"] is None:  # a run of a version that named branches by the run alone
-            table.drop_branches("publishing_" + "".join(c if c.isalnum() else "_" for c in row["run_id"]))
-        elif row["claim"]:
-            table.drop_branches(branch_of(row["run_id"], row["claim"]))
+    if table is not None and row["claim"]:
+        table.drop_branches(branch_of(row["run_id"], row["claim"]))
 
 
 def _write_outcome(store: RunStore | None, run_id: str, status: RunStatus, now: datetime) -> None:

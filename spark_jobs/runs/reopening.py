@@ -23,6 +23,7 @@ from spark_jobs.runs.lifecycle import RunLife, event_that_drops
 from spark_jobs.runs.plan import Plan, plan_from_json
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recorded import recorded_definition
+from spark_jobs.runs.recovery import refuse_earlier
 from spark_jobs.runs.stages import Deliver, Publish
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import DEFINITION, PLAN, RunFolder, RunStore
@@ -122,6 +123,7 @@ def discard_staged(
             return datetime.now(UTC)
 
         def remember(row: LedgerRow | None) -> None:
+            refuse_earlier([row] if row else [])
             attempts[:] = [None if row is None else row["attempt"]]
 
         life = RunLife(ledger, run_id, None, now=now)

@@ -6,6 +6,8 @@ in the ledger, late and quarantined records not yet named by the windows' snapsh
 
 from __future__ import annotations
 
+import socket
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
@@ -13,7 +15,7 @@ from pyspark.sql.types import StringType, StructType
 from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS
 from spark_jobs.lakehouse.published_state import RUN_ID
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import Tables, branch_of
 
 _RUNS_1 = """run_id pipeline status definition_hash definition range_start range_end as_of processing_time_end mode
 panes fidelity fidelity_reasons records_read records_quarantined windows windows_open windows_all_late pairs_on_time
@@ -46,6 +48,25 @@ def downgrade(spark: SparkSession, pipeline: Pipeline, layout: int) -> None:
     _rewrite(spark, tables.windows, _as_of(spark.table(tables.windows), layout), named)
     spark.sql(f"ALTER TABLE {tables.windows} CREATE BRANCH {REVISIONS}")
     history.writeTo(f"{tables.windows}.branch_{REVISIONS}").overwrite(F.lit(True))
+
+
+def leave_open(spark: SparkSession, pipeline: Pipeline, layout: int) -> str:
+    """A run of this layout that was killed while it published: its id. It has written its late records."""
+    tables, run_id = Tables.of(pipeline), "cut-off"
+    names = RUNS[layout]
+    row = spark.table(tables.runs).orderBy(F.desc("finished_at")).limit(1).collect()[0].asDict()
+    killed = {"run_id": run_id, "status": "publishing", "finished_at": None, "process": f"{socket.gethostname()}:1:0"}
+    killed |= {"attempt": "a", "claim": "b"} if layout == 4 else {}
+    spark.createDataFrame([{**row, **killed}], spark.table(tables.runs).select(*names).schema).writeTo(
+        tables.runs
+    ).append()
+    spark.table(tables.late).limit(1).withColumn("run_id", F.lit(run_id)).writeTo(tables.late).append()
+    staging, branch = tables.staging(run_id, "a"), branch_of(run_id, "b")
+    if layout < 4:
+        staging, branch = f"{tables.windows}__staging_cut_off", "publishing_cut_off"
+    spark.range(1).writeTo(staging).create()
+    spark.sql(f"ALTER TABLE {tables.windows} CREATE BRANCH {branch}")
+    return run_id
 
 
 def _as_of(windows: DataFrame, layout: int) -> DataFrame:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.errors import CatalogError
+from spark_jobs.errors import CatalogError, RunStateError
 from spark_jobs.lakehouse.corrections import CORRECTION_FACTS
 from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, aligned
 from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS, VERDICT_FACTS, VerdictTable
 from spark_jobs.operations.upgrade import BEFORE, upgrade
+from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.store import RunStore
-from tests.operations.layouts import KEY, RUNS, downgrade, without
-from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline
+from tests.operations.layouts import KEY, RUNS, downgrade, leave_open, without
+from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of
 from tests.runs.small_runs import write
 from tests.sampling import sample
 
@@ -35,7 +39,7 @@ def in_own_namespace(tmp_path: Path, name: str) -> Pipeline:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", sample([1], sorted(RUNS)))
+@pytest.mark.parametrize("layout", sample([1, 3], sorted(RUNS)))
 def test_tables_of_an_earlier_layout_are_upgraded_and_the_next_night_goes_on(
     layout: int, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -53,8 +57,16 @@ def test_tables_of_an_earlier_layout_are_upgraded_and_the_next_night_goes_on(
     if layout <= 2:
         with pytest.raises(CatalogError, match="`rewindow upgrade PIPELINE`"):
             published.prepare(spark.table(tables.windows).drop(*FACTS.names).schema)
-    done = {one.table: one for one in upgrade(spark, defined)}
-    assert upgrade(spark, defined) == []
+    killed = leave_open(spark, defined, layout) if layout > 1 else None  # a ledger of layout 1 names no table
+    if killed:
+        with pytest.raises(RunStateError, match=r"a run of a version before 0[.]2 has not ended"):
+            recover(spark, tables, datetime.now(UTC), store)
+    upgraded = upgrade(spark, defined, store)
+    assert upgrade(spark, defined, store) == []
+    ended = [one.ended for one in upgraded if one.ended]
+    assert [list(one) for one in ended] == ([[killed]] if killed else [])
+    assert all("has read as much" in what for one in ended for what in one.values())
+    done = {one.table: one for one in upgraded if not one.ended}
     lacked = tuple(name for name in RUNS_SCHEMA.names if name not in RUNS[layout])
     assert (done[tables.runs].columns if tables.runs in done else ()) == lacked
     if layout <= 2:
@@ -67,6 +79,13 @@ def test_tables_of_an_earlier_layout_are_upgraded_and_the_next_night_goes_on(
     night = reconcile(spark, defined, NoProgress(), store=store)
     assert sum(night.changes.values()) > 0
     assert_history_is_whole(spark, defined)
+    if killed:
+        assert spark.sql(f"SHOW TABLES IN rewindow.{defined.name} LIKE '*staging*'").isEmpty()
+        refs = spark.table(f"{tables.windows}.refs").where("name LIKE 'publishing%'")
+        assert refs.isEmpty()
+        full = in_own_namespace(tmp_path, f"layout_{layout}_full")
+        execute(spark, full, make_plan(spark, full), NoProgress(), store=store)
+        assert tables_of(spark, defined)[1] == tables_of(spark, full)[1], "the late records of the killed run are gone"
 
 
 def test_as_of_vectors_that_are_maps_become_text_on_both_branches(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
@@ -218,37 +219,35 @@ def test_a_night_goes_on_from_the_state_of_the_version_before(rewindow: Rewindow
     assert_as_of_a_complete_run(rewindow, "orders", tmp_path / "home")
 
 
-@pytest.mark.long
+WAITING = {
+    "visits": "visits-waiting",
+    "shipments": "shipments-staged",
+    "returns": "returns-closed",
+    "refunds": "refunds-waiting",
+}
+
+
 @pytest.mark.usefixtures("spark", "project")
-def test_a_night_that_awaits_approval_is_published_with_a_reason(rewindow: Rewindow, tmp_path: Path) -> None:
-    code, _, err = rewindow("publish", "visits-waiting", "--reason", "seen and approved")
+@pytest.mark.parametrize("pipeline", first_of(WAITING))
+def test_a_run_that_waits_is_ended_by_the_upgrade_and_its_command_makes_it_again(
+    rewindow: Rewindow, tmp_path: Path, pipeline: str
+) -> None:
+    file, waiting = definition(pipeline), WAITING[pipeline]
+    staging = f"SHOW TABLES IN rewindow.earlier LIKE '{pipeline}__staging*'"
+    assert rows(rewindow, staging)
+    before = published(rewindow, pipeline) if pipeline == "visits" else None  # of the others nothing is published
+    for command in (("run", file), ("reconcile", file), ("publish", waiting, "--reason", "seen"), ("discard", waiting)):
+        code, _, err = rewindow(*command)
+        assert code == 9 and f"a run of a version before 0.2 has not ended ({waiting})" in err, err
+        assert "Run `rewindow upgrade PIPELINE`" in err
+    code, out, err = rewindow("upgrade", file)
     assert code == 0, err
-    assert status_of("visits-waiting") == "published"
-    window = ("--window", "2020-09-13T12:27:00Z", "--key", "k=b", "--json")
-    first, second = lines(rewindow("history", definition("visits"), *window))
-    assert (first["run_id"], second["run_id"]) == ("visits-first", "visits-waiting")
-    assert second["reason"] == "seen and approved"
-    assert second["values"]["n__complete"] == first["values"]["n__complete"] + 1
-    assert_as_of_a_complete_run(rewindow, "visits", tmp_path / "home")
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("spark", "project")
-def test_a_run_that_is_staged_in_stages_is_published(rewindow: Rewindow, tmp_path: Path) -> None:
-    code, _, err = rewindow("publish", "shipments-staged", "--reason", "the last stage of an earlier version's run")
+    again = re.search(rf"run {waiting} was given up; `rewindow run {pipeline} (.*)` makes it again", out)
+    assert again, out
+    assert (status_of(waiting), rows(rewindow, staging)) == ("abandoned", [])
+    assert before is None or published(rewindow, pipeline) == before
+    code, _, err = rewindow("run", file, *again[1].split(), "--no-gate", "--run-id", "again")
+    if code == 3:
+        code, _, err = rewindow("publish", "again", "--reason", "as before")
     assert code == 0, err
-    assert status_of("shipments-staged") == "published"
-    assert_as_of_a_complete_run(rewindow, "shipments", tmp_path / "home")
-
-
-@pytest.mark.usefixtures("spark", "project")
-def test_what_waits_for_a_person_is_discarded(rewindow: Rewindow) -> None:
-    staging = "SHOW TABLES IN rewindow.earlier LIKE '{}__staging*'"
-    for run_id in ("refunds-waiting", "returns-closed"):
-        pipeline = run_id.partition("-")[0]
-        assert rows(rewindow, staging.format(pipeline))
-        code, _, err = rewindow("discard", run_id, "--reason", "not needed any more")
-        assert code == 0, err
-        assert status_of(run_id) == "discarded"
-        assert rows(rewindow, staging.format(pipeline)) == []
-        assert rows(rewindow, f"SELECT * FROM rewindow.earlier.{pipeline}") == []
+    assert_as_of_a_complete_run(rewindow, pipeline, tmp_path / "home")
