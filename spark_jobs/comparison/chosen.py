@@ -86,7 +86,7 @@ def chosen_windows(
         )
     if pairs is None:
         return Chosen(spans, is_partial=deployed.name is not None), notes
-    pairs = cached.keep(pairs)
+    pairs = cached.keep_keys(pairs)
     starts = [row[0] for row in pairs.select(START).distinct().orderBy(START).limit(_MAX_STARTS + 1).collect()]
     if has_other_windows:  # the pairs are windows of the definition, which the deployment did not have
         return Chosen(deployed.within(job.plan.chunks) if starts else spans, is_partial=True), notes

@@ -18,13 +18,12 @@ from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS, Publicatio
 from spark_jobs.lakehouse.published_state import PROPERTY, RUN_ID, state_at
 from spark_jobs.lakehouse.side_tables import Side, SideTable
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
+from spark_jobs.spark.cached import as_values
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
 
 _IN_ONE_FILE = 10_000
 """So few windows go into one file: a night's would otherwise leave one for each task."""
-_MAX_SENT = 100_000
-"""Windows that go to every task as they are."""
 _ENDED = "rw_superseded"
 """The view of the windows whose last revision ends."""
 
@@ -137,9 +136,8 @@ class PublicationBranches:
         """
         rows = changes.where("revision > 1 OR rw_change <> 'inserted'")
         rows = rows.select(*quoted(self.publication.row_identity), "valid_from")
-        few = rows.limit(_MAX_SENT + 1).toArrow()
-        if few.num_rows <= _MAX_SENT:
-            rows = self.spark.createDataFrame(few)
+        values = as_values(rows)
+        rows = rows if values is None else values
         low, high = start_bounds(rows)
         return _Superseded(rows, low or 0, high or 0)
 

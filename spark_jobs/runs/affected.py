@@ -125,7 +125,7 @@ def affected_windows(
     new: DataFrame, spec: ReplaySpec, before: PreviousRun, published: TimeRange, cache: CachedFrames
 ) -> AffectedWindows:
     """The windows that the `new` records can have changed; `published` spans the starts that are published."""
-    pairs = cache.keep(windows_of_records(new, spec))
+    pairs = cache.keep_keys(windows_of_records(new, spec))
     first, last = pairs.agg(F.min(START), F.max(START)).collect()[0]
     first, last = (published.start, published.end) if first is None else (first, last)
     lowest, end = min(first, published.start), max(last + 1, published.end)

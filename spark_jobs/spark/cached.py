@@ -7,6 +7,19 @@ from typing import Self
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
+FEW = 100_000
+"""So many rows of keys and instants go to every task within the plan."""
+
+
+def as_values(frame: DataFrame, most: int = FEW) -> DataFrame | None:
+    """The rows of `frame` (of types that Arrow has) as values; None where there are more than `most`.
+
+    A frame of values forgets how it was made. A cached one does not: its plan is looked at and written out again
+    with each use, and a hundredfold where cached frames are made of cached frames.
+    """
+    few = frame.limit(most + 1).toArrow()
+    return frame.sparkSession.createDataFrame(few, frame.schema) if few.num_rows <= most else None
+
 
 class CachedFrames:
     """The cached DataFrames of one replay. `release`, or the end of the context, frees all of them together."""
@@ -18,6 +31,14 @@ class CachedFrames:
         """Cache `frame` (memory, then disk) until `release`."""
         self._frames.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return frame
+
+    def keep_keys(self, frame: DataFrame) -> DataFrame:
+        """`frame`, computed now: as values where its rows are few, else cached."""
+        values = as_values(self.keep(frame))
+        if values is None:
+            return frame
+        frame.unpersist()
+        return values
 
     def release(self) -> None:
         """Free all cached frames; harmless twice."""
