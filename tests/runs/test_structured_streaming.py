@@ -57,6 +57,7 @@ def over_topic(query: LiveQuery, servers: str, topic: str, name: str, window: di
     return defined(query, history, "json", name, window, **more)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "window"), first_of([("append", "tumbling"), ("append", "session"), ("update", "tumbling")])
 )
