@@ -28,7 +28,8 @@ from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, complete_name
 from spark_jobs.runs.live_batches import micro_batches
-from spark_jobs.runs.plan import Plan, planned_records
+from spark_jobs.runs.plan import planned_records
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
 from spark_jobs.sources import good, reading
 from spark_jobs.spark.cached import CachedFrames

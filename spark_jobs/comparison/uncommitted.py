@@ -18,7 +18,7 @@ from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRule
 from spark_jobs.replay.windows import windows_of_records
 from spark_jobs.runs.gap_batches import records_between
 from spark_jobs.runs.live_batches import live_batches
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.sources import good
 
 

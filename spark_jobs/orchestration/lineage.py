@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import urlsplit
 
 import attr
@@ -26,7 +25,8 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, TopicAccess
 from spark_jobs.definition.live import FilesEmitted, Live, TableEmitted, TopicEmitted
 from spark_jobs.orchestration.links import report_path
-from spark_jobs.runs.documents import Outcome, PlanDocument, Request, status_of
+from spark_jobs.runs.documents import Outcome, Request, status_of
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.status import Stage
 from spark_jobs.runs.store import RunFolder
@@ -226,9 +226,7 @@ def _of_path(path: str) -> Dataset:
 
 
 def _facet(folder: RunFolder, request: Request) -> RewindowRunFacet:
-    plan, outcome = PlanDocument.read(folder), Outcome.read(folder)
-    planned: dict[str, Any] = {} if plan is None else plan.to_dict()
-    processed = planned.get("processing_time_end")
+    plan, outcome = Plan.read(folder), Outcome.read(folder)
     return RewindowRunFacet(
         runId=folder.run_id,
         pipeline=request.pipeline,
@@ -238,8 +236,8 @@ def _facet(folder: RunFolder, request: Request) -> RewindowRunFacet:
         definitionVersion=request.definition_version,
         start=plan and format_instant(plan.span.start),
         end=plan and format_instant(plan.span.end),
-        asOf={str(p["partition"]): p["end_offset"] for p in planned.get("partitions") or []},
-        processingTime=format_instant(processed) if isinstance(processed, int) else None,
+        asOf={str(partition): end for partition, end in plan.as_of.items()} if plan else {},
+        processingTime=plan and format_instant(plan.processing_time_end),
         changes=dict(outcome.changes) if outcome else {},
         reason=request.reason,
         report=report_path(folder.run_id),

@@ -41,13 +41,13 @@ from spark_jobs.runs.documents import (
     Approval,
     Changes,
     Outcome,
-    PlanDocument,
     Request,
     instant_of,
     status_of,
 )
 from spark_jobs.runs.figures import changes_in_words
 from spark_jobs.runs.form_words import in_form_words
+from spark_jobs.runs.plan_document import Plan as RunPlan
 from spark_jobs.runs.requesting import check_order, check_range, check_until
 from spark_jobs.runs.stages import RunStage, applications_of, stages_of
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
@@ -218,7 +218,7 @@ class SparkStage(SparkTask):
 
     def _applications(self, folder: RunFolder) -> tuple[tuple[RunStage, ...], ...]:
         """The run's stages by application; a night has one, and no plan in stages."""
-        plan, request = PlanDocument.read(folder), Request.read(folder)
+        plan, request = RunPlan.read(folder), Request.read(folder)
         if plan is None or request is None or request.kind is RunKind.RECONCILE:
             return ()
         return applications_of(stages_of(load_pipeline(self.pipeline_file), plan.replay_stages), plan.records)
@@ -283,7 +283,7 @@ class Plan(SparkStage):
     def _result(self, folder: RunFolder, context: Context) -> list[dict[str, Any]]:
         if status_of(folder) is RunStatus.DRY_RUN:
             return []
-        plan = PlanDocument.read(folder)
+        plan = RunPlan.read(folder)
         return [] if plan is None else [{"number": s.number, "label": s.label} for s in plan.replay_stages]
 
 
@@ -363,7 +363,7 @@ def changed_range(folder: RunFolder) -> dict[str, str | None]:
 
     A run that an earlier version verified says the range of its plan.
     """
-    changes, plan = Changes.read(folder), PlanDocument.read(folder)
+    changes, plan = Changes.read(folder), RunPlan.read(folder)
     span = changes.changed_span if changes is not None else None
     span = span or (plan and plan.span)
     return {"from": span and format_instant(span.start), "to": span and format_instant(span.end)}

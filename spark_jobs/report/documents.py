@@ -17,17 +17,17 @@ from spark_jobs.runs.documents import (
     ChunkDocument,
     Document,
     Gate,
-    PlanDocument,
     Quarantine,
     Request,
 )
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.runs.verdicts import Verdicts
 
 _ONE: dict[str, type[Document]] = {
     "request": Request,
     "outcome": AnyOutcome,
-    "plan": PlanDocument,
+    "plan": Plan,
     "changes": Changes,
     "gate": Gate,
     "approval": Approval,
@@ -55,7 +55,7 @@ class Documents:
     run_id: str
     request: Request | None = None
     outcome: AnyOutcome | None = None
-    plan: PlanDocument | None = None
+    plan: Plan | None = None
     changes: Changes | None = None
     gate: Gate | None = None
     approval: Approval | None = None

@@ -33,7 +33,7 @@ from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
 from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
 from spark_jobs.replay.making import TimelineMaker, restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.status import RunKind
 from spark_jobs.spark.cached import CachedFrames

@@ -14,7 +14,7 @@ from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.start import Asked, prepare
 from spark_jobs.runs.status import RunKind

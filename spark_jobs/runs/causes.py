@@ -11,7 +11,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger, PublishedRanges
 from spark_jobs.lakehouse.publication import Cause
 from spark_jobs.lakehouse.tables import AS_OF
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 
 
 def published_before(ledger: Ledger, plan: Plan, run_id: str) -> PublishedRanges:

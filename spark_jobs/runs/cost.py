@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -17,6 +17,7 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.plan_document import Cost
 from spark_jobs.runs.status import RunKind
 from spark_jobs.sources import OpenHistory, snapshot_size
 
@@ -30,31 +31,6 @@ class Size:
 
     records: int | None = None
     bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a run will read, and the `seconds` of its stages, estimated from so many earlier `runs`."""
-
-    records: int
-    bytes: int | None
-    seconds: dict[str, float] = field(default_factory=dict)
-    runs: int = 0
-
-    @property
-    def total(self) -> float | None:
-        """The seconds of all stages; None: nobody knows."""
-        return sum(self.seconds.values()) if self.runs else None
-
-    def in_words(self) -> str:
-        """One line for people."""
-        read = f"{self.records:,} records" + ("" if self.bytes is None else f", {decimal(self.bytes)}")
-        if self.total is None:
-            return f"{read}; no run of this pipeline has been published that could say how long it takes"
-        stages = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in self.seconds.items() if seconds >= 0.5)
-        of = f"{self.runs} earlier run{'s' if self.runs > 1 else ''}"
-        about = format_duration(round(self.total) * 1000)
-        return f"{read}; about {about}, from {of}" + (f" ({stages})" if stages else "")
 
 
 @dataclass(frozen=True, slots=True)

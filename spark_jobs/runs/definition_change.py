@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -18,7 +17,7 @@ from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.documents import Request, status_of
 from spark_jobs.runs.last_run import last_run
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.start import check_owner
 from spark_jobs.runs.store import RunStore
 
@@ -85,7 +84,7 @@ def with_change(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> Plan:
     else:
         count = PublishedTable(spark, tables.windows).current().count()
         said += (f"{count:,} rows are published now; a dry run (`--dry-run=diff`) counts what becomes of them",)
-    return replace(plan, warnings=(*plan.warnings, *said))
+    return plan.model_copy(update={"warnings": (*plan.warnings, *said)})
 
 
 def _window_in_words(window: Mapping[str, Any]) -> str:

@@ -24,7 +24,6 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import WindowChange, visible
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.runs.git_version import git_version
-from spark_jobs.runs.stages import ReplayChunk, chunk_stages
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.spark.catalog import CATALOG
@@ -234,25 +233,6 @@ class StagedRange(Document):
     @field_serializer("reach", "recent", "older")
     def _as_pair(self, value: TimeRange | None) -> list[int] | None:
         return None if value is None else [value.start, value.end]
-
-
-class PlanDocument(Document):
-    """`plan.json`, as far as it is needed without Spark; `spark_jobs.runs.plan.Plan` has all fields."""
-
-    FILE: ClassVar[str] = "plan.json"
-
-    span: TimeRange
-    chunks: tuple[TimeRange, ...] = ()
-    definition_hash: str = ""
-    records: int = 0
-    history_records: int | None = None
-    history_counts: dict[int, int] | None = None
-    partitions: tuple[dict[str, Any], ...] = ()
-
-    @property
-    def replay_stages(self) -> tuple[ReplayChunk, ...]:
-        """The stages that stage the windows of a run over the plan's range."""
-        return chunk_stages(self.chunks)
 
 
 class TimelineDocument(Document):

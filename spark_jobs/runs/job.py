@@ -28,7 +28,7 @@ from spark_jobs.runs.decision import Decision
 from spark_jobs.runs.documents import Application, Outcome, failure_fields
 from spark_jobs.runs.lifecycle import Event, RunLife, new_token
 from spark_jobs.runs.live_batches import micro_batches
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.processes import STAGES_PROCESS
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
@@ -164,7 +164,7 @@ def job_of(
     """What the stages of a run share. `attempt`: `new_token()` for a run that begins, else that of its folder."""
     batches = micro_batches(spark, pipeline, plan.as_of, plan.processing_time_end)
     partitions = [p.partition for p in plan.partitions]
-    spec = spec_of(pipeline, partitions, mode=Mode(plan.mode), panes=panes, batches=batches)
+    spec = spec_of(pipeline, partitions, mode=plan.mode, panes=panes, batches=batches)
     counts = RunCounts(records_read=plan.records, records_quarantined=plan.quarantined)
     result = RunResult(run_id, Tables.of(pipeline), counts)
     folder = (store or RunStore.configured()).folder(run_id)

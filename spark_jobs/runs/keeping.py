@@ -28,7 +28,8 @@ from spark_jobs.runs.difference import COVERS, MADE_OF, publication_of
 from spark_jobs.runs.documents import Changes, Request, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.past import FilesSince, ReadBefore, counted_below
-from spark_jobs.runs.plan import Plan, open_planned
+from spark_jobs.runs.plan import open_planned
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import Change, Empty, canonical, change_between, cut_at, good, is_empty

@@ -9,7 +9,8 @@ from pydantic import Field
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, DocumentError
-from spark_jobs.runs.documents import Document, Outcome, PlanDocument, Request
+from spark_jobs.runs.documents import Document, Outcome, Request
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.store import RunFolder, RunStore
 
@@ -50,7 +51,7 @@ def last_run(pipeline: str) -> LastRun | None:
 def remember(folder: RunFolder) -> None:
     """Keep a run that has ended as its pipeline's last one. A run that was refused before its plan says nothing new."""
     request, outcome = Request.read(folder), Outcome.read(folder)
-    plan = PlanDocument.read(folder)
+    plan = Plan.read(folder)
     if request is None or outcome is None or plan is None:
         return
     place = RunStore.configured().of_pipeline(request.pipeline)
@@ -58,19 +59,15 @@ def remember(folder: RunFolder) -> None:
         before = LastRun.read(place)
     except DocumentError:  # it is written anew
         before = None
-    times: dict[str, Any] = plan.to_dict().get("event_times") or {}
-    firsts = [t for t in (times.get("start"), before and before.first) if isinstance(t, int)]
-    lasts = [t for t in (times.get("end"), before and before.last) if isinstance(t, int)]
-    partitions: list[dict[str, Any]] = plan.to_dict().get("partitions") or []
     LastRun(
         run_id=folder.run_id,
         status=outcome.status.value,
         finished_at=outcome.finished_at or "",
         start=plan.span.start,
         end=plan.span.end,
-        first=min(firsts, default=None),
-        last=max(lasts, default=None),
-        as_of={p["partition"]: p["end_offset"] for p in partitions},
+        first=min(first for first in (plan.event_times.start, before and before.first) if first is not None),
+        last=max(last for last in (plan.event_times.end, before and before.last) if last is not None),
+        as_of=plan.as_of,
         table=request.output_table,
         file=request.file or "",
         definition_hash=request.definition_hash,

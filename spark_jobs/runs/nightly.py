@@ -37,7 +37,8 @@ from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.live_batches import LiveBatches, keep_batches, live_batches
 from spark_jobs.runs.past import ReadBefore, counts_after
 from spark_jobs.runs.past_changes import Comparison
-from spark_jobs.runs.plan import Plan, arrival_limit, make_plan, planned_records
+from spark_jobs.runs.plan import arrival_limit, make_plan, planned_records
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.requesting import check_until

@@ -35,7 +35,7 @@ from spark_jobs.sources import (
 )
 
 if TYPE_CHECKING:
-    from spark_jobs.runs.plan import Plan
+    from spark_jobs.runs.plan_document import Plan
 
 T = TypeVar("T")
 KEY = "past"

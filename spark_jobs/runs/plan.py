@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
@@ -33,21 +30,16 @@ from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.replay.making import way_of
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
-from spark_jobs.runs.cost import Cost, check_cost, check_size, estimated, runs_taken, size_of
-from spark_jobs.runs.documents import misfit
+from spark_jobs.runs.cost import check_cost, check_size, estimated, runs_taken, size_of
 from spark_jobs.runs.live_batches import LiveBatches, as_of_batches, live_batches
 from spark_jobs.runs.past_changes import is_another_log
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requesting import check_order, check_range
 from spark_jobs.sources import (
     Inspection,
     OpenHistory,
     PartitionRange,
-    PinnedFile,
-    PinnedSchemas,
-    PinnedSnapshot,
-    PinnedTopic,
-    Pins,
     canonical,
     check_pinned,
     check_schema_ids,
@@ -62,134 +54,6 @@ from spark_jobs.sources import (
     quarantined,
     spooled,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
-
-    `is_whole`: the range holds every window of the history up to the end offsets. `records` were read for this run;
-    `history_records` are those of the whole history up to the end offsets, `history_counts` those by partition, and
-    `empty` the offsets without a record (`empty_offsets`); None where nobody knows. `arrivals_before`: from this
-    instant on arrivals were ahead of the clock. `gaps`: what of the range no chunk holds, because no record is there.
-    `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, `schemas`: by which values are
-    decoded, `lookup`: the snapshot that records are looked up in, see `OpenHistory`; `inputs`: the same of each input
-    of a union. `cost`: what the run costs; None where it reads new records alone. `another_log`: how the history
-    differs from the log that was read for what is published, all of which goes; empty: it is the same log. The end is
-    `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
-    """
-
-    pipeline: str
-    definition_hash: str
-    source: str
-    partition_columns: tuple[str, ...]
-    mode: str
-    span: TimeRange
-    is_whole: bool
-    chunks: tuple[TimeRange, ...]
-    event_times: TimeRange
-    partitions: tuple[PartitionRange, ...]
-    processing_time_end: int
-    pinned: tuple[PinnedFile, ...]
-    topic: PinnedTopic | None
-    cuts: bool
-    records: int
-    quarantined: int
-    missing_event_times: int
-    window_ends: int | None
-    fidelity: str
-    fidelity_reasons: tuple[str, ...]
-    watermark: str
-    warnings: tuple[str, ...]
-    version: str = __version__
-    history_records: int | None = None
-    arrivals_before: int | None = field(default=None, compare=False)
-    gaps: tuple[TimeRange, ...] = ()
-    behind: tuple[PinnedFile, ...] | None = None
-    history_counts: dict[int, int] | None = None
-    empty: dict[int, tuple[tuple[int, int], ...]] | None = None
-    snapshot: PinnedSnapshot | None = None
-    schemas: PinnedSchemas | None = None
-    lookup: PinnedSnapshot | None = None
-    cost: Cost | None = field(default=None, compare=False)
-    another_log: str = ""
-    inputs: tuple[Pins, ...] = ()
-
-    def of_inputs(self) -> tuple[Plan, ...]:
-        """What the plan says of each input of a union, under the input's own partition numbers."""
-        return tuple(self._of_input(pins, number) for number, pins in enumerate(self.inputs))
-
-    def _of_input(self, pins: Pins, number: int) -> Plan:
-        own = of_input({p.partition: p for p in self.partitions}, number)
-        return replace(
-            self,
-            pinned=pins.pinned or (),
-            behind=pins.behind,
-            topic=pins.topic,
-            snapshot=pins.snapshot,
-            schemas=pins.schemas,
-            lookup=pins.lookup,
-            inputs=(),
-            partitions=tuple(replace(p, partition=partition) for partition, p in own.items()),
-            history_counts=None if self.history_counts is None else of_input(self.history_counts, number),
-            empty=None if self.empty is None else of_input(self.empty, number),
-        )
-
-    @property
-    def pins(self) -> Pins:
-        """What the plan has pinned of the history."""
-        return Pins(self.pinned or None, self.behind, self.topic, self.snapshot, self.schemas, self.inputs, self.lookup)
-
-    @property
-    def files(self) -> tuple[PinnedFile, ...] | None:
-        """The files that say what is read; None where nobody knows them."""
-        return self.pinned or self.behind
-
-    @property
-    def as_of(self) -> dict[int, int]:
-        """The end offset (exclusive) of each partition."""
-        return {p.partition: p.end_offset for p in self.partitions}
-
-    def to_json(self) -> str:
-        """The plan for machines; `plan_from_json` reads it back."""
-        return json.dumps(asdict(self), indent=2, sort_keys=True)
-
-
-_PLAN = TypeAdapter(Plan)
-
-
-def plan_from_json(text: str) -> Plan:
-    """A plan as `Plan.to_json` wrote it. Raises DefinitionError for anything else: people edit plans."""
-    try:
-        plan = _PLAN.validate_json(text, strict=True)
-    except ValidationError as problem:
-        raise _no_plan(misfit(problem)) from problem
-    unknown = sorted(json.loads(text).keys() - {field.name for field in fields(Plan)})
-    if unknown:
-        raise _no_plan(f"it has an unknown field {unknown[0][:60]!r}")
-    if plan.mode not in list(Mode):
-        raise _no_plan(f"mode: {plan.mode[:60]!r} is none of {', '.join(Mode)}")
-    for span in (plan.span, plan.event_times, *plan.chunks, *plan.gaps):
-        _check_times(span.start, span.end)
-    _check_times(plan.processing_time_end)
-    numbers = [p.partition for p in plan.partitions]
-    if len(set(numbers)) < len(numbers):
-        raise _no_plan("partitions: one is there twice")
-    for p in plan.partitions:
-        if not (0 <= p.partition < 2**31 and 0 <= p.first_offset <= p.end_offset < 2**63):
-            raise _no_plan(f"partitions: the offsets of partition {p.partition} are no range of offsets")
-        _check_times(*(at for at in (p.first_arrival, p.last_arrival) if at is not None))
-    return plan
-
-
-def _check_times(*times: int) -> None:
-    for at in times:
-        if not -(2**63) <= at < 2**63:
-            raise _no_plan(f"{at} is no time in epoch milliseconds")
-
-
-def _no_plan(why: str) -> DefinitionError:
-    return DefinitionError(f"not a plan: {why}", hint="Make one with `rewindow plan PIPELINE --json`.")
 
 
 def check_plan(plan: Plan, pipeline: Pipeline) -> None:
@@ -310,7 +174,7 @@ def make_plan(
         definition_hash=pipeline.definition_hash,
         source=opened.description,
         partition_columns=partition_columns(spark, pipeline),
-        mode=mode.value,
+        mode=mode,
         span=span,
         is_whole=is_whole,
         chunks=slices,
@@ -415,7 +279,7 @@ def planned_records(
         reasons = fidelity_of(pipeline, opened).reasons if opened.has_topic else plan.fidelity_reasons
         inputs = tuple(one.pins for one in opened.inputs)
         reasons = tuple(dict.fromkeys((*plan.fidelity_reasons, *reasons)))
-        plan = replace(plan, topic=opened.topic, inputs=inputs, fidelity_reasons=reasons)
+        plan = plan.model_copy(update={"topic": opened.topic, "inputs": inputs, "fidelity_reasons": reasons})
     if not opened.has_topic and not is_small(opened):
         plan = plan or make_plan(spark, pipeline, opened=opened, **options)
         yield plan, _records_of(plan, pipeline, opened)

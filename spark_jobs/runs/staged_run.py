@@ -10,7 +10,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.documents import NotStaged
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.verdicts import Verdicts
 

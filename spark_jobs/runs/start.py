@@ -35,10 +35,11 @@ from spark_jobs.runs.documents import (
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.lifecycle import Event
 from spark_jobs.runs.live_batches import keep_batches
-from spark_jobs.runs.plan import Plan, check_plan, read_planned
+from spark_jobs.runs.plan import check_plan, read_planned
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.status import RunKind
-from spark_jobs.runs.store import DEFINITION, PLAN
+from spark_jobs.runs.store import DEFINITION
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.sources import quarantined
 from spark_jobs.sources.quarantine import reasons_of
@@ -124,7 +125,7 @@ def begin(job: Job, asked: Asked, started: datetime) -> None:
         job.folder.write_text(DEFINITION, job.pipeline.text)
     for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE):  # of an attempt before this one
         job.folder.remove(document)
-    job.folder.write_text(PLAN, job.plan.to_json())
+    job.plan.write(job.folder)
 
 
 def first_row(job: Job, reason: str, started: datetime) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def first_row(job: Job, reason: str, started: datetime) -> dict[str, Any]:
         "range_end": instant(plan.span.end),
         "as_of": plan.as_of,
         "processing_time_end": instant(plan.processing_time_end),
-        "mode": plan.mode,
+        "mode": plan.mode.value,
         "panes": job.spec.panes.value,
         "fidelity": plan.fidelity,
         "fidelity_reasons": list(plan.fidelity_reasons),
@@ -175,7 +176,7 @@ def check_quarantine(job: Job) -> None:
     if pipeline.quarantine.threshold.is_exceeded(plan.quarantined, plan.records):
         if Request.read(job.folder) is not None:
             keep_reasons(job, quarantined(read_planned(job.spark, pipeline, plan)))
-            job.folder.write_text(PLAN, plan.to_json())
+            plan.write(job.folder)
         raise HistoryError(
             f"{plan.quarantined} of {plan.records} records cannot be used, more than the quarantine allows",
             pipeline.source_of(("quarantine",)) or pipeline.name,

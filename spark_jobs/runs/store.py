@@ -6,7 +6,7 @@ The folder `<store>/<run id>/` holds, as the run goes on:
 | --- | --- | --- |
 | `request.json` | the start | pipeline, kind, what was requested, by whom, why |
 | `pipeline.yaml` | the start | the definition as written |
-| `plan.json` | plan | `Plan.to_json` |
+| `plan.json` | plan | what the run will do |
 | `staged.json` | plan | which published windows the staged ones stand for |
 | `timeline.json`, `timeline.arrow` | timeline | the watermark's state, and its steps where they are few |
 | `chunk-0001.json`, ... | replay | counts and seconds of a chunk |

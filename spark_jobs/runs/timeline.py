@@ -24,7 +24,7 @@ from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.documents import Duplicates, TimelineDocument
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.past import Past, is_past_of
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.store import STEPS
 from spark_jobs.sources import arrived_since, reading
 from spark_jobs.spark.parallel import run_parallel

@@ -31,12 +31,12 @@ from spark_jobs.runs.documents import (
     Evidence,
     Gate,
     NotStaged,
-    PlanDocument,
     Request,
     StagedRange,
 )
 from spark_jobs.runs.figures import recomputed_windows
 from spark_jobs.runs.job import Job
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.sources import changed_files, files_there
@@ -257,7 +257,7 @@ def earlier_runs(folder: RunFolder, run_before: str | None) -> tuple[EarlierRun,
         before = folder.of_run(run_before) if run_before else None
         changes = before and Changes.read(before)
         request = before and Request.read(before)
-        plan = before and PlanDocument.read(before)
+        plan = before and Plan.read(before)
         if before and changes and request:
             last = EarlierRun(
                 run_id=before.run_id,
@@ -305,12 +305,12 @@ def _records(job: Job, staged: StagedRange) -> tuple[int | None, int | None]:
     if latest is None:
         return None, None
     try:
-        before = PlanDocument.read(job.folder.of_run(latest))
+        before = Plan.read(job.folder.of_run(latest))
     except RewindowError:  # damaged: it says nothing
         return None, None
     if before is None or before.definition_hash != plan.definition_hash:
         return None, None
-    ends = {p["partition"]: p["end_offset"] for p in before.partitions}
+    ends = before.as_of
     if staged.since is not None:
         if staged.below is None or before.history_counts is None or ends != staged.since:
             return None, None

@@ -30,7 +30,8 @@ from spark_jobs.runs.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.keeping import keep_of_range, keep_touched
 from spark_jobs.runs.past_changes import PastChanges
-from spark_jobs.runs.plan import Plan, read_planned
+from spark_jobs.runs.plan import read_planned
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.stages import ReplayChunk, ReplayTouched, chunk_stages
 from spark_jobs.runs.start import from_table, full_range, keep_reasons
 from spark_jobs.runs.timeline import opened_replay, saved_timeline

@@ -4,10 +4,21 @@ It may import replay (whose columns the records have), spark, definition and eve
 kinds of history) and `records.py` (the canonical records).
 """
 
+from spark_jobs.pins import (
+    Change,
+    OffsetRange,
+    PartitionRange,
+    PinnedFile,
+    PinnedSchemas,
+    PinnedSnapshot,
+    PinnedTopic,
+    Pins,
+    TableFormat,
+)
 from spark_jobs.sources.check import check_expressions
 from spark_jobs.sources.empty_offsets import Empty, empty_after, empty_in_both, empty_offsets, fidelity_of, is_empty
 from spark_jobs.sources.fidelity import Fidelity, fidelity
-from spark_jobs.sources.files import PinnedFile, changed_files, check_pinned, files_there
+from spark_jobs.sources.files import changed_files, check_pinned, files_there
 from spark_jobs.sources.history import (
     AlreadyRead,
     Later,
@@ -17,14 +28,11 @@ from spark_jobs.sources.history import (
     partition_columns,
     source_of,
 )
-from spark_jobs.sources.inspection import Inspection, PartitionRange, inspect_history
-from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
+from spark_jobs.sources.inspection import Inspection, inspect_history
 from spark_jobs.sources.lake_tables import change_between, snapshot_size
-from spark_jobs.sources.opened import OpenHistory, Pins
+from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.schema_ids import check_schema_ids
-from spark_jobs.sources.schemas import PinnedSchemas
-from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
 from spark_jobs.sources.spool import is_small, narrowed, spooled
 from spark_jobs.sources.union import joined, names_of, records_of_input
 from spark_jobs.sources.zone_data import java_release, python_release, zone_note

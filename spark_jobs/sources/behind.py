@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import SourceError
-from spark_jobs.sources.files import PinnedFile, pinned_file, refuse_changed
+from spark_jobs.pins import PinnedFile
+from spark_jobs.sources.files import pinned_file, refuse_changed
 from spark_jobs.spark.failures import plain_path, reading
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, hadoop_conf, jvm, session_state
 

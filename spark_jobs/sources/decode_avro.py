@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StringType, StructType
 
+from spark_jobs.pins import PinnedSchemas
 from spark_jobs.sources.avro_resolution import incompatibility, other_logical_type, parsed_schema
 from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, REASON
-from spark_jobs.sources.schemas import PinnedSchemas
 from spark_jobs.spark.gateway import JAVA_ERRORS, jvm
 from spark_jobs.spark.java import java_reason
 

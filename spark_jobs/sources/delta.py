@@ -13,8 +13,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import EnvironmentSetupError, SourceError
+from spark_jobs.pins import Change, PinnedSnapshot, TableFormat
 from spark_jobs.settings import Variable
-from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
 from spark_jobs.spark.failures import plain_path, reading, short
 from spark_jobs.spark.gateway import (
     JAVA_ERRORS,

@@ -20,10 +20,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import Topic
 from spark_jobs.definition.union import of_input
 from spark_jobs.errors import HistoryError
+from spark_jobs.pins import PartitionRange, PinnedTopic
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.sources.fidelity import Fidelity, Level, fidelity
-from spark_jobs.sources.inspection import PartitionRange
-from spark_jobs.sources.kafka_offsets import PinnedTopic
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.union import names_of
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.engine import Engine
-from spark_jobs.sources.kafka_offsets import PinnedTopic
+from spark_jobs.pins import PinnedTopic
 
 Level = Literal["recorded", "log_order", "approximate", "complete_only"]
 

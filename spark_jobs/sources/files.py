@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from urllib.parse import quote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -18,6 +16,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import SourceError
+from spark_jobs.pins import PinnedFile
 from spark_jobs.sources.lines import OptionValue, option, read_lines
 from spark_jobs.sources.parquet import (
     FileColumns,
@@ -42,31 +41,7 @@ from spark_jobs.spark.java import java_reason
 _LISTING_OPTIONS = ("basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter")
 _LINE_OPTIONS = ("linesep",)
 _GLOB = "*?[{"
-_ENCODED = re.compile(r"[^A-Za-z0-9_!.~'()*:@&=+$,;/\u0080-\U0010ffff-]|\s")
-"""What Java's URI encodes in a path."""
 _GLOB_CHARACTER = re.compile(r"[\\*?\[\]{}]")
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedFile:
-    """One file as a plan pins it: its URI, its size in bytes, and when it was written (epoch ms).
-
-    `modified` is None in what an earlier version pinned; then sizes alone are compared.
-    """
-
-    path: str
-    size: int
-    modified: int | None = None
-
-    @property
-    def named_by_spark(self) -> str:
-        """The path as `_metadata.file_path` has it: an encoded URI."""
-        return _ENCODED.sub(lambda found: quote(found[0], safe=""), self.path)
-
-    def is_same_as(self, other: PinnedFile) -> bool:
-        """Whether both are one file that nobody has written again in between, as far as is known."""
-        same = self.path == other.path and self.size == other.size
-        return same and (None in (self.modified, other.modified) or self.modified == other.modified)
 
 
 def find_files(spark: SparkSession, history: FilesHistory) -> tuple[PinnedFile, ...]:

@@ -21,11 +21,11 @@ from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Topic
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.union import UnionHistory, of_input
 from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.pins import Change, PinnedFile, PinnedSchemas, PinnedSnapshot, Pins, TableFormat
 from spark_jobs.sources.behind import confirm_behind, files_behind, records_in, records_outside
 from spark_jobs.sources.decode import RAW, REASON
 from spark_jobs.sources.expressions import expression_type, refuse_schema
 from spark_jobs.sources.files import (
-    PinnedFile,
     check_pinned,
     check_same_schema,
     file_partitions,
@@ -43,12 +43,11 @@ from spark_jobs.sources.lake_tables import (
 )
 from spark_jobs.sources.lake_tables import table_partitions as lake_partitions
 from spark_jobs.sources.lookup import pin_lookup
-from spark_jobs.sources.opened import OpenHistory, Pins
+from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import column_fields, encoded_fields
 from spark_jobs.sources.query_files import ROWS, files_read, numbered, with_file_positions
 from spark_jobs.sources.records import NOT_BEFORE, canonical
-from spark_jobs.sources.schemas import PinnedSchemas, pin_schemas
-from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
+from spark_jobs.sources.schemas import pin_schemas
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.sources.union import joined, names_of
 from spark_jobs.sources.zone_data import use_java_zone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import SourceError
-from spark_jobs.sources.snapshot import Change, PinnedSnapshot
+from spark_jobs.pins import Change, PinnedSnapshot
 from spark_jobs.spark.failures import reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 from spark_jobs.spark.snapshots import rows_at, way_back

@@ -20,9 +20,9 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.union import of_union
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.pins import OffsetRange, PartitionRange, PinnedTopic
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import canonical, cut_at
 from spark_jobs.sources.scan import (
@@ -39,21 +39,6 @@ from spark_jobs.sources.scan import (
 )
 from spark_jobs.sources.spool import is_small
 from spark_jobs.spark.failures import reading
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRange:
-    """The records of one partition: offsets `[first_offset, end_offset)`, arrivals in epoch ms, both included.
-
-    Offsets may have holes. The arrivals are None where the definition names no arrival.
-    """
-
-    partition: int
-    first_offset: int
-    end_offset: int
-    first_arrival: int | None
-    last_arrival: int | None
-    records: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.definition.kafka import Topic, TopicAccess
+from spark_jobs.pins import OffsetRange, PinnedTopic
 from spark_jobs.sources.kafka_admin import client_config, topic_admin
-from spark_jobs.sources.kafka_offsets import OffsetRange, PinnedTopic, confirm, resolve
+from spark_jobs.sources.kafka_offsets import confirm, resolve
 
 NO_APPEND_TIME = "rw_no_append_time"
 """Begins the error for a record without the broker's time; `failures.read_error` looks for it."""

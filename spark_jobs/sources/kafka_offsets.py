@@ -12,6 +12,7 @@ from typing import Literal
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import LogBound, Topic
 from spark_jobs.errors import HistoryError
+from spark_jobs.pins import OffsetRange, PinnedTopic
 from spark_jobs.sources.kafka_admin import TopicState
 
 OffsetsAt = Callable[[Iterable[int], int], Mapping[int, int | None]]
@@ -19,36 +20,6 @@ OffsetsAt = Callable[[Iterable[int], int], Mapping[int, int | None]]
 
 None: no such record is there.
 """
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class OffsetRange:
-    """The offsets `[start, end)` of one partition that are read from the topic.
-
-    In a stitched history, the Hive table has the offsets before `start`.
-    """
-
-    partition: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedTopic:
-    """A topic as a plan pins it.
-
-    Attributes:
-        topic_id: Kafka's id of the topic. A topic that is deleted and created again has another id.
-        arrival_kind: Whether the records' timestamps are the broker's or the producer's.
-        ranges: The offsets to read, by partition.
-        notes: What is missing and was accepted by the definition. It becomes part of the run's fidelity.
-    """
-
-    topic: str
-    topic_id: str
-    arrival_kind: Literal["append_time", "producer_time"]
-    ranges: tuple[OffsetRange, ...]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ from types import ModuleType
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.pins import Change, PinnedSnapshot, TableFormat
 from spark_jobs.sources import delta, iceberg
-from spark_jobs.sources.snapshot import Change, PinnedSnapshot, TableFormat
 
 _OF: dict[TableFormat, ModuleType] = {TableFormat.ICEBERG: iceberg, TableFormat.DELTA: delta}
 

@@ -9,10 +9,10 @@ from pyspark.sql.types import NumericType, TimestampNTZType, TimestampType
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.lookup import Lookup
 from spark_jobs.errors import HistoryError, SourceError
+from spark_jobs.pins import PinnedSnapshot
 from spark_jobs.sources.attempts import attempt, can_fail
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.iceberg import pin_snapshot, read_snapshot
-from spark_jobs.sources.snapshot import PinnedSnapshot
 from spark_jobs.spark.gateway import tried
 
 _AT = "rw_lookup_at"

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.sources.files import PinnedFile
-from spark_jobs.sources.kafka_offsets import PinnedTopic
-from spark_jobs.sources.schemas import PinnedSchemas
-from spark_jobs.sources.snapshot import PinnedSnapshot
+from spark_jobs.pins import PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
 
 
 @dataclass(frozen=True)
@@ -58,26 +55,3 @@ class OpenHistory:
     def files(self) -> tuple[PinnedFile, ...] | None:
         """The files that say what was read; None where nobody knows them."""
         return self.pinned or self.behind
-
-
-@dataclass(frozen=True, slots=True)
-class Pins:
-    """What a plan has pinned of a history; None: what is there now is read.
-
-    Attributes:
-        pinned: Exactly these files, in place of those that match now.
-        behind: The files behind a table when the plan was made: none may be gone or changed, later ones are not read.
-        topic: Exactly these offsets, in place of those that the topic has now.
-        snapshot: Exactly this snapshot, in place of the table's current one.
-        schemas: Exactly these schemas, in place of those that the registry has now.
-        inputs: The same of each input of a union.
-        lookup: Exactly this snapshot of the lookup's table, in place of its current one.
-    """
-
-    pinned: tuple[PinnedFile, ...] | None = None
-    behind: tuple[PinnedFile, ...] | None = None
-    topic: PinnedTopic | None = None
-    snapshot: PinnedSnapshot | None = None
-    schemas: PinnedSchemas | None = None
-    inputs: tuple[Pins, ...] = ()
-    lookup: PinnedSnapshot | None = None

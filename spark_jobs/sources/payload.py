@@ -14,6 +14,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.payload import Envelope, Value
+from spark_jobs.pins import PinnedSchemas
 from spark_jobs.sources.csv_text import CsvRules
 from spark_jobs.sources.decode import (
     JSON_AS_SPARK,
@@ -27,7 +28,6 @@ from spark_jobs.sources.decode import (
 )
 from spark_jobs.sources.decode_avro import avro_fields, body_of, decode_avro, decode_by_writers, why_not_framed
 from spark_jobs.sources.expressions import Refused, expression_type, refuse, refuse_schema
-from spark_jobs.sources.schemas import PinnedSchemas
 
 TEXT_FIELD = "value"
 """The field of values that are plain text."""

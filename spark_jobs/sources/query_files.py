@@ -19,9 +19,9 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.microbatch.checkpoint import SourceFile
+from spark_jobs.pins import PinnedFile
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.sources.checkpoint import checkpoint_files, read_once
-from spark_jobs.sources.files import PinnedFile
 from spark_jobs.spark.failures import plain_path
 
 ROWS = 1 << 40

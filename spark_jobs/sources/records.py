@@ -36,6 +36,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.payload import EventTime
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
+from spark_jobs.pins import PinnedSchemas, PinnedSnapshot
 from spark_jobs.replay import aggregates
 from spark_jobs.replay.columns import (
     ADMITTED,
@@ -64,8 +65,6 @@ from spark_jobs.sources.expressions import (
 from spark_jobs.sources.lookup import lookup_columns, with_lookup
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import payload_schema, with_payload
-from spark_jobs.sources.schemas import PinnedSchemas
-from spark_jobs.sources.snapshot import PinnedSnapshot
 from spark_jobs.sources.texts import expressions_over_records, with_text_checked
 from spark_jobs.sources.times import Unit, instant_refused, instants
 

@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from hashlib import sha256
-
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition.payload import Value
 from spark_jobs.errors import SourceError
+from spark_jobs.pins import PinnedSchemas
 from spark_jobs.sources.avro_resolution import parsed_schema
 from spark_jobs.sources.registry import Version, versions_of
 
 _KINDS = {"avro": "AVRO", "json_schema": "JSON"}
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedSchemas:
-    """The schemas of a subject.
-
-    Attributes:
-        version: The version that records are read by; None: the definition has a schema of its own.
-        reader: That schema, as Avro JSON; empty for JSON.
-        writers: The schemas of all versions by their ids, as Avro JSON; of JSON the ids alone, with empty texts.
-    """
-
-    subject: str
-    version: int | None
-    reader: str
-    writers: dict[int, str]
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """What tells other schemas from these: digests of the reader's, and of each by its id."""
-        named = {"reader": self.reader, **{str(number): text for number, text in sorted(self.writers.items())}}
-        return {name: sha256(text.encode()).hexdigest()[:16] for name, text in named.items()}
-
-    @property
-    def description(self) -> str:
-        """What is pinned, for people."""
-        read_by = "the definition's schema" if self.version is None else f"version {self.version}"
-        ids = ", ".join(map(str, sorted(self.writers)))
-        return f"subject {self.subject}, read by {read_by}; schema ids {ids}"
 
 
 def pin_schemas(spark: SparkSession, value: Value) -> PinnedSchemas | None:

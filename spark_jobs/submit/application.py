@@ -48,7 +48,7 @@ from spark_jobs.runs.reopening import discard_staged, job_in_stages, pipeline_of
 from spark_jobs.runs.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage
 from spark_jobs.runs.start import Asked, prepare
 from spark_jobs.runs.status import RunStatus, Stage
-from spark_jobs.runs.store import PLAN, RunFolder, RunStore
+from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.runs.work import FullWork
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.conf import more_conf
@@ -70,14 +70,14 @@ def plan_stage(
         plan = make_plan(spark, pipeline, **requested.plan_options(pipeline))
         plan = with_change(spark, pipeline, plan)
     if plan.fidelity not in ("recorded", "log_order") and plan.mode != Mode.COMPLETE and not requested.accept_degraded:
-        folder.write_text(PLAN, plan.to_json())
+        plan.write(folder)
         raise HistoryError(
             f"the fidelity is `{plan.fidelity}`: {'; '.join(plan.fidelity_reasons)}",
             plan.source,
             "Accept degraded fidelity in the form, or correct history.position.",
         )
     if requested.dry_run is DryRun.PLAN:
-        folder.write_text(PLAN, plan.to_json())
+        plan.write(folder)
         Outcome(run_id=folder.run_id, status=RunStatus.DRY_RUN, message="a plan, and no more").write(folder)
         return None
     work = FullWork(job_in_stages(spark, folder, pipeline, plan, progress, new_token()))

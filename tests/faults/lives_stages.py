@@ -22,7 +22,7 @@ from spark_jobs.runs.decision import Action
 from spark_jobs.runs.documents import Gate, StagedRange
 from spark_jobs.runs.job import Job, job_of
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.processes import STAGES_PROCESS
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.publication import conclude, publish
@@ -82,15 +82,16 @@ class Lives(Machine):
     def _job(self, run: ModelRun, attempt: str, *, in_stages: bool) -> Job:
         pipeline = self._pipeline(run.version)
         span = TimeRange(T0 + run.low * MINUTE, T0 + run.high * MINUTE)
-        plan = replace(
-            self.plan,
-            definition_hash=pipeline.definition_hash,
-            span=span,
-            chunks=(span,),
-            is_whole=(run.low, run.high) == (0, WINDOWS),
-            partitions=tuple(replace(p, end_offset=run.as_of if p.partition == 0 else 0) for p in self.plan.partitions),
-            processing_time_end=T0 + 100 * MINUTE + run.as_of,
-        )
+        ends = tuple(replace(p, end_offset=run.as_of if p.partition == 0 else 0) for p in self.plan.partitions)
+        update = {
+            "definition_hash": pipeline.definition_hash,
+            "span": span,
+            "chunks": (span,),
+            "is_whole": (run.low, run.high) == (0, WINDOWS),
+            "partitions": ends,
+            "processing_time_end": T0 + 100 * MINUTE + run.as_of,
+        }
+        plan = self.plan.model_copy(update=update)
         kind = RunKind.BACKFILL if run.replaces else RunKind.RECONCILE
         return job_of(
             self.spark, pipeline, plan, NoProgress(), run.run_id, kind,

@@ -32,6 +32,7 @@ from spark_jobs.runs.requesting import check_range
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore, checked_run_id
 from spark_jobs.web.summary import run_of
+from tests.report import documents
 
 SAMPLE = "dags/pipelines/departures_hourly.yaml"
 
@@ -54,8 +55,9 @@ def test_the_form_begins_with_range_and_reason_and_names_the_range_of_the_histor
         folder = store.folder(f"run-{number}")
         Request.of(folder.run_id, pipeline, RunKind.BACKFILL, "a fix", datetime.now(UTC)).write(folder)
         times = {"start": first, "end": last}
-        plan = {"span": times, "event_times": times, "partitions": [{"partition": 0, "end_offset": 5 + number}]}
-        folder.write("plan.json", plan)
+        ends = {"partition": 0, "first_offset": 0, "end_offset": 5 + number}
+        ends |= {"first_arrival": None, "last_arrival": None, "records": 5 + number}
+        folder.write("plan.json", documents.plan(span=times, event_times=times, partitions=[ends]))
         Outcome(run_id=folder.run_id, status=RunStatus.PUBLISHED).write(folder)
         remember(folder)
     known = last_run(pipeline.name)

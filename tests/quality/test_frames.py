@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
-from spark_jobs.runs.plan import Plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.sources import PartitionRange
 
@@ -28,7 +28,7 @@ def test_the_input_is_told_by_partition_from_the_plan_alone(flights: StagedRun) 
 
 
 def with_partition(plan: Plan, partition: PartitionRange) -> Plan:
-    return replace(plan, partitions=(partition,))
+    return plan.model_copy(update={"partitions": (partition,)})
 
 
 def test_offsets_without_a_record_are_gaps(flights: StagedRun) -> None:
@@ -40,7 +40,7 @@ def test_offsets_without_a_record_are_gaps(flights: StagedRun) -> None:
 def test_an_event_time_years_ahead_shows(flights: StagedRun) -> None:
     year = 365 * 86_400_000
     times = replace(flights.plan.event_times, end=flights.plan.processing_time_end + year + 1)
-    assert set(input_frame(replace(flights.plan, event_times=times))["run_ahead_ms"]) == {year}
+    assert set(input_frame(flights.plan.model_copy(update={"event_times": times}))["run_ahead_ms"]) == {year}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,8 @@ def test_a_thin_day_stands_out_against_the_days_before(flights: StagedRun) -> No
 def test_windows_that_start_on_partial_days_are_not_compared(flights: StagedRun) -> None:
     day, second = 86_400_000, 1_000
     start = 1_360_108_800_000 + 12 * 3_600_000  # 2013-02-06T12:00:00Z
-    cut = replace(flights.plan, event_times=replace(flights.plan.event_times, end=start + second))
+    times = replace(flights.plan.event_times, end=start + second)
+    cut = flights.plan.model_copy(update={"event_times": times})
     staged = flights.staged.where(F.unix_millis("window_start") < start)
     frame = reconciliation_frame(replace(flights, plan=cut, staged=staged)).set_index("day")
     assert not frame.loc["2013-02-06", "is_whole_day"]

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -104,9 +103,9 @@ def test_the_latest_records_are_counted_and_one_ahead_of_the_clock_leads_nobody_
     night = counted_times(plan, RunKind.RECONCILE)
     assert (night.end - night.start, night.end) == (week, min(end, last_arrival + 1))
     ahead = TimeRange(plan.event_times.start, end + 10_000 * week)  # one record, about 190 years ahead
-    odd = replace(plan, event_times=ahead, span=ahead)
+    odd = plan.model_copy(update={"event_times": ahead, "span": ahead})
     assert counted_times(odd, RunKind.RECONCILE) == TimeRange(last_arrival + 1 - week, last_arrival + 1)
-    many = replace(odd, records=100 * MAX_COUNTED)
+    many = odd.model_copy(update={"records": 100 * MAX_COUNTED})
     counted = counted_times(many, RunKind.BACKFILL)
     assert counted.end == last_arrival + 1 and plan.event_times.start < counted.start
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from spark_jobs.runs import job as jobs
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.documents import Quarantine
 from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.plan import make_plan, plan_from_json
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.plan_document import plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.store import RunStore
@@ -293,4 +294,4 @@ def test_a_chunk_list_is_never_lost(spark, tmp_path) -> None:
     assert planned.chunks[0].start == planned.span.start
     assert planned.chunks[-1].end == planned.span.end
     assert all(a.end == b.start for a, b in zip(planned.chunks, planned.chunks[1:], strict=False))
-    assert replace(planned, chunks=(planned.span,)).as_of == planned.as_of
+    assert planned.model_copy(update={"chunks": (planned.span,)}).as_of == planned.as_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -82,7 +81,7 @@ def test_a_run_that_fails_before_it_has_begun_says_why(spark, tmp_path) -> None:
     """An arrival that no calendar has, in microseconds for one: not that the ledger has no such run."""
     write(tmp_path / "data", [record(i) for i in range(60)])
     defined = pipeline(tmp_path, "never_begun")
-    plan = replace(make_plan(spark, defined), processing_time_end=10**15)
+    plan = make_plan(spark, defined).model_copy(update={"processing_time_end": 10**15})
     with pytest.raises(HistoryError, match="beyond the years 1 to 9999"):
         execute(spark, defined, plan, NoProgress(), run_id="never-begun")
     outcome = Outcome.read(RunStore.configured().folder("never-begun"))

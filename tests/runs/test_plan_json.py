@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.runs.plan import Plan, plan_from_json
+from spark_jobs.runs.plan_document import Plan, plan_from_json
 from spark_jobs.sources import OffsetRange, PartitionRange, PinnedFile, PinnedTopic
 
 PLAN = Plan(
@@ -19,7 +19,7 @@ PLAN = Plan(
     definition_hash="h",
     source="files",
     partition_columns=("day",),
-    mode="both",
+    mode=Mode.BOTH,
     span=TimeRange(0, 60_000),
     is_whole=True,
     chunks=(TimeRange(0, 60_000),),
@@ -41,7 +41,10 @@ PLAN = Plan(
 
 
 def test_a_plan_reads_back_as_it_was() -> None:
-    for plan in (PLAN, replace(PLAN, topic=None, pinned=(), window_ends=None, history_records=7)):
+    for plan in (
+        PLAN,
+        PLAN.model_copy(update={"topic": None, "pinned": (), "window_ends": None, "history_records": 7}),
+    ):
         assert plan_from_json(plan.to_json()) == plan
 
 

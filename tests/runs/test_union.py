@@ -26,7 +26,8 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.looks import Question, Subject, Table
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
+from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.plan_document import plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.sources import check_expressions, names_of, quarantined
 from spark_jobs.sources.quarantine import reasons_of
