@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,7 +90,7 @@ def init(
     from spark_jobs.definition import load_pipeline
     from spark_jobs.project.answers import FORMS, parse_address
     from spark_jobs.project.changes import of_rows
-    from spark_jobs.project.questions import Flags, settle
+    from spark_jobs.project.questions import settle
     from spark_jobs.project.writing import project_files, write_files
 
     ask: Ask = _take_defaults if yes else _prompt
@@ -99,9 +98,7 @@ def init(
     address = parse_address(text)
     sample = of_rows(_read(address, records, metastore, registry, registry_auth))
     _show(sample)
-    # Each flag is an option of its name.
-    flags = Flags(**{field.name: context.params[field.name] for field in fields(Flags)})
-    answers = settle(address, sample, flags, ask, metastore)
+    answers = settle(address, sample, context.params, ask, metastore)
     files = project_files(answers, directory)
     load_pipeline(directory / files[0].path, text=files[0].text)  # a wrong answer is refused before anything is written
     written, kept = write_files(files, directory, force=force)

@@ -129,8 +129,8 @@ def plan(
     print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)), names_of(loaded))
     if quarantined:
         from spark_jobs.cli.output import print_reasons
+        from spark_jobs.runs.quarantine import reasons_of
         from spark_jobs.sources import quarantined as quarantine_of
-        from spark_jobs.sources.quarantine import reasons_of
 
         print_reasons(reasons_of(quarantine_of(read_planned(spark, loaded, planned))), names_of(loaded))
     elif planned.quarantined:

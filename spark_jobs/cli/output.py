@@ -21,10 +21,10 @@ from spark_jobs.runs.status import RunStatus
 if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
     from spark_jobs.definition.mode import Mode
+    from spark_jobs.runs.documents import QuarantineReason
     from spark_jobs.runs.nightly import Night
     from spark_jobs.runs.stages import RunStage
     from spark_jobs.runs.verdicts import Verdicts
-    from spark_jobs.sources.quarantine import QuarantineReason
 
 TOTAL = "total"
 _LAST = "report"

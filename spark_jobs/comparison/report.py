@@ -10,11 +10,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 
 from spark_jobs.comparison.comparer import Comparison
-from spark_jobs.comparison.emitted import ROWS, Emitted, emitted_name
+from spark_jobs.comparison.emitted import OFFSETS, ROWS, Emitted, emitted_name
 from spark_jobs.comparison.fitting import FIT_KEYS, KIND, LEFT_OUT
-from spark_jobs.comparison.late_records import late_records_of
 from spark_jobs.comparison.other_values import label_of
-from spark_jobs.comparison.recount import RecountContext, checkpointed
+from spark_jobs.comparison.recount import (
+    RecountContext,
+    checkpointed,
+    close_position,
+    ends_of,
+    records_in,
+    taken_by_offsets,
+)
 from spark_jobs.comparison.tally import tally
 from spark_jobs.comparison.verdicts import (
     BASIS,
@@ -25,6 +31,7 @@ from spark_jobs.comparison.verdicts import (
     VERDICT,
     WITHOUT_PARTITION,
     ComparisonScope,
+    EvidenceKind,
     Label,
     Verdict,
 )
@@ -34,6 +41,7 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.band import UNDECIDED
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, record_position
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.runs.verdicts import Deployment, Verdicts
 from spark_jobs.spark.parallel import run_parallel
@@ -220,3 +228,37 @@ def _notes(comparison: Comparison, counted: Verdicts, emitted: Emitted) -> list[
     if verdicts.get(Verdict.NOT_CLOSED):
         notes.append(f"{verdicts[Verdict.NOT_CLOSED]} windows were still open at the end offsets and were not counted")
     return notes
+
+
+def late_records_of(context: RecountContext, windows: DataFrame, limit: int) -> DataFrame:
+    """The records that the live job left out of `windows`; at most `limit`, ordered by position.
+
+    `windows` are few rows of a comparison.
+
+    Columns: keys, `window_start`, `window_end`, `partition`, `offset`, `arrival`, `event_time` (epoch ms) and
+    `late_by`: ms of processing time from the window's final close to the record's arrival (negative where evidence says
+    that the record was late, although it arrived before the close).
+    """
+    bounds = windows.select(START, END).collect()
+    ends = ends_of(context, windows, {row[1] for row in bounds})
+    records = records_in(context, windows, ends, OFFSETS, BASIS, starts=[row[0] for row in bounds], are_few=True)
+    close = ends.select(END, *(f"rw_close_{p}" for p in ("arrival", "major", "minor")))
+    records = records.join(close, END)
+    recorded = (F.col(f"rw_d_{BASIS}") == EvidenceKind.RECORDED) & F.col(f"rw_d_{OFFSETS}").isNotNull()
+    in_log = record_position(records).not_after(close_position())
+    left_out: Column = ~F.when(recorded, taken_by_offsets()).otherwise(in_log)
+    return (
+        records.where(left_out)
+        .select(
+            *context.keys,
+            START,
+            END,
+            F.col(PARTITION).alias("partition"),
+            F.col(OFFSET).alias("offset"),
+            F.col(ARRIVAL).alias("arrival"),
+            F.col(EVENT_TIME).alias("event_time"),
+            (F.col(ARRIVAL) - F.col("rw_close_arrival")).alias("late_by"),
+        )
+        .orderBy(START, "arrival", "partition", "offset")
+        .limit(limit)
+    )

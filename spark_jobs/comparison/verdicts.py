@@ -139,41 +139,23 @@ def _as_decimal(value: Column, kind: DataType) -> Column:
     return value.cast("decimal(20,0)") if isinstance(kind, IntegralType) else value
 
 
+def _equal(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: ColumnName) -> dict[str, Column]:
+    """For each compared aggregate whether its columns `left(name)` and `right(name)` are equal."""
+    types, columns = {f.name: f.dataType for f in frame.schema}, ((v, left(v), right(v)) for v in scope.values)
+    return {
+        v: same(F.col(f"`{a}`"), F.col(f"`{b}`"), types[a], types[b], scope.tolerance.get(v)) for v, a, b in columns
+    }
+
+
 def differing(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: ColumnName) -> Column:
     """The names (ARRAY<STRING>) of the aggregates whose columns `left(name)` and `right(name)` differ."""
-    types = {f.name: f.dataType for f in frame.schema}
-    names = [
-        F.when(
-            ~same(
-                F.col(f"`{left(v)}`"),
-                F.col(f"`{right(v)}`"),
-                types[left(v)],
-                types[right(v)],
-                scope.tolerance.get(v),
-            ),
-            F.lit(v),
-        )
-        for v in scope.values
-    ]
-    return F.array_compact(F.array(*names))
+    equal = _equal(frame, scope, left, right)
+    return F.array_compact(F.array(*(F.when(~is_equal, F.lit(v)) for v, is_equal in equal.items())))
 
 
 def all_same(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: ColumnName) -> Column:
     """Whether the columns `left(name)` and `right(name)` are equal for every compared aggregate."""
-    types = {f.name: f.dataType for f in frame.schema}
-    return reduce(
-        and_,
-        (
-            same(
-                F.col(f"`{left(v)}`"),
-                F.col(f"`{right(v)}`"),
-                types[left(v)],
-                types[right(v)],
-                scope.tolerance.get(v),
-            )
-            for v in scope.values
-        ),
-    )
+    return reduce(and_, _equal(frame, scope, left, right).values())
 
 
 def classify(

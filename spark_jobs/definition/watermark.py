@@ -324,8 +324,8 @@ class Watermark(Section):
             last=self.last or 1,
             wait=self.wait or 0,
             streams=self.streams or (),
-            custom_class=self.custom_class or "",
-            parameters=self.parameters,
+            reference=self.custom_class or "",
+            parameters=self.parameters or {},
         )
 
     @property

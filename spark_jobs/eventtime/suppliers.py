@@ -94,53 +94,54 @@ class GeneratorSupplier(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Ascending(GeneratorSupplier):
-    """`max ts - 1`: Flink's `forMonotonousTimestamps`."""
+class DelayedMaximum(GeneratorSupplier):
+    """`max ts - delay`."""
 
-    kind = GeneratorKind.ASCENDING
+    __slots__ = ()
+
     sees_only_the_maximum = True
     tolerance_parameter = "bound"
 
+    @property
+    def delay(self) -> int:
+        """The tolerance and 1 ms: as Flink counts."""
+        return self.tolerance + 1
+
     def running_maximum(self, *, per_event: bool) -> RunningMaximum:
-        return RunningMaximum(RecordTime.EVENT_TIME, 1)
+        return RunningMaximum(RecordTime.EVENT_TIME, self.delay)
 
     def create_generator(self, *, per_event: bool, interval: int) -> g.WatermarkGenerator:
-        return g.DelayedMaximum(1, per_event)
+        return g.DelayedMaximum(self.delay, per_event)
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedOutOfOrderness(GeneratorSupplier):
+class Ascending(DelayedMaximum):
+    """`max ts - 1`: Flink's `forMonotonousTimestamps`."""
+
+    kind = GeneratorKind.ASCENDING
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedOutOfOrderness(DelayedMaximum):
     """`max ts - bound - 1`: Flink's `forBoundedOutOfOrderness`."""
 
     bound: int
 
     kind = GeneratorKind.BOUNDED
-    sees_only_the_maximum = True
-    tolerance_parameter = "bound"
-
-    def running_maximum(self, *, per_event: bool) -> RunningMaximum:
-        return RunningMaximum(RecordTime.EVENT_TIME, self.bound + 1)
-
-    def create_generator(self, *, per_event: bool, interval: int) -> g.WatermarkGenerator:
-        return g.DelayedMaximum(self.bound + 1, per_event)
 
 
 @dataclass(frozen=True, slots=True)
-class Lag(GeneratorSupplier):
+class Lag(DelayedMaximum):
     """`max ts - lag`: the legacy convention, without the 1 ms."""
 
     lag: int
 
     kind = GeneratorKind.LAG
-    sees_only_the_maximum = True
     tolerance_parameter = "lag"
 
-    def running_maximum(self, *, per_event: bool) -> RunningMaximum:
-        return RunningMaximum(RecordTime.EVENT_TIME, self.lag)
-
-    def create_generator(self, *, per_event: bool, interval: int) -> g.WatermarkGenerator:
-        return g.DelayedMaximum(self.lag, per_event)
+    @property
+    def delay(self) -> int:
+        return self.lag
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,36 +264,19 @@ class SeveralGenerators(GeneratorSupplier):
         raise TypeError("each input of a union has its own generator")
 
 
-def supplier_of(
-    kind: GeneratorKind,
-    *,
-    bound: int = 0,
-    lag: int = 0,
-    last: int = 1,
-    wait: int = 0,
-    streams: tuple[str, ...] = (),
-    custom_class: str = "",
-    parameters: Mapping[str, Any] | None = None,
-) -> GeneratorSupplier:
-    """The supplier of a kind with those of the parameters that the kind takes: for definitions and case files."""
-    match kind:
-        case GeneratorKind.ASCENDING:
-            return Ascending()
-        case GeneratorKind.BOUNDED:
-            return BoundedOutOfOrderness(bound)
-        case GeneratorKind.LAG:
-            return Lag(lag)
-        case GeneratorKind.AVERAGE_OF_LAST:
-            return AverageOfLast(last, lag)
-        case GeneratorKind.TIME_LAG:
-            return TimeLag(lag)
-        case GeneratorKind.PUNCTUATED:
-            return Punctuated(lag)
-        case GeneratorKind.ADVANCE_AFTER_WAIT:
-            return AdvanceAfterWait(bound, wait)
-        case GeneratorKind.INTERLEAVED:
-            return Interleaved(bound, streams)
-        case GeneratorKind.CUSTOM:
-            return Custom(custom_class, parameters or {})
-        case GeneratorKind.NONE:
-            return NoWatermarks()
+_SUPPLIERS: dict[GeneratorKind, type[GeneratorSupplier]] = {
+    supplier.kind: supplier
+    for supplier in (
+        *(Ascending, BoundedOutOfOrderness, Lag, AverageOfLast, TimeLag),
+        *(Punctuated, AdvanceAfterWait, Interleaved, Custom, NoWatermarks),
+    )
+}
+
+
+def supplier_of(kind: GeneratorKind, **parameters: Any) -> GeneratorSupplier:
+    """The supplier of a kind with those of the parameters that the kind takes: for definitions and case files.
+
+    `parameters` are named as the fields of the suppliers are; a custom class is the `reference`.
+    """
+    supplier: Any = _SUPPLIERS[kind]
+    return supplier(**{name: parameters[name] for name in supplier.__dataclass_fields__ if name in parameters})

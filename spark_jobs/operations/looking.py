@@ -25,8 +25,8 @@ from spark_jobs.operations.query import Rows, in_utc
 from spark_jobs.operations.window_history import of_keys, window_history, with_previous
 from spark_jobs.runs.looks import Answer, Question, Subject, Table
 from spark_jobs.runs.progress import Progress
+from spark_jobs.runs.quarantine import reasons_of
 from spark_jobs.sources import names_of
-from spark_jobs.sources.quarantine import reasons_of
 
 SHOWN = 200
 """The most rows of a table."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.fields import nearest
@@ -78,39 +78,15 @@ class Ask(Protocol):
     def __call__(self, question: str, why: str, flag: str, default: str | None, check: Check) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """What the command line has answered already; None for what it has not."""
+def settle(
+    address: Address, sample: Sample, flags: Mapping[str, Any], ask: Ask, metastore: str | None = None
+) -> Answers:
+    """Ask whatever the flags do not answer.
 
-    name: str | None = None
-    time: str | None = None
-    unit: str | None = None
-    keys: Sequence[str] | None = None
-    partition: str | None = None
-    offset: str | None = None
-    arrival: str | None = None
-    arrival_kind: str | None = None
-    engine: str | None = None
-    generator: str | None = None
-    bound: str | None = None
-    delay: str | None = None
-    checkpoint: str | None = None
-    trigger: str | None = None
-    grace: str | None = None
-    window: str | None = None
-    size: str | None = None
-    slide: str | None = None
-    advance: str | None = None
-    time_difference: str | None = None
-    step: str | None = None
-    gap: str | None = None
-    lateness: str | None = None
-    aggregates: Sequence[str] | None = None
-    namespace: str | None = None
+    `flags`: what the command line has answered, by the names of its parameters; None for what it has not.
 
-
-def settle(address: Address, sample: Sample, flags: Flags, ask: Ask, metastore: str | None = None) -> Answers:
-    """Ask whatever the flags do not answer. Raises DefinitionError for an answer that cannot be used."""
+    Raises DefinitionError for an answer that cannot be used.
+    """
     settle_one = _Settling(sample, flags, ask)
     name = settle_one("name", "Name of the pipeline", "It names its tables and DAGs.", _name_of(address), _name)
     engine = settle_one.engine()
@@ -136,7 +112,7 @@ def settle(address: Address, sample: Sample, flags: Flags, ask: Ask, metastore: 
         keys=keys,
         position=position_fields(position, arrival_kind),
         disorder=found,
-        keys_are_guessed=not flags.keys,
+        keys_are_guessed=not flags.get("keys"),
         engine=engine,
         watermark=watermark,
         measured=measured,
@@ -151,12 +127,12 @@ def settle(address: Address, sample: Sample, flags: Flags, ask: Ask, metastore: 
 @dataclass(frozen=True, slots=True)
 class _Settling:
     sample: Sample
-    flags: Flags
+    flags: Mapping[str, Any]
     ask: Ask
 
     def __call__(self, flag: str, question: str, why: str, default: str | None, check: Check) -> str:
         """The flag's answer, else the person's."""
-        given = getattr(self.flags, flag)
+        given = self.flags.get(flag)
         option = _option(flag)
         if given is not None:
             try:
@@ -170,7 +146,7 @@ class _Settling:
         why = "What the live job runs on; its rules decide which records were late: docs/engines.md."
         engine = Engine(self("engine", "Engine of the live job", why, Engine.FLINK, _one_of(tuple(Engine))))
         for flag, own in _OF_ENGINE.items():
-            if own is not engine and getattr(self.flags, flag) is not None:
+            if own is not engine and self.flags.get(flag) is not None:
                 others = ", ".join(_option(name) for name, of in _OF_ENGINE.items() if of is engine)
                 what = f"{_option(flag)} belongs to engine `{own}`, not to `{engine}`"
                 raise DefinitionError(what, hint=f"It has {others}. Or --engine {own}.")
@@ -186,14 +162,14 @@ class _Settling:
         chosen = self("time", "Event time", why + else_note, names[0] if names else _UNKNOWN_TIME, _not_empty)
         field = self.sample.find(chosen)
         reading = named_time_reading(field) if field is not None else None
-        if field is None and chosen == _UNKNOWN_TIME and not self.flags.time:
-            unit = self.flags.unit or ("timestamp" if self.sample.framing else "iso")
+        if field is None and chosen == _UNKNOWN_TIME and not self.flags.get("time"):
+            unit = self.flags.get("unit") or ("timestamp" if self.sample.framing else "iso")
             return None, TimeReading(chosen, unit, f"{_NO_TIME}, and what it is", lambda value: None)
-        if reading is None or self.flags.unit:
+        if reading is None or self.flags.get("unit"):
             why = "What it is: a timestamp, a number of s, ms or us since 1970, or ISO text with a zone (iso)."
             guess = _GUESSED_UNITS.get(field.kind, "timestamp") if field is not None else "timestamp"
             unit = self("unit", "Unit of the event time", why, guess, _one_of(_UNITS))
-            note = f"the unit is a guess; it can be {', '.join(_UNITS)}" if self.flags.unit is None else ""
+            note = f"the unit is a guess; it can be {', '.join(_UNITS)}" if self.flags.get("unit") is None else ""
             expression = field.expression if field is not None else chosen
             reading = TimeReading(expression, unit, note, reading.to_ms if reading else lambda value: None)
         if field is not None:
@@ -246,8 +222,8 @@ class _Settling:
     def keys(self, taken: Sequence[tuple[str, ...]]) -> dict[str, str]:
         """The key columns and their expressions."""
         found = key_fields(self.sample, taken)
-        if self.flags.keys:
-            return self._named_keys(self.flags.keys)
+        if named := self.flags.get("keys"):
+            return self._named_keys(named)
         names = [".".join(field.path) for field in found]
         why = "The fields that the live job groups by, separated by commas; each combination has windows of its own."
         if names[1:]:
@@ -296,7 +272,7 @@ class _Settling:
         """How far the watermark stays behind, as the engine calls it, and that name where it is what was measured."""
         proposed = format_duration(found.bound)
         chosen = self(flag, question, f"{why} The proposal covers all records that were read.", proposed, _duration)
-        is_measured = getattr(self.flags, flag) is None and chosen == proposed
+        is_measured = self.flags.get(flag) is None and chosen == proposed
         return {flag: chosen}, flag if is_measured else ""
 
     def _checkpoint(self) -> dict[str, str]:
@@ -332,8 +308,8 @@ class _Settling:
         for field in summable_fields(self.sample, taken):
             function = "avg" if is_averaged(field) else "sum"
             proposed[column_name(field, [*keys, *proposed], f"_{function}")] = f"{function}({field.expression})"
-        if self.flags.aggregates:
-            return dict(map(_named, self.flags.aggregates))
+        if named := self.flags.get("aggregates"):
+            return dict(map(_named, named))
         why = "The result columns, as name=aggregate in Spark SQL, separated by semicolons."
         default = "; ".join(f"{name}={expression}" for name, expression in proposed.items())
         answer = self.ask("Aggregates", why, "--aggregate", default, _all_named)

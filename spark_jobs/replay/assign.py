@@ -9,6 +9,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.microbatch.intervals import CalendarInterval
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import (
     AlignedWindows,
@@ -23,7 +24,6 @@ from spark_jobs.eventtime.windows import (
 )
 from spark_jobs.replay.columns import EVENT_TIME, GAP
 from spark_jobs.replay.grid import day_start, local_day_index, start_of
-from spark_jobs.replay.intervals import after_interval
 
 START = "window_start"
 END = "window_end"
@@ -104,3 +104,25 @@ def in_spans(records: DataFrame, windows: AlignedWindows, spans: Iterable[TimeRa
     ts = F.col(EVENT_TIME)
     inside = ((ts >= F.lit(span.start)) & (ts < F.lit(span.end + windows.longest)) for span in spans)
     return records.where(reduce(or_, inside, F.lit(False)))
+
+
+def after_interval(time: Column, interval: CalendarInterval, zone: str) -> Column:
+    """The instant (epoch ms, BIGINT) this much after `time` (epoch ms), by the calendar of the zone.
+
+    Spark adds by the calendar of its session's zone, which is UTC here: local times of the zone are added to as if they
+    were of UTC.
+    """
+    moment = F.timestamp_millis(time)
+    for amount, unit in ((interval.months, "MONTH"), (interval.days, "DAY")):
+        if amount:
+            moment = _moved(moment, F.expr(f"INTERVAL '{amount}' {unit}"), zone)
+    return F.unix_millis(F.timestamp_micros(F.unix_micros(moment) + F.lit(interval.micros)))
+
+
+def _moved(moment: Column, interval: Column, zone: str) -> Column:
+    """As Java resolves it: of a local time that comes twice the one with the offset before, if it has that one."""
+    local = F.from_utc_timestamp(moment, zone)
+    moved = local + interval
+    offset = F.unix_micros(local) - F.unix_micros(moment)
+    unchanged = F.timestamp_micros(F.unix_micros(moved) - offset)
+    return F.when(F.from_utc_timestamp(unchanged, zone) == moved, unchanged).otherwise(F.to_utc_timestamp(moved, zone))

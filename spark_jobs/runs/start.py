@@ -6,7 +6,7 @@ Before a run builds on the published table it is looked at: is it as the last pu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from spark_jobs.runs.documents import (
     Approval,
     Outcome,
     Quarantine,
-    QuarantineReason,
     Request,
     Requested,
     StagedRange,
@@ -37,12 +36,12 @@ from spark_jobs.runs.lifecycle import Event
 from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.runs.plan import check_plan, read_planned
 from spark_jobs.runs.plan_document import Plan
+from spark_jobs.runs.quarantine import reasons_of
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.store import DEFINITION
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.sources import quarantined
-from spark_jobs.sources.quarantine import reasons_of
 
 if TYPE_CHECKING:
     from spark_jobs.runs.job import Job
@@ -187,8 +186,7 @@ def check_quarantine(job: Job) -> None:
 
 def keep_reasons(job: Job, rows: DataFrame) -> None:
     """Write down why records are in quarantine, for the report. `rows`: they, with the columns of the quarantine."""
-    found = tuple(QuarantineReason(**asdict(one)) for one in reasons_of(rows))
-    Quarantine(reasons=found).write(job.folder)
+    Quarantine(reasons=reasons_of(rows)).write(job.folder)
 
 
 def refuse_missing_event_time(pipeline: Pipeline, plan: Plan, history: History) -> None:

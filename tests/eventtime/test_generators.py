@@ -188,7 +188,7 @@ def test_every_kind_has_one_supplier_that_makes_its_generator(kind: GeneratorKin
         lag=3,
         last=2,
         wait=5,
-        custom_class="tests.golden.custom_generators:EveryNth",
+        reference="tests.golden.custom_generators:EveryNth",
         parameters={"n": 2, "lag_ms": 3},
     )
     assert supplier.kind is kind

@@ -11,7 +11,7 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import DefinitionError
 from spark_jobs.project.answers import fidelity_of, parse_address
-from spark_jobs.project.questions import Flags, settle
+from spark_jobs.project.questions import settle
 from spark_jobs.project.sample import Sample, ddl_of
 from spark_jobs.project.services import read_hive, read_kafka
 from spark_jobs.project.writing import project_files
@@ -30,7 +30,7 @@ def test_a_topic(spark, kafka, tmp_path: Path) -> None:
     sample = read_kafka(spark, address.servers, address.place, 300)
     assert len(sample.records) == 300
     assert {record["partition"] for record in sample.records} == {0, 1, 2}
-    answers = settle(address, sample, Flags(keys=("carrier=key",)), take_defaults)
+    answers = settle(address, sample, {"keys": ["carrier=key"]}, take_defaults)
     assert (answers.name, answers.event_time.expression) == ("flights", "sched_dep")
     assert fidelity_of(address, sample, answers.position).level == "log_order"
     definition = project_files(answers, tmp_path)[0]
@@ -53,7 +53,7 @@ def test_a_topic_whose_schemas_are_in_a_registry(spark, kafka: KafkaBroker, tmp_
         assert unknown.framing == "confluent" and "--registry URL" in unknown.checks[0]
         sample = read_kafka(spark, address.servers, address.place, 300, {"url": registry.url})
         assert (len(sample.records), sample.unreadable) == (20, 1)
-        answers = settle(address, sample, Flags(), take_defaults)
+        answers = settle(address, sample, {}, take_defaults)
         assert (answers.event_time.expression, answers.event_time.unit, answers.keys) == ("at", "ms", {"shop": "shop"})
         made = project_files(answers, tmp_path)[0]
         pipeline = load_pipeline(tmp_path / made.path, text=made.text)
@@ -82,7 +82,7 @@ def test_tombstones_are_dropped_and_said_where_a_definition_knows_them(tmp_path:
         tombstones=3,
     )
     assert [".".join(field.path) for field in sample.fields][5:] == ["after.x", "before.x"]
-    answers = settle(parse_address("kafka://127.0.0.1:9/changes"), sample, Flags(keys=("key",)), take_defaults)
+    answers = settle(parse_address("kafka://127.0.0.1:9/changes"), sample, {"keys": ["key"]}, take_defaults)
     definition = project_files(answers, tmp_path)[0]
     assert load_pipeline(tmp_path / definition.path, text=definition.text).history.tombstones == "drop"
     assert "# CHECK: 3 of the records read have no value" in definition.text
@@ -97,7 +97,7 @@ def test_a_table(spark, hive_metastore, tmp_path: Path) -> None:
     address = parse_address("hive:first_hour.clicks")
     sample = read_hive(spark, address.place, None, 20)
     assert len(sample.records) == 20
-    answers = settle(address, sample, Flags(), take_defaults)
+    answers = settle(address, sample, {}, take_defaults)
     assert (answers.event_time.unit, answers.keys) == ("timestamp", {"shop_id": "shop_id"})
     definition = project_files(answers, tmp_path)[0]
     assert check_expressions(spark, load_pipeline(tmp_path / definition.path, text=definition.text)) == []

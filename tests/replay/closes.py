@@ -18,7 +18,7 @@ from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.combine import Combination, Combiner, Raise
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.replay.stretches import steps_in_stretches
+from spark_jobs.replay.thinned import steps_in_stretches
 from spark_jobs.replay.thinning import Activity, ArrivalCells
 from tests.replay.histories import BEGIN, History, LogRecord
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.microbatch.intervals import CalendarInterval
-from spark_jobs.replay.intervals import after_interval
+from spark_jobs.replay.assign import after_interval
 from tests.sampling import first_of
 
 # Half an hour of summer time; a day that was left out; a change at midnight; two changes of the standard time.

@@ -29,8 +29,8 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, read_planned
 from spark_jobs.runs.plan_document import plan_from_json
 from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.quarantine import reasons_of
 from spark_jobs.sources import check_expressions, names_of, quarantined
-from spark_jobs.sources.quarantine import reasons_of
 from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import MINUTE, T0, write
 from tests.sampling import sample

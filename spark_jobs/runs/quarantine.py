@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from spark_jobs.runs.documents import QuarantineReason
 
 MOST = 20
 """The most reasons that are told apart."""
 LONGEST = 200
 """The most characters of an example."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantineReason:
-    """One reason, the records that it holds for, and the first of them by position.
-
-    `partition`, `offset`, `arrival` (epoch ms) are None where they are not known. `value`: the record's text; of bytes
-    that are no UTF-8 their hexadecimal digits; empty: the record has no value.
-    """
-
-    reason: str
-    records: int
-    partition: int | None
-    offset: int | None
-    arrival: int | None
-    value: str
 
 
 def reasons_of(quarantine: DataFrame) -> tuple[QuarantineReason, ...]:
@@ -38,12 +22,9 @@ def reasons_of(quarantine: DataFrame) -> tuple[QuarantineReason, ...]:
     rows = found.orderBy(F.desc("records"), "reason").limit(MOST).collect()
     return tuple(
         QuarantineReason(
-            row["reason"],
-            row["records"],
-            row["first"]["partition"],
-            row["first"]["offset"],
-            row["first"]["arrival"],
-            _text(row["first"]["value"]),
+            reason=row["reason"],
+            records=row["records"],
+            **{**row["first"].asDict(), "value": _text(row["first"]["value"])},
         )
         for row in rows
     )
