@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline
@@ -31,6 +32,7 @@ from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.replay.making import way_of
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.cost import check_cost, check_size, estimated, runs_taken, size_of
+from spark_jobs.runs.documents import misfit
 from spark_jobs.runs.live_batches import LiveBatches, as_of_batches, live_batches
 from spark_jobs.runs.past_changes import is_another_log
 from spark_jobs.runs.plan_document import Plan
@@ -54,6 +56,18 @@ from spark_jobs.sources import (
     quarantined,
     spooled,
 )
+
+
+def plan_from_json(text: str) -> Plan:
+    """A plan as `Plan.to_json` wrote it. Raises DefinitionError for anything else: people edit plans."""
+    try:
+        plan = Plan.model_validate_json(text, strict=True)
+        why = next((f"it has an unknown field {name[:60]!r}" for name in sorted(plan.model_extra or ())), None)
+    except ValidationError as problem:
+        plan, why = None, misfit(problem)
+    if plan is None or why is not None:
+        raise DefinitionError(f"not a plan: {why}", hint="Make one with `rewindow plan PIPELINE --json`.")
+    return plan
 
 
 def check_plan(plan: Plan, pipeline: Pipeline) -> None:

@@ -6,17 +6,16 @@ import json
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 from rich.filesize import decimal
 
 from spark_jobs import __version__
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input
-from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.pins import PartitionRange, PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
-from spark_jobs.runs.documents import Document, misfit
+from spark_jobs.runs.documents import Document
 from spark_jobs.runs.stages import ReplayChunk, chunk_stages
 
 
@@ -134,7 +133,7 @@ class Plan(Document):
         return chunk_stages(self.chunks)
 
     def to_json(self) -> str:
-        """The plan for machines; `plan_from_json` reads it back."""
+        """The plan for machines; `spark_jobs.runs.plan.plan_from_json` reads it back."""
         return json.dumps(self.model_dump(mode="json", exclude={"document_version"}), indent=2, sort_keys=True)
 
     @model_validator(mode="after")
@@ -156,15 +155,3 @@ def _check_times(*times: int) -> None:
     for at in times:
         if not -(2**63) <= at < 2**63:
             raise ValueError(f"{at} is no time in epoch milliseconds")
-
-
-def plan_from_json(text: str) -> Plan:
-    """A plan as `Plan.to_json` wrote it. Raises DefinitionError for anything else: people edit plans."""
-    try:
-        plan = Plan.model_validate_json(text, strict=True)
-        why = next((f"it has an unknown field {name[:60]!r}" for name in sorted(plan.model_extra or ())), None)
-    except ValidationError as problem:
-        plan, why = None, misfit(problem)
-    if plan is None or why is not None:
-        raise DefinitionError(f"not a plan: {why}", hint="Make one with `rewindow plan PIPELINE --json`.")
-    return plan

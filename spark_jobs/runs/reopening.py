@@ -20,7 +20,8 @@ from spark_jobs.runs.documents import Changes, Outcome, Request, StagedRange
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import Job, RunResult, job_of
 from spark_jobs.runs.lifecycle import RunLife, event_that_drops
-from spark_jobs.runs.plan_document import Plan, plan_from_json
+from spark_jobs.runs.plan import plan_from_json
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.recovery import refuse_earlier

@@ -128,7 +128,7 @@ def closes_of_aggregates(history: History, combination: Combination, state: dict
         if state is not None:
             partial = [p for subtask in state["subtasks"] for p in subtask["partials"]][index]
             if partial["watermark"] > MIN_TIMESTAMP:
-                firsts[partial["watermark"]] = (MIN_TIMESTAMP,) * 3
+                firsts[partial["watermark"]] = (MIN_TIMESTAMP, MIN_TIMESTAMP, MIN_TIMESTAMP)
             if maximum is not None and partial["generator"].get("maximum") is not None and next_tick <= history.until:
                 firsts.setdefault(partial["generator"]["maximum"] - maximum.delay, (next_tick, -1, -1))
         reached = np.array(list(firsts), dtype=np.int64)

@@ -20,8 +20,7 @@ from spark_jobs.operations.archive import archive
 from spark_jobs.orchestration.lineage import history_of
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, open_planned
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.sources import AlreadyRead, canonical, open_history, quarantined, source_of
 from spark_jobs.spark.session import spark_session

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,10 +16,9 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Mode
 from spark_jobs.runs import job as jobs
 from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.documents import Quarantine
+from spark_jobs.runs.documents import Gate, GateVerdict, Quarantine
 from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.staged_run import StagedRun
 from spark_jobs.runs.store import RunStore
@@ -52,10 +50,10 @@ def test_a_run_can_be_repeated_and_gives_the_same_tables(spark, whole: Whole, mo
     defined, first = whole.defined, whole.first
     checked: list[StagedRun] = []
 
-    def gate(staged: StagedRun) -> dict[str, Any]:
+    def gate(staged: StagedRun) -> Gate:
         checked.append(staged)
         assert spark.conf.get("spark.sql.shuffle.partitions") == "60"
-        return {"verdict": "passed", "blocks": False}
+        return Gate(verdict=GateVerdict.PASSED, blocks=False)
 
     monkeypatch.setattr(shuffles, "ROWS_OF_A_TASK", 10)  # many records have more tasks, and the same result
     second = run(spark, defined, end_policy=EndPolicy(gate=gate), chunks=4)

@@ -19,8 +19,7 @@ from spark_jobs.demo.run import FIRST_NIGHT, compare, emitted_by_flink, faithful
 from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, planned_records
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import DEFINITION, PLAN, RunStore
 from spark_jobs.sources import open_history

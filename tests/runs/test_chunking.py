@@ -19,8 +19,7 @@ from spark_jobs.runs import chunking
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from tests.runs.small_runs import T0, definition_text, record, write
 from tests.sampling import sample

@@ -19,7 +19,7 @@ import pytest
 from spark_jobs import cli
 from spark_jobs.definition import load_pipeline
 from spark_jobs.runs.documents import Outcome
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import plan_from_json
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import DEFINITION, OUTCOME, PAGE, PLAN, REQUEST, RunStore
 from spark_jobs.web.runs import Runs

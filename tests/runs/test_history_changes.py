@@ -19,8 +19,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.documents import Changes
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import spool

@@ -15,8 +15,7 @@ from spark_jobs.errors import DefinitionError, HistoryError, SourceError
 from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, open_planned
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.sources import AlreadyRead, open_history, source_of
 from tests.runs.small_nights import tables_of

@@ -12,8 +12,7 @@ from spark_jobs.errors import HistoryError, RewindowError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.sources import check_expressions
 from tests.runs.small_runs import T0, definition_text, record, run, write

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.runs.plan_document import Plan, plan_from_json
+from spark_jobs.runs.plan import plan_from_json
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.sources import OffsetRange, PartitionRange, PinnedFile, PinnedTopic
 
 PLAN = Plan(

@@ -27,8 +27,7 @@ from spark_jobs.runs.causes import cause_of_change, cause_of_run, published_befo
 from spark_jobs.runs.documents import Answer, Approval, Outcome, Request, Requested, StagedRange, status_of
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.lifecycle import Event, RunLife
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.publication import publish
 from spark_jobs.runs.recovery import recover

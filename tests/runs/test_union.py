@@ -26,8 +26,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.looks import Question, Subject, Table
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
 from spark_jobs.runs.progress import LogProgress
 from spark_jobs.runs.quarantine import reasons_of
 from spark_jobs.sources import check_expressions, names_of, quarantined
@@ -88,7 +87,11 @@ JOBS = {
 
 
 def pipeline(
-    folder: Path, name: str, job: str = "delays", window: str = "{type: tumbling, size: 1 min}", **changed: str
+    folder: Path,
+    name: str,
+    job: str = "delays",
+    window: str = "{type: tumbling, size: 1 min}",
+    **changed: tuple[str, str],
 ) -> Pipeline:
     orders, returns = JOBS[job]
     text = YAML.format(name=name, folder=folder, orders=orders, returns=returns, window=window)
@@ -139,7 +142,7 @@ def as_live(defined: Pipeline, log: list[tuple[str, dict]]) -> dict[tuple, tuple
     records = [
         Record(p, row["o"], max(row["a"], discovered.get(p, 0)), row.get("k", row.get("shop")), time)
         for of, row in log
-        for p, time in [(places[of] + row["p"], row.get("t", row.get("happened")))]
+        for p, time in [(places[of] + row["p"], row["t"] if "t" in row else row["happened"])]
     ]
     order = sorted(range(len(records)), key=lambda i: (records[i].arrival, records[i].partition, records[i].offset))
     values = [log[i][1].get("v", -log[i][1].get("refund", 0)) for i in order]

@@ -17,8 +17,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.payload import Registry
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import EnvironmentSetupError, RewindowError, SourceError
-from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.plan_document import plan_from_json
+from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
 from spark_jobs.sources import check_expressions, good, quarantined
 from spark_jobs.sources.registry import versions_of
 from tests.kafka import Sent, produce
