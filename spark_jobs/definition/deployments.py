@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from spark_jobs.definition.about import Label
 from spark_jobs.definition.corrections import FilesDestination
-from spark_jobs.definition.fields import Instant, Lateness, Refusal, Section, refuse_earlier_end, shown
+from spark_jobs.definition.fields import END, Instant, Lateness, Refusal, Section, shown
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.live import Live, TableEmitted, TopicEmitted
 from spark_jobs.definition.watermark import Watermark
@@ -68,7 +68,7 @@ class Deployment(Live):
         description="The first start of its windows; left out: from the first on.",
         examples=["2013-02-01T12:00:00Z"],
     )
-    end: Instant | None = Field(
+    end: Annotated[Instant | None, END] = Field(
         default=None,
         alias="to",
         description="Its windows start before this time; left out: up to now.",
@@ -79,12 +79,6 @@ class Deployment(Live):
         description="The rules that it had, where they were not those of this definition.",
         examples=["{allowed_lateness: 2 h}"],
     )
-
-    @field_validator("end")
-    @classmethod
-    def _ends_later(cls, end: int | None, info: ValidationInfo) -> int | None:
-        refuse_earlier_end(info.data.get("start"), end)
-        return end
 
 
 def _tag(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
@@ -197,7 +198,39 @@ def short_for(field: str) -> BeforeValidator:
     return BeforeValidator(lambda value: {field: value} if isinstance(value, str) else value)
 
 
-def refuse_earlier_end(start: int | None, end: int | None) -> None:
-    """Raise Refusal where `to` does not come after `from`, both epoch ms."""
-    if start is not None and end is not None and end <= start:
-        raise Refusal(f"`{instants.format_instant(end)}` is not after `from`", "give the later of the two times here")
+def _later_than(field: str, name: str, hint: str) -> AfterValidator:
+    """Refuses an instant (epoch ms) that does not come after that of `field`, which people write as `name`."""
+
+    def check(value: int | None, info: ValidationInfo) -> int | None:
+        earlier = info.data.get(field)
+        if earlier is not None and value is not None and value <= earlier:
+            than = f"`{name}`" + ("" if name == "from" else f" ({instants.format_instant(earlier)})")
+            raise Refusal(f"`{instants.format_instant(value)}` is not after {than}", hint)
+        return value
+
+    return AfterValidator(check)
+
+
+END = _later_than("start", "from", "give the later of the two times here")
+"""Of a field `to`, behind a field `start` that is written `from`."""
+LATEST = _later_than("earliest", "earliest", "good event times lie in [earliest, latest)")
+ARRIVAL_LATEST = _later_than(
+    "arrival_earliest", "arrival_earliest", "good arrivals lie in [arrival_earliest, arrival_latest)"
+)
+
+
+def _known_zone(zone: str | None) -> str | None:
+    if zone is not None:
+        try:
+            ZoneInfo(zone)
+        except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+            zones = available_timezones()
+            city = {name.rpartition("/")[2]: name for name in sorted(zones, reverse=True)}
+            near = nearest(zone, zones) or city.get(nearest(zone.rpartition("/")[2], city) or "")
+            hint = f"write `{near}`" if near else "write an IANA name like `Europe/Berlin`"
+            raise Refusal(f"{shown(zone)} is not a time zone", hint) from None
+    return zone
+
+
+KNOWN_ZONE = AfterValidator(_known_zone)
+"""Of a field that names a time zone."""

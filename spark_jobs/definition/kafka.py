@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 from spark_jobs.definition import instants
 from spark_jobs.definition.environment import refuse_variable
 from spark_jobs.definition.fields import (
+    ARRIVAL_LATEST,
     Expression,
     Instant,
     PositiveDuration,
@@ -20,7 +21,7 @@ from spark_jobs.definition.fields import (
     as_written,
     shown,
 )
-from spark_jobs.definition.position import Position, check_bounds
+from spark_jobs.definition.position import Position
 
 _SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
 _OWN_OPTIONS = {
@@ -174,7 +175,7 @@ class Topic(TopicAccess):
         description="Records with a timestamp before this instant go to quarantine. Left out: none does.",
         examples=["2015-01-01T00:00:00Z"],
     )
-    arrival_latest: Instant | None = Field(
+    arrival_latest: Annotated[Instant | None, ARRIVAL_LATEST] = Field(
         default=None,
         description="Records with a timestamp at or after this instant go to quarantine. Left out: those that are "
         "ahead of the clock, see `quarantine.ahead`.",
@@ -187,12 +188,6 @@ class Topic(TopicAccess):
         "recreated_topic (deleted and created again), compacted.",
         examples=[["lost_start"]],
     )
-
-    @field_validator("arrival_latest")
-    @classmethod
-    def _latest_after_earliest(cls, latest: int | None, info: ValidationInfo) -> int | None:
-        check_bounds(info.data.get("arrival_earliest"), latest)
-        return latest
 
     @field_validator("accept")
     @classmethod

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from typing import Annotated, Any, Literal
-from zoneinfo import available_timezones
 
 from pydantic import BeforeValidator, ByteSize, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, as_written, short_for, shown
+from spark_jobs.definition.fields import KNOWN_ZONE, PositiveDuration, Refusal, Section, as_written, short_for, shown
 from spark_jobs.definition.names import Namespace, TableName
 from spark_jobs.definition.policy import Policy
 
@@ -186,7 +185,9 @@ class Schedule(Section):
         description="Five cron fields, or @hourly, @daily, @weekly, @monthly. A run takes what arrived before it.",
         examples=["0 5 * * *"],
     )
-    time_zone: str = Field(default="UTC", description="Zone of the cron fields.", examples=["Europe/Berlin"])
+    time_zone: Annotated[str, KNOWN_ZONE] = Field(
+        default="UTC", description="Zone of the cron fields.", examples=["Europe/Berlin"]
+    )
 
     @field_validator("cron")
     @classmethod
@@ -194,13 +195,6 @@ class Schedule(Section):
         if not _CRON.fullmatch(cron):
             raise Refusal(f"{shown(cron)} is not a schedule", "write five cron fields like `0 5 * * *`, or @daily")
         return cron.strip()
-
-    @field_validator("time_zone")
-    @classmethod
-    def _is_zone(cls, zone: str) -> str:
-        if zone not in available_timezones():
-            raise Refusal(f"{shown(zone)} is not a time zone", "write one like UTC or Europe/Berlin")
-        return zone
 
 
 ScheduleField = Annotated[Schedule, short_for("cron")]

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.environment import refuse_variable
-from spark_jobs.definition.fields import Expression, Instant, Refusal, Section, Text, as_written, shown
-from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.fields import LATEST, Expression, Instant, Refusal, Section, Text, as_written, shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -284,20 +283,11 @@ class EventTime(Section):
         description="Event times before this instant are absurd and go to quarantine.",
         examples=["1970-01-01T00:00:00Z"],
     )
-    latest: Instant = Field(
+    latest: Annotated[Instant, LATEST] = Field(
         default=as_written("2100-01-01T00:00:00Z"),
         description="Event times at or after this instant are absurd and go to quarantine.",
         examples=["2100-01-01T00:00:00Z"],
     )
-
-    @field_validator("latest")
-    @classmethod
-    def _latest_after_earliest(cls, latest: int, info: ValidationInfo) -> int:
-        earliest = info.data.get("earliest")
-        if earliest is not None and latest <= earliest:
-            what = f"`{format_instant(latest)}` is not after `earliest` ({format_instant(earliest)})"
-            raise Refusal(what, "good event times lie in [earliest, latest)")
-        return latest
 
 
 class Filter(Section):

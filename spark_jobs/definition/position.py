@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from spark_jobs.definition.fields import Expression, Instant, Refusal, Section
-from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.fields import ARRIVAL_LATEST, Expression, Instant, Refusal, Section
 
 
 def end_offsets(text: str) -> dict[int, int]:
@@ -20,13 +19,6 @@ def end_offsets(text: str) -> dict[int, int]:
     if not all(0 <= partition < 2**31 and 0 <= end < 2**63 for partition, end in found.items()):
         raise ValueError("a number is below 0, or beyond the 32 bits of a partition or the 64 bits of an offset")
     return found
-
-
-def check_bounds(earliest: int | None, latest: int | None) -> None:
-    """Raises Refusal where no arrival lies in `[earliest, latest)`."""
-    if earliest is not None and latest is not None and latest <= earliest:
-        what = f"`{format_instant(latest)}` is not after `arrival_earliest` ({format_instant(earliest)})"
-        raise Refusal(what, "good arrivals lie in [arrival_earliest, arrival_latest)")
 
 
 class Position(Section):
@@ -63,7 +55,7 @@ class Position(Section):
         description="Arrivals before this instant are absurd; their records go to quarantine. Left out: none is.",
         examples=["2015-01-01T00:00:00Z"],
     )
-    arrival_latest: Instant | None = Field(
+    arrival_latest: Annotated[Instant | None, ARRIVAL_LATEST] = Field(
         default=None,
         description="Arrivals at or after this instant are absurd; their records go to quarantine. Left out: those "
         "that are ahead of the clock, see `quarantine.ahead`.",
@@ -91,12 +83,6 @@ class Position(Section):
             hint = 'name `partition`, or write `partition: "0"` if there is only one'
             raise Refusal("an offset without a partition gives no order", hint)
         return offset
-
-    @field_validator("arrival_latest")
-    @classmethod
-    def _latest_after_earliest(cls, latest: int | None, info: ValidationInfo) -> int | None:
-        check_bounds(info.data.get("arrival_earliest"), latest)
-        return latest
 
     @field_validator("sequence")
     @classmethod

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
-from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import (
+    KNOWN_ZONE,
     Expression,
     PositiveDuration,
     Refusal,
     Section,
     SignedDuration,
     Text,
-    nearest,
     read_positive_duration,
     shown,
     text_schema,
@@ -28,16 +27,20 @@ _NO_OFFSET: Any = "0 s"  # as text, so that the JSON schema shows a duration
 _OFFSET = "Shifts the windows' starts; smaller than the {}, may be negative."
 
 
-def _refuse_offset_beyond(limit: str, offset: int, info: ValidationInfo) -> int:
+def _within(limit: str) -> AfterValidator:
     """Flink's check: |offset| < size of tumbling windows, < slide of sliding ones."""
-    length = info.data.get(limit)
-    if length is not None and abs(offset) >= length:
-        same = offset % length
-        what = f"`{format_duration(offset)}` is not smaller than the {limit} ({format_duration(length)})"
-        if same:
-            raise Refusal(what, f"write `offset: {format_duration(same)}`, which gives the same windows")
-        raise Refusal(what, "leave it out: the windows are the same")
-    return offset
+
+    def check(offset: int, info: ValidationInfo) -> int:
+        length = info.data.get(limit)
+        if length is not None and abs(offset) >= length:
+            same = offset % length
+            what = f"`{format_duration(offset)}` is not smaller than the {limit} ({format_duration(length)})"
+            if same:
+                raise Refusal(what, f"write `offset: {format_duration(same)}`, which gives the same windows")
+            raise Refusal(what, "leave it out: the windows are the same")
+        return offset
+
+    return AfterValidator(check)
 
 
 class WindowSection(Section):
@@ -52,25 +55,21 @@ class TumblingWindow(WindowSection):
 
     type: Literal["tumbling"] = Field(description="Kind of window: tumbling.")
     size: PositiveDuration = Field(description="Length of a window.", examples=["1 h"])
-    offset: SignedDuration = Field(_NO_OFFSET, description=_OFFSET.format("size"), examples=["15 min"])
-    time_zone: Text | None = Field(
+    offset: Annotated[SignedDuration, _within("size")] = Field(
+        _NO_OFFSET, description=_OFFSET.format("size"), examples=["15 min"]
+    )
+    time_zone: Annotated[Text | None, KNOWN_ZONE] = Field(
         None,
         description="IANA zone for windows of whole calendar days: they begin at local midnight, or when local clocks "
         "show `offset` (`6 h`: at six), and a day lasts 23 or 25 hours when the clocks change.",
         examples=["America/New_York"],
     )
 
-    @field_validator("offset")
-    @classmethod
-    def _offset_within_size(cls, offset: int, info: ValidationInfo) -> int:
-        return _refuse_offset_beyond("size", offset, info)
-
     @field_validator("time_zone")
     @classmethod
     def _zone_of_whole_days(cls, zone: str | None, info: ValidationInfo) -> str | None:
         if zone is None:
             return None
-        _refuse_unknown_zone(zone)
         size = info.data.get("size", DAY)
         if size % DAY:
             raise Refusal(
@@ -89,7 +88,9 @@ class SlidingWindow(WindowSection):
         False, description="Must be true when slide > size: records between two windows are in none."
     )
     slide: PositiveDuration = Field(description="From one window's start to the next.", examples=["15 min"])
-    offset: SignedDuration = Field(_NO_OFFSET, description=_OFFSET.format("slide"), examples=["5 min"])
+    offset: Annotated[SignedDuration, _within("slide")] = Field(
+        _NO_OFFSET, description=_OFFSET.format("slide"), examples=["5 min"]
+    )
 
     @field_validator("slide")
     @classmethod
@@ -105,11 +106,6 @@ class SlidingWindow(WindowSection):
             raise Refusal(f"slide {format_duration(slide)} leaves no gaps", "leave `gaps_between` out")
         return slide
 
-    @field_validator("offset")
-    @classmethod
-    def _offset_within_slide(cls, offset: int, info: ValidationInfo) -> int:
-        return _refuse_offset_beyond("slide", offset, info)
-
 
 class CumulativeWindow(WindowSection):
     """Windows that share a start and grow by a step up to the size, then begin anew."""
@@ -117,7 +113,9 @@ class CumulativeWindow(WindowSection):
     type: Literal["cumulative"] = Field(description="Kind of window: cumulative.")
     size: PositiveDuration = Field(description="Length of the longest window.", examples=["1 day"])
     step: PositiveDuration = Field(description="By how much a window is longer than the one before.", examples=["1 h"])
-    offset: SignedDuration = Field(_NO_OFFSET, description=_OFFSET.format("size"), examples=["15 min"])
+    offset: Annotated[SignedDuration, _within("size")] = Field(
+        _NO_OFFSET, description=_OFFSET.format("size"), examples=["15 min"]
+    )
 
     @field_validator("step")
     @classmethod
@@ -129,11 +127,6 @@ class CumulativeWindow(WindowSection):
                 "write a step that divides the size",
             )
         return step
-
-    @field_validator("offset")
-    @classmethod
-    def _offset_within_size(cls, offset: int, info: ValidationInfo) -> int:
-        return _refuse_offset_beyond("size", offset, info)
 
 
 def _read_gap(value: Any, info: ValidationInfo) -> int | CalendarInterval:
@@ -166,7 +159,7 @@ class SessionWindow(WindowSection):
     gap_expression: Expression | None = Field(
         None, description="SQL expression for each record's own gap, in milliseconds.", examples=["timeout_s * 1000"]
     )
-    time_zone: Text | None = Field(
+    time_zone: Annotated[Text | None, KNOWN_ZONE] = Field(
         None,
         description="Engine `spark`, for a gap in days, weeks, months or years: the query's "
         "`spark.sql.session.timeZone`, by whose calendar they are counted. Without it a day has 24 hours.",
@@ -175,13 +168,6 @@ class SessionWindow(WindowSection):
     gap: Annotated[int | CalendarInterval, BeforeValidator(_read_gap), _GAP_SCHEMA] | None = Field(
         None, description="Quiet time that ends a session.", examples=["30 min"]
     )
-
-    @field_validator("time_zone")
-    @classmethod
-    def _known_zone(cls, zone: str | None) -> str | None:
-        if zone is not None:
-            _refuse_unknown_zone(zone)
-        return zone
 
     @field_validator("gap")
     @classmethod
@@ -244,18 +230,3 @@ Window = Annotated[
     TumblingWindow | SlidingWindow | CumulativeWindow | SessionWindow | HoppingWindow | BetweenEventsWindow,
     Field(discriminator="type"),
 ]
-
-
-def _refuse_unknown_zone(zone: str) -> None:
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
-        raise _unknown_zone(zone) from None
-
-
-def _unknown_zone(zone: str) -> Refusal:
-    zones = available_timezones()
-    city = {name.rpartition("/")[2]: name for name in sorted(zones, reverse=True)}
-    near = nearest(zone, zones) or city.get(nearest(zone.rpartition("/")[2], city) or "")
-    hint = f"write `{near}`" if near else "write an IANA name like `Europe/Berlin`"
-    return Refusal(f"{shown(zone)} is not a time zone", hint)
