@@ -264,6 +264,14 @@ def pairs(text: str, variable: Variable, kind: str) -> dict[str, str]:
     return found
 
 
+def more_conf() -> dict[str, str]:
+    """The Spark settings that a shop adds for the tasks in Airflow, in `REWINDOW_SPARK_CONF`.
+
+    Raises EnvironmentSetupError where one has no value.
+    """
+    return pairs(settings().spark_conf or "", Variable.SPARK_CONF, "a setting")
+
+
 def _field(variable: object) -> FieldInfo:
     return next(field for field in Settings.model_fields.values() if field.validation_alias == variable)
 

@@ -70,7 +70,7 @@ def compare_planned(
     history = History(records, plan.event_times, plan.processing_time_end)
     uncommitted = touched_by_pending(records.sparkSession, pipeline, plan, spec)
     reports = []
-    shuffles = shuffles_for(spark, plan.records * spec.windows_of_a_record)
+    shuffles = shuffles_for(spark, spec.pairs(plan.records))
     with shuffles, CachedFrames() as cached, Replay(history, spec) as replay, reading(plan.pipeline):
         for deployed in deployments_of(pipeline):
             if (span := deployed.clipped(plan.span)) is None:

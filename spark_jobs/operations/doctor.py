@@ -6,8 +6,9 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,12 +46,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: its name, its result, what was found, and how to fix it (empty where nothing is wrong)."""
+    """One check: its result, what was found, how to fix it (empty where nothing is wrong), and its name."""
 
-    name: str
     status: Status
     what: str
     hint: str = ""
+    name: str = ""
+
+
+_ok, _warn, _fail = (partial(Check, status) for status in Status)
 
 
 def run_doctor(pipeline: Pipeline | None = None, start: Callable[[], SparkSession] | None = None) -> list[Check]:
@@ -86,23 +90,23 @@ def _with_spark(pipeline: Pipeline | None, start: Callable[[], SparkSession] | N
 
     def catalog() -> Check:
         check_catalog(spark)
-        return Check("catalog answers", Status.OK, "its namespaces can be listed")
+        return _ok("its namespaces can be listed")
 
     def history(pipeline: Pipeline) -> Check:
         from spark_jobs.sources import open_history
 
         open_history(spark, pipeline)
-        return Check("history", Status.OK, f"the history of {pipeline.name} can be opened")
+        return _ok(f"the history of {pipeline.name} can be opened")
 
     def branches() -> Check:
         check_branches(spark)
-        return Check("catalog publishes", Status.OK, "it moves two branches of a table in one commit")
+        return _ok("it moves two branches of a table in one commit")
 
     from spark_jobs.sources import java_release, python_release
 
     checks = [
-        Check("Spark", Status.OK, f"Spark {spark.version} starts ({spark.sparkContext.master})"),
-        _zones(java_release(spark), python_release()),
+        _run_check("Spark", lambda: _ok(f"Spark {spark.version} starts ({spark.sparkContext.master})")),
+        _run_check("time zones", lambda: _zones(java_release(spark), python_release())),
         _run_check("catalog answers", catalog),
     ]
     if checks[-1].status is Status.OK:
@@ -114,19 +118,19 @@ def _with_spark(pipeline: Pipeline | None, start: Callable[[], SparkSession] | N
 
 def _zones(java: str, python: str) -> Check:
     what = f"Java has release {java}, Python {python}"
-    return Check("time zones", Status.OK, what if java == python else f"{what}; Java's decides where days begin")
+    return _ok(what if java == python else f"{what}; Java's decides where days begin")
 
 
 def _run_check(name: str, check: Callable[[], Check]) -> Check:
     try:
-        return check()
+        return replace(check(), name=name)
     except RewindowError as error:
         return _failed(name, error)
 
 
 def _failed(name: str, error: RewindowError) -> Check:
     where = f" ({error.where})" if error.where else ""
-    return Check(name, Status.FAIL, f"{error.what}{where}", error.hint)
+    return replace(_fail(f"{error.what}{where}", error.hint), name=name)
 
 
 def _metastore_of(pipeline: Pipeline | None) -> str | None:
@@ -137,10 +141,10 @@ def _metastore_of(pipeline: Pipeline | None) -> str | None:
 def _python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < OLDEST_PYTHON:
-        return Check("Python", Status.FAIL, f"Python {found} is too old", "Use Python 3.11, 3.12 or 3.13.")
+        return _fail(f"Python {found} is too old", "Use Python 3.11, 3.12 or 3.13.")
     if sys.version_info[:2] > NEWEST_PYTHON:
-        return Check("Python", Status.WARN, f"Python {found} is newer than Spark 4.0 supports", "Use Python 3.13.")
-    return Check("Python", Status.OK, f"Python {found} ({sys.executable})")
+        return _warn(f"Python {found} is newer than Spark 4.0 supports", "Use Python 3.13.")
+    return _ok(f"Python {found} ({sys.executable})")
 
 
 def _java() -> Check:
@@ -148,8 +152,8 @@ def _java() -> Check:
     found = f"Java {java.version} ({java.executable})"
     if java.version > NEWEST_TESTED_JAVA:
         what = f"{found}; Spark 4.0 is made for Java 17 and 21"
-        return Check("Java", Status.WARN, what, "Set JAVA_HOME to one of them.")
-    return Check("Java", Status.OK, found)
+        return _warn(what, "Set JAVA_HOME to one of them.")
+    return _ok(found)
 
 
 def _pyspark() -> Check:
@@ -159,52 +163,44 @@ def _pyspark() -> Check:
     except PackageNotFoundError:
         pass
     else:
-        return Check(
-            "PySpark",
-            Status.FAIL,
+        return _fail(
             "pyspark-client is installed too and overwrites files of pyspark",
             "Uninstall both, then install pyspark alone (make setup).",
         )
     if not found.startswith(f"{SPARK}."):
-        return Check(
-            "PySpark", Status.WARN, f"pyspark {found}; the jars are those for Spark {SPARK}", "Run make setup."
-        )
+        return _warn(f"pyspark {found}; the jars are those for Spark {SPARK}", "Run make setup.")
     spark_home = os.environ.get("SPARK_HOME")
     if spark_home and Path(spark_home).resolve() != Path(pyspark.__file__).parent.resolve():
-        return Check(
-            "PySpark",
-            Status.WARN,
+        return _warn(
             f"pyspark {found}; SPARK_HOME={spark_home} is not used in local runs",
             "Unset SPARK_HOME; for your own spark-defaults.conf set SPARK_CONF_DIR.",
         )
-    return Check("PySpark", Status.OK, f"pyspark {found}")
+    return _ok(f"pyspark {found}")
 
 
 def _home() -> Check:
     home = rewindow_home()
-    return Check("home", Status.OK, f"{home}, from {settings().home_origin} (Spark's log: {log_file(home)})")
+    return _ok(f"{home}, from {settings().home_origin} (Spark's log: {log_file(home)})")
 
 
 def _space() -> Check:
     free = shutil.disk_usage(rewindow_home()).free
     what = f"{free / (1 << 30):.1f} GiB free under the home folder"
     if free < SPACE_TO_RUN:
-        return Check("disk space", Status.FAIL, what, "Free some space, or set REWINDOW_HOME to a larger disk.")
+        return _fail(what, "Free some space, or set REWINDOW_HOME to a larger disk.")
     if free < SPACE_FOR_BACKFILLS:
-        return Check("disk space", Status.WARN, what, "A large backfill may need more.")
-    return Check("disk space", Status.OK, what)
+        return _warn(what, "A large backfill may need more.")
+    return _ok(what)
 
 
 def _jars() -> Check:
     missing = [package for package in packages() if not jar_file(package).is_file()]
     if missing:
-        return Check(
-            "jars",
-            Status.WARN,
+        return _warn(
             f"not downloaded yet: {', '.join(missing)}",
             "Spark downloads them from Maven Central at its next start, which needs the network once.",
         )
-    return Check("jars", Status.OK, f"{len(packages())} jars in {ivy_folder() / 'jars'}")
+    return _ok(f"{len(packages())} jars in {ivy_folder() / 'jars'}")
 
 
 def _catalog() -> Check:
@@ -212,16 +208,14 @@ def _catalog() -> Check:
     properties = configured_catalog(home)
     prepare_catalog(home, properties)
     if properties.get("type") == "hadoop":
-        return Check(
-            "catalog",
-            Status.WARN,
+        return _warn(
             f"{describe_catalog(properties)}: it commits by renaming a file. On an object store that is not atomic: "
             "of two runs that publish at the same time, one can lose the other's windows",
             "Use it on HDFS or on a local disk only; else choose type=hive, type=rest or type=jdbc.",
         )
-    return Check("catalog", Status.OK, describe_catalog(properties))
+    return _ok(describe_catalog(properties))
 
 
 def _metastore(uri: str) -> Check:
     check_metastore(uri)
-    return Check("metastore", Status.OK, f"{uri} accepts connections")
+    return _ok(f"{uri} accepts connections")

@@ -42,6 +42,7 @@ from spark_jobs.runs.documents import (
     Changes,
     Outcome,
     Request,
+    failure_fields,
     instant_of,
     status_of,
 )
@@ -200,11 +201,8 @@ class SparkStage(SparkTask):
             run_id=folder.run_id,
             status=RunStatus.FAILED,
             stage=self.stage,
-            message=problem.what,
-            where=problem.where,
-            hint=problem.hint,
-            exit_code=problem.exit_code,
             finished_at=datetime.now(UTC).isoformat(),
+            **failure_fields(problem),
         ).write(folder)
 
     def _is_own_application(self, folder: RunFolder) -> bool:
@@ -493,7 +491,8 @@ def write_request(folder: RunFolder, file: str, kind: RunKind, context: Context)
     request = Request.of(folder.run_id, pipeline, kind, reason, _requested_at(run), requested_by=person_of(run))
     request.model_copy(update={"dag_id": run.dag_id, "dag_run_id": run.run_id}).write(folder)
     folder.write_text(DEFINITION, pipeline.text or Path(file).read_text())
-    _forget(folder)
+    for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE, DeliveredCorrections.FILE):  # of the run before
+        folder.remove(document)
     return pipeline
 
 
@@ -510,9 +509,3 @@ def write_unread_request(folder: RunFolder, pipeline: str, context: Context, fil
         dag_id=run.dag_id,
         dag_run_id=run.run_id,
     ).write(folder)
-
-
-def _forget(folder: RunFolder) -> None:
-    """A run that begins again has no outcome and no answer yet."""
-    for document in (Outcome.FILE, Approval.FILE, Verdicts.FILE, DeliveredCorrections.FILE):
-        folder.remove(document)

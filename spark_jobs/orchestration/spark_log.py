@@ -17,9 +17,8 @@ from typing import Any, cast
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from spark_jobs.errors import first_line
-from spark_jobs.settings import settings
+from spark_jobs.settings import more_conf, settings
 from spark_jobs.spark.jvm import jvm_settings
-from spark_jobs.submit.conf import more_conf
 from spark_jobs.submit.package import ERROR, packaged
 
 

@@ -63,12 +63,11 @@ class ReplaySpec:
             raise TypeError(f"{type(self.windows).__name__} are not sessions")
         return self.windows
 
-    @property
-    def windows_of_a_record(self) -> int:
-        """About how many windows one record is in."""
+    def pairs(self, records: int) -> int:
+        """About how many pairs of record and window so many records make: the rows of a shuffle, at most."""
         if self.has_sessions or self.aligned_windows.assigns_one:
-            return 1
-        return -(-self.aligned_windows.longest // self.windows.usual_step)
+            return records
+        return records * -(-self.aligned_windows.longest // self.windows.usual_step)
 
     @property
     def output_columns(self) -> tuple[str, ...]:

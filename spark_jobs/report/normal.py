@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -15,6 +16,8 @@ from spark_jobs.runs.status import RunKind
 
 LONGEST = 30
 """The most earlier runs that a run is compared with."""
+WIDTH = 160
+"""Of a picture of runs, in pixels."""
 ENOUGH = 5
 """With fewer earlier runs nothing is called unusual."""
 _ALIKE = 2
@@ -79,15 +82,26 @@ def shown(value: float, is_share: bool) -> str:
     return percent(value, 1) if is_share else count(round(value))
 
 
-def points(values: Sequence[float], now: float, width: int = 160, height: int = 32) -> list[tuple[float, float]]:
-    """Where the earlier runs and this one stand in a small picture: (x, y), this run last."""
-    edge, shown_values = 5, [*values, now]
+def points(
+    values: Sequence[float],
+    now: float,
+    *,
+    height: int = 32,
+    edge: int = 5,
+    steps: int = LONGEST,
+    is_same: Callable[[float, float], bool] = operator.eq,
+) -> list[tuple[float, float]]:
+    """Where the earlier runs and this one stand in a small picture of `WIDTH`: (x, y), this run last, at its right.
+
+    `steps`: so many runs fit before this one. `is_same`: whether the lowest and the highest value are shown alike.
+    """
+    shown_values = [*values, now]
     low, high = min(shown_values), max(shown_values)
-    step = (width - 2 * edge) / LONGEST
-    first = width - edge - step * (len(shown_values) - 1)
+    step = (WIDTH - 2 * edge) / steps
+    first = WIDTH - edge - step * (len(shown_values) - 1)
 
     def up(value: float) -> float:
-        return height / 2 if high == low else height - edge - (value - low) / (high - low) * (height - 2 * edge)
+        return height / 2 if is_same(low, high) else height - edge - (value - low) / (high - low) * (height - 2 * edge)
 
     return [(round(first + i * step, 1), round(up(value), 1)) for i, value in enumerate(shown_values)]
 

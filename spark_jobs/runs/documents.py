@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
-from spark_jobs.definition import Pipeline
+from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.policy import Policy
@@ -25,7 +25,7 @@ from spark_jobs.lakehouse.change import WindowChange, visible
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.runs.git_version import git_version
 from spark_jobs.runs.status import RunKind, RunStatus, Stage
-from spark_jobs.runs.store import RunFolder
+from spark_jobs.runs.store import DEFINITION, RunFolder
 from spark_jobs.spark.catalog import CATALOG
 
 
@@ -192,6 +192,17 @@ class Request(Document):
                 "there is no such run", folder.run_id, "Name one that `rewindow run` or Airflow has started here."
             )
         return request
+
+
+def recorded_definition(folder: RunFolder, request: Request | None) -> Pipeline | None:
+    """The definition in the run's folder; None where the run was refused before it was read.
+
+    `request`: names the file that it came from; None: not known.
+
+    Raises DefinitionError where it cannot be read here: a variable that it names may be set only where the run was.
+    """
+    text = folder.read_text(DEFINITION)
+    return None if text is None else load_pipeline((request and request.file) or DEFINITION, text=text)
 
 
 class StagedRange(Document):

@@ -116,8 +116,8 @@ class Job:
 
     @property
     def rows(self) -> int:
-        """How many rows go through a shuffle at most: the records, once for each of their windows."""
-        return self.plan.records * self.spec.windows_of_a_record
+        """How many rows go through a shuffle at most."""
+        return self.spec.pairs(self.plan.records)
 
     @property
     def is_faithful(self) -> bool:

@@ -25,12 +25,11 @@ from spark_jobs.replay.columns import DROPPED, EVENT_TIME, HISTORY_GONE, LATE, O
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.difference import COVERS, MADE_OF, publication_of
-from spark_jobs.runs.documents import Changes, Request, StagedRange
+from spark_jobs.runs.documents import Changes, Request, StagedRange, recorded_definition
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.past import FilesSince, ReadBefore, counted_below
 from spark_jobs.runs.plan import open_planned
 from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import Change, Empty, canonical, change_between, cut_at, good, is_empty
 from spark_jobs.spark.joins import OTHER, others, same

@@ -9,9 +9,8 @@ from pydantic import Field
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, DocumentError
-from spark_jobs.runs.documents import Document, Outcome, Request
+from spark_jobs.runs.documents import Document, Outcome, Request, recorded_definition
 from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.store import RunFolder, RunStore
 
 

@@ -16,14 +16,13 @@ from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.replay.spec import Panes
-from spark_jobs.runs.documents import Changes, Outcome, Request, StagedRange
+from spark_jobs.runs.documents import Changes, Outcome, Request, StagedRange, recorded_definition
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import Job, RunResult, job_of
 from spark_jobs.runs.lifecycle import RunLife, event_that_drops
 from spark_jobs.runs.plan import plan_from_json
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
-from spark_jobs.runs.recorded import recorded_definition
 from spark_jobs.runs.recovery import refuse_earlier
 from spark_jobs.runs.stages import Deliver, Publish
 from spark_jobs.runs.status import RunStatus

@@ -50,8 +50,8 @@ from spark_jobs.runs.start import Asked, prepare
 from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.runs.work import FullWork
+from spark_jobs.settings import more_conf
 from spark_jobs.spark.session import spark_session
-from spark_jobs.submit.conf import more_conf
 from spark_jobs.submit.package import ERROR
 
 

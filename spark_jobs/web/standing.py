@@ -14,6 +14,7 @@ from spark_jobs.errors import DocumentError
 from spark_jobs.formatting import moment, percent
 from spark_jobs.orchestration.describe import as_of_text, policy_in_words
 from spark_jobs.orchestration.run_ids import KINDS, dag_id_of
+from spark_jobs.report.normal import LONGEST, points
 from spark_jobs.runs.last_run import LastRun
 from spark_jobs.runs.store import RunStore
 from spark_jobs.web.access import Reader
@@ -86,12 +87,6 @@ def last_reported(pipeline: str, visible: Sequence[Run]) -> Run | None:
     return next((run for run in runs if run.status != RUNNING), runs[0] if runs else None)
 
 
-LONGEST = 30
-"""The most runs in one line."""
-
-WIDTH, HEIGHT, EDGE = 160, 36, 4
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """One share over the runs, the oldest first. `points` is for an SVG polyline; `x`, `y` is its last point."""
@@ -149,17 +144,14 @@ def _line(name: str, last_first: Sequence[float | None]) -> Line | None:
     shares = [share for share in last_first if share is not None][:LONGEST][::-1]
     if not shares:
         return None
-    low, high = min(shares), max(shares)
-    step = (WIDTH - 2 * EDGE) / max(len(shares) - 1, 1)
-    places = [
-        (round(WIDTH - EDGE - (len(shares) - 1 - i) * step, 1), round(_height(share, low, high), 1))
-        for i, share in enumerate(shares)
-    ]
-    points = " ".join(f"{x:g},{y:g}" for x, y in places)
-    return Line(name, len(shares), percent(shares[-1], 1), percent(low, 1), percent(high, 1), points, *places[-1])
-
-
-def _height(share: float, low: float, high: float) -> float:
-    if percent(high, 1) == percent(low, 1):  # then the page says that it is always the same
-        return HEIGHT / 2
-    return HEIGHT - EDGE - (share - low) / (high - low) * (HEIGHT - 2 * EDGE)
+    low, high = percent(min(shares), 1), percent(max(shares), 1)
+    places = points(
+        shares[:-1],
+        shares[-1],
+        height=36,
+        edge=4,
+        steps=max(len(shares) - 1, 1),
+        is_same=lambda _low, _high: low == high,
+    )
+    drawn = " ".join(f"{x:g},{y:g}" for x, y in places)
+    return Line(name, len(shares), percent(shares[-1], 1), low, high, drawn, *places[-1])

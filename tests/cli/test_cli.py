@@ -10,26 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import cli
 from spark_jobs.runs.store import PAGE, REPORT, RunStore
+from tests.command_line import Rewindow, in_process
 from tests.runs.small_runs import definition_text, record, write
 from tests.sampling import sample
 
 
 @pytest.fixture
-def rewindow(spark, monkeypatch, capfd):
-    """Run a command line in this process; gives (exit code, standard output, standard error)."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["rewindow", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfd.readouterr()
-        return int(left.value.code or 0), out, err
-
-    return call
+def rewindow(spark, monkeypatch, capfd) -> Rewindow:
+    return in_process(monkeypatch, capfd)
 
 
 @pytest.fixture
@@ -98,7 +87,7 @@ def test_the_report_says_how_a_run_ended_by_hand(rewindow, definition) -> None:
         code, out, err = rewindow("backfill", str(definition), *arguments)
         assert code == 3, err
         folder = RunStore.configured().folder(json.loads(out)["run_id"])
-        report = folder.read(REPORT)
+        report = folder.read(REPORT) or {}
         assert report["verdict"]["status"] == "awaiting_approval"
         assert report["run"]["requested"]["from"] == "2000-01-01T00:00:00Z"
         assert report["run"]["requested"]["publish"] == "on_approval"
@@ -106,7 +95,7 @@ def test_the_report_says_how_a_run_ended_by_hand(rewindow, definition) -> None:
         code, out, err = rewindow(command, folder.run_id, "--reason", "a test")
         assert code == 0, err
         assert folder.address(PAGE) in out
-        assert folder.read(REPORT)["verdict"]["status"] == ends[command]
+        assert (folder.read(REPORT) or {})["verdict"]["status"] == ends[command]
 
 
 def test_a_dry_run_writes_nothing(rewindow, definition, spark) -> None:

@@ -8,25 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from spark_jobs import cli
+from tests.command_line import Rewindow, in_process
 
 SAMPLE = Path("dags/pipelines/departures_hourly.yaml")
 
 
 @pytest.fixture
-def rewindow(spark, monkeypatch, capfd):
-    """Run a command line in this process; gives (exit code, standard output, standard error)."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["rewindow", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfd.readouterr()
-        return int(left.value.code or 0), out, err
-
-    return call
+def rewindow(spark, monkeypatch, capfd) -> Rewindow:
+    return in_process(monkeypatch, capfd)
 
 
 def test_the_sample_matches_and_the_late_records_behind_the_differences_are_listed(rewindow) -> None:

@@ -15,25 +15,15 @@ from spark_jobs.runs.documents import Changes, Outcome, Request
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.settings import settings
+from tests.command_line import Rewindow, in_process
 
 SAMPLE = "dags/pipelines/departures_hourly.yaml"
 BEGIN = datetime(2026, 2, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def rewindow(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """Run a command line in this process; gives (exit code, standard output, standard error)."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["rewindow", *arguments])
-        monkeypatch.setenv("COLUMNS", "80")
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfd.readouterr()
-        return int(left.value.code or 0), out, err
-
-    return call
+def rewindow(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Rewindow:
+    return in_process(monkeypatch, capfd, columns=80)
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from spark_jobs import cli
 from spark_jobs.definition import load_pipeline
 from spark_jobs.runs.documents import Outcome
 from spark_jobs.runs.plan import plan_from_json
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import DEFINITION, OUTCOME, PAGE, PLAN, REQUEST, RunStore
 from spark_jobs.web.runs import Runs
+from tests.command_line import in_process
 from tests.sampling import first_of
 
 PACKED = Path(__file__).parents[1] / "data" / "earlier_version" / "project.tar.gz"
@@ -63,15 +63,8 @@ def rewindow(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     """Run a command line in this process; gives (exit code, standard output, standard error)."""
 
     def call(*arguments: str, home: Path = PROJECT / "home") -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["rewindow", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setenv("REWINDOW_HOME", str(home))
-        monkeypatch.setenv("REWINDOW_EXPECTATIONS", str(PROJECT / "expectations"))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfd.readouterr()
-        return int(left.value.code or 0), out, err
+        variables = {"REWINDOW_HOME": str(home), "REWINDOW_EXPECTATIONS": str(PROJECT / "expectations")}
+        return in_process(monkeypatch, capfd)(*arguments, **variables)
 
     return call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.submit.conf import more_conf
+from spark_jobs.settings import more_conf
 
 
 def test_settings_are_pairs_and_a_refusal_shows_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
