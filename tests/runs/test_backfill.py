@@ -239,7 +239,8 @@ def test_a_plan_reads_back_from_json_and_runs(spark, tmp_path) -> None:
 def test_planning_has_no_side_effect(spark, tmp_path) -> None:
     write(tmp_path / "data", [record(i) for i in range(100)])
     defined = pipeline(tmp_path, "only_planned")
-    assert make_plan(spark, defined) == make_plan(spark, defined)
+    at = datetime.now(UTC)
+    assert make_plan(spark, defined, now=lambda: at) == make_plan(spark, defined, now=lambda: at)
     assert not spark.catalog.tableExists(Tables.of(defined).windows)
 
 
