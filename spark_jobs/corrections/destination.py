@@ -56,15 +56,11 @@ def open_destination(scope: CorrectionScope) -> Destination:
     """The destination that the definition names. Raises DefinitionError or SourceError where it cannot be used."""
     chosen = scope.corrections.destination(scope.live)
     if isinstance(chosen, TableEmitted):
-        from spark_jobs.corrections.destination import open_table
-
         return open_table(scope, chosen)
     if isinstance(chosen, TopicEmitted):
         from spark_jobs.corrections.topic import open_topic
 
         return open_topic(scope, chosen)
-    from spark_jobs.corrections.destination import Files
-
     return Files(scope, chosen)
 
 
