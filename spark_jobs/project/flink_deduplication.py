@@ -34,11 +34,9 @@ def numbered(
 ) -> tuple[Numbered, list[Remark]]:
     """The column `name` of a subquery, which is `source`: a function OVER a window. Raises NoCounterpartError."""
     call, window = source.operands[:2]
-    if call is None or window is None or call.operator != "ROW_NUMBER" or window.type != "SqlWindow":
+    if call.operator != "ROW_NUMBER" or window.type != "SqlWindow":
         raise NoCounterpartError(source.text[:60], "a function OVER a window", source.line)
-    partition, order = (window.operands[place] for place in (2, 3))
-    parts = [part for part in (partition.operands if partition is not None else []) if part is not None]
-    orders = [part for part in (order.operands if order is not None else []) if part is not None]
+    parts, orders = (window.operands[place].operands for place in (2, 3))
     if not parts or len(orders) != 1:
         raise NoCounterpartError(source.text[:60], _NOT_FIRST, source.line)
     by = tuple(parser.spark_sql(part, columns) for part in parts)
@@ -50,11 +48,11 @@ def numbered(
     return Numbered(name, by, known, columns.get(known), source.line), remarks
 
 
-def refuse_other_rows(where: SqlNode | None, column: Numbered) -> None:
+def refuse_other_rows(where: SqlNode, column: Numbered) -> None:
     """Raises NoCounterpartError where a query over the numbered rows takes others than the first of each id."""
-    text = "" if where is None else where.text.replace("`", "").replace(" ", "").rpartition(".")[2]
+    text = where.text.replace("`", "").replace(" ", "").rpartition(".")[2]
     if text not in (f"{column.name}=1", f"{column.name}<=1"):
-        shown = "without WHERE" if where is None else where.text[:60]
+        shown = where.text[:60] or "without WHERE"
         raise NoCounterpartError(f"ROW_NUMBER() AS {column.name}, {shown}", _NOT_FIRST, column.line)
 
 

@@ -33,7 +33,7 @@ def _instead(call: SqlNode) -> str:
     """What to write for a function that Spark does not have; empty where it has it."""
     if call.operator.upper() != "SPLIT_INDEX" or len(call.operands) != 3:
         return ""
-    text, separator, index = (part.text if part is not None else "" for part in call.operands)
+    text, separator, index = (part.text for part in call.operands)
     place = int(index) + 1 if index.isdigit() else f"{index} + 1"
     return (
         f"Spark has no SPLIT_INDEX: write split_part({text}, {separator}, {place}), which counts from 1, and gives '' "

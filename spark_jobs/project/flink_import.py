@@ -16,6 +16,7 @@ from spark_jobs.project.flink_query import (
     add_keys,
     add_lateness,
     add_window,
+    all_of,
     grouping,
 )
 from spark_jobs.project.flink_relation import Relation, clauses, filtered, hint_left_out, refuse_names, resolve
@@ -34,32 +35,10 @@ from spark_jobs.project.flink_source import (
 from spark_jobs.project.writing import scalar
 
 _NO_EFFECT = (
-    *(
-        "execution.",
-        "state.",
-        "restart-strategy",
-        "pipeline.name",
-        "pipeline.max",
-        "table.exec.mini-batch",
-        "sql-client.",
-    ),
-    *(
-        "table.optimizer",
-        "table.exec.state.ttl",
-        "taskmanager.",
-        "jobmanager.",
-        "rest.",
-        "parallelism.",
-        "pipeline.object",
-    ),
-    *(
-        "table.exec.resource",
-        "table.dml-sync",
-        "table.display",
-        "table.exec.sink",
-        "table.sql-dialect",
-        "checkpointing.",
-    ),
+    *("execution.", "state.", "restart-strategy", "pipeline.name", "pipeline.max", "table.exec.mini-batch"),
+    *("sql-client.", "table.optimizer", "table.exec.state.ttl", "taskmanager.", "jobmanager.", "rest."),
+    *("parallelism.", "pipeline.object", "table.exec.resource", "table.dml-sync", "table.display"),
+    *("table.exec.sink", "table.sql-dialect", "checkpointing."),
 )
 _HAVING = (
     "the published table has every window: import the query without it, and let readers filter the rows, as in "
@@ -169,12 +148,11 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
         why = "a definition has one SELECT with a window and GROUP BY"
         raise NoCounterpartError(query.select.kind.replace("_", " "), why, query.line)
     parts = clauses(query.select)
-    if (having := parts.get("having")) is not None:
+    if having := parts["having"]:
         raise NoCounterpartError(f"HAVING {having.text}"[:60], _HAVING, having.line)
     for clause in ("keywords", "windows", "qualify", "order", "offset", "fetch"):
-        if (there := parts.get(clause)) is not None:
+        if there := parts[clause]:
             raise NoCounterpartError(f"{clause.upper()} {there.text}"[:60], "has no counterpart", there.line)
-    assert parts["from"] is not None and parts["items"] is not None
     relation = resolve(parts["from"], script, parser, base)
     refuse_names(relation, parts["items"], parts["where"], parts["group"])
     relation, where = filtered(relation, parts["where"])
@@ -182,15 +160,12 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
         times[relation.table.name] = event_time(relation.table, parser)
     time = time_of(relation, times, query.select)
     relation = with_conditions(relation)
-    groups = parts["group"].operands if parts["group"] is not None else []
-    window, keys, is_group_window = grouping(relation, [group for group in groups if group is not None], query)
+    window, keys, is_group_window = grouping(relation, parts["group"].operands, query)
     lines, of_keys, rest = Lines(), Lines(), Lines()
     lines.add("# yaml-language-server: $schema=../pipeline.schema.json\n#")
     lines.add(f"# Written by `rewindow import flink-sql` from {file}; comments name the lines of that script.\n")
     lines.add(f"name: {name}", query.line)
-    lines.remarks += query.remarks
-    if parts["hints"] is not None:
-        lines.remarks += [hint_left_out(hint) for hint in parts["hints"].operands if hint is not None]
+    lines.remarks += [*query.remarks, *map(hint_left_out, parts["hints"].operands)]
     named = add_keys(of_keys, keys, parts["items"], relation, parser)
     if relation.lookup is not None:
         add_lookup(rest, relation.lookup)
@@ -266,7 +241,9 @@ def with_conditions(relation: Relation) -> Relation:
     if not any(one.conditions for one in relation.inputs):
         return relation
     name = _free(_COUNTED, relation.inputs)
-    inputs = tuple(replace(one, columns={**one.columns, name: _all_of(one.conditions)}) for one in relation.inputs)
+    inputs = tuple(
+        replace(one, columns={**one.columns, name: all_of(one.conditions) or "TRUE"}) for one in relation.inputs
+    )
     return replace(relation, inputs=inputs, conditions=(name, *relation.conditions))
 
 
@@ -327,12 +304,6 @@ def _widened(name: str, sql: str, own: Relation, inputs: Sequence[Relation]) -> 
 def _type_of(name: str, relation: Relation) -> str:
     sql = relation.columns[name]
     return next((spark_type(one.type) for one in relation.table.columns if column_sql(one.name) == sql), "")
-
-
-def _all_of(conditions: Sequence[str]) -> str:
-    return (
-        " AND ".join(f"({one})" for one in conditions) if conditions[1:] else (conditions[0] if conditions else "TRUE")
-    )
 
 
 def _free(name: str, inputs: Iterable[Relation]) -> str:

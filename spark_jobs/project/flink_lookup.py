@@ -42,8 +42,8 @@ class Lookup:
 def is_lookup(join: SqlNode) -> bool:
     """Whether a join's right side is a table as it is at a time."""
     right = join.operands[3]
-    table = right.operands[0] if right is not None and right.kind == "AS" else right
-    return table is not None and table.kind == "SNAPSHOT"
+    table = right.operands[0] if right.kind == "AS" else right
+    return table.kind == "SNAPSHOT"
 
 
 def looked_up(
@@ -54,11 +54,8 @@ def looked_up(
     Raises NoCounterpartError where it is not one table, joined by equality, or where a column would hide another.
     """
     left, _, kind, right, _, condition = join.operands
-    assert left is not None and kind is not None and right is not None and condition is not None
     snapshot, alias = (right.operands[0], _alias(right)) if right.kind == "AS" else (right, "")
-    assert snapshot is not None
     named, period = snapshot.operands
-    assert named is not None and period is not None
     if relation.inputs or relation.lookup is not None:
         what = "behind UNION ALL" if relation.inputs else "beside another one"
         raise NoCounterpartError("FOR SYSTEM_TIME AS OF", f"a lookup {what}", join.line)
@@ -124,12 +121,10 @@ def _equalities(condition: SqlNode, sides: _Sides, parser: FlinkParser) -> Itera
     """Each column of the table that is compared, and the SQL over the record that it equals."""
     if condition.kind == "AND":
         for part in condition.operands:
-            if part is not None:
-                yield from _equalities(part, sides, parser)
+            yield from _equalities(part, sides, parser)
         return
     if condition.kind == "EQUALS":
         for one, other in (condition.operands, condition.operands[::-1]):
-            assert one is not None and other is not None
             if sides.is_of_table(one) and not any(sides.is_of_table(node) for node in other.all()):
                 yield one.names[-1], parser.spark_sql(other, sides.columns)
                 return
@@ -195,8 +190,7 @@ def _doubts(lookup: Lookup, period: SqlNode) -> Iterator[Remark]:
 
 def _time_column(table: SourceTable) -> str:
     """The column of WATERMARK FOR; empty where there is none."""
-    mark = table.watermark.operands[0] if table.watermark is not None else None
-    return "" if mark is None else mark.names[-1]
+    return table.watermark.operands[0].names[-1] if table.watermark is not None else ""
 
 
 def _iceberg_name(table: SourceTable) -> str | None:
@@ -209,6 +203,6 @@ def _iceberg_name(table: SourceTable) -> str | None:
 
 def _alias(node: SqlNode) -> str:
     """The name that a query gives a part of FROM; empty where it gives none."""
-    if node.kind == "AS" and node.operands[1] is not None:
+    if node.kind == "AS":
         return node.operands[1].names[-1]
     return node.names[-1] if node.kind == "IDENTIFIER" else ""

@@ -42,7 +42,7 @@ _LEAVES = ("SqlIdentifier", "SqlDataTypeSpec", "SqlIntervalQualifier", "SqlDynam
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SqlNode:
-    """A node of a parsed statement.
+    """A node of a parsed statement; false where the statement leaves that part out (`NOTHING`).
 
     Attributes:
         node: The parser's object.
@@ -56,21 +56,26 @@ class SqlNode:
     kind: str
     line: int
 
+    def __bool__(self) -> bool:
+        return self.node is not None
+
     @property
     def text(self) -> str:
-        """The node as SQL on one line."""
-        return " ".join(str(self.node.toString()).split())
+        """The node as SQL on one line; empty for nothing."""
+        return " ".join(str(self.node.toString()).split()) if self else ""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The parts of an identifier; `*` is an empty part."""
+        if not self:
+            return ()
         parts: Any = get_field(self.node, "names")
         return tuple(parts.get(index) for index in range(parts.size()))
 
     @property
     def operator(self) -> str:
         """The name of a call's operator or function, such as `TUMBLE`; empty for what is no call."""
-        if self.is_leaf or self.type == "SqlNodeList":
+        if not self or self.is_leaf or self.type == "SqlNodeList":
             return ""
         return str(self.node.getOperator().getName())
 
@@ -80,11 +85,11 @@ class SqlNode:
         return self.type.startswith(_LEAVES) or "Literal" in self.type
 
     @property
-    def operands(self) -> list[SqlNode | None]:
-        """The parts of a call or of a list; none for identifiers and literals."""
+    def operands(self) -> list[SqlNode]:
+        """The parts of a call or of a list; none for identifiers and literals. `NOTHING` is what a call leaves out."""
         if self.type == "SqlNodeList":
             return [wrapped(self.node.get(index)) for index in range(self.node.size())]
-        if self.is_leaf:
+        if not self or self.is_leaf:
             return []
         found = self.node.getOperandList()
         return [wrapped(found.get(index)) for index in range(found.size())]
@@ -96,13 +101,17 @@ class SqlNode:
 
     def all(self) -> list[SqlNode]:
         """The node and all below it."""
-        return [self, *(inner for operand in self.operands if operand is not None for inner in operand.all())]
+        return [self, *(inner for operand in self.operands for inner in operand.all())] if self else []
 
 
-def wrapped(node: Any) -> SqlNode | None:
-    """The parser's object as a node; None for null."""
+NOTHING = SqlNode(None, "", "", 0)
+"""A part that a statement leaves out."""
+
+
+def wrapped(node: Any) -> SqlNode:
+    """The parser's object as a node; `NOTHING` for null."""
     if node is None:
-        return None
+        return NOTHING
     name = str(node.getClass().getSimpleName())
     return SqlNode(node, name, str(node.getKind().toString()), node.getParserPosition().getLineNum())
 
@@ -190,7 +199,7 @@ class FlinkParser:
         except Py4JJavaError as error:
             reason = str(error.java_exception.getMessage()).splitlines()[0]
             raise DefinitionError(f"Flink's parser refuses it: {reason}", file, "Correct the script.") from None
-        return [node for index in range(found.size()) if (node := wrapped(found.get(index))) is not None]
+        return [wrapped(found.get(index)) for index in range(found.size())]
 
     def spark_sql(self, node: SqlNode, replaced: Mapping[str, str]) -> str:
         """An expression as Spark SQL.
@@ -217,7 +226,7 @@ class FlinkParser:
 
     def _replaced(self, node: Any, replaced: Mapping[str, str]) -> Any:
         found = wrapped(node)
-        if found is None or (found.is_leaf and found.type != "SqlIdentifier"):
+        if not found or (found.is_leaf and found.type != "SqlIdentifier"):
             return node
         if found.type == "SqlIdentifier":
             names = list(found.names)
@@ -231,7 +240,7 @@ class FlinkParser:
                 node.set(index, self._replaced(node.get(index), replaced))
             return node
         for index, operand in enumerate(found.operands):
-            if operand is not None:
+            if operand:
                 new = self._replaced(operand.node, replaced)
                 if new is not operand.node:
                     node.setOperand(index, new)

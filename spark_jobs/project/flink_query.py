@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from spark_jobs.definition.names import RESERVED_COLUMNS
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.project.flink_doubts import AGGREGATES, SAME_IN_SPARK, doubts
-from spark_jobs.project.flink_parser import FlinkParser, SqlNode
+from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode
 from spark_jobs.project.flink_relation import Relation, argument
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Script
 from spark_jobs.project.flink_source import EventTime, Lines
@@ -28,12 +28,11 @@ def grouping(relation: Relation, groups: list[SqlNode], query: Query) -> tuple[S
     for key in keys:
         if key.kind in ("ROLLUP", "CUBE", "GROUPING_SETS"):
             raise NoCounterpartError(key.text, "several groupings at once", key.line)
-    if relation.window is None and not old:
+    if not relation.window and not old:
         what = "GROUP BY without a window" if groups else "a query without a window"
         raise NoCounterpartError(what, "a definition replays windows", query.line)
     if old:
         return old[0], keys, True
-    assert relation.window is not None
     keys = [key for key in keys if not (key.kind == "IDENTIFIER" and key.names[-1] in _WINDOW_COLUMNS)]
     windows = {group.names[-1] for group in groups if group.kind == "IDENTIFIER"} & set(_WINDOW_COLUMNS)
     if not {"window_start", "window_end"} <= windows:
@@ -45,10 +44,10 @@ def grouping(relation: Relation, groups: list[SqlNode], query: Query) -> tuple[S
 def _refuse_other_sessions(window: SqlNode, keys: list[SqlNode]) -> None:
     """Sessions are those of the keys; PARTITION BY may name no other ones."""
     data = argument(window, 0, "DATA")
-    if window.operator != "SESSION" or data is None:
+    if window.operator != "SESSION" or not data:
         return
-    partition = data.operands[1] if data.kind == "SET_SEMANTICS_TABLE" else None
-    named = {node.names[-1] for node in (partition.operands if partition else []) if node is not None}
+    partition = data.operands[1] if data.kind == "SET_SEMANTICS_TABLE" else NOTHING
+    named = {node.names[-1] for node in partition.operands}
     if named != {key.names[-1] if key.kind == "IDENTIFIER" else key.text for key in keys}:
         why = "the sessions of a definition are those of its keys: PARTITION BY and GROUP BY must name the same"
         raise NoCounterpartError("SESSION", why, window.line)
@@ -58,11 +57,7 @@ def add_keys(
     lines: Lines, keys: list[SqlNode], items: SqlNode, relation: Relation, parser: FlinkParser
 ) -> dict[str, str]:
     """Add `keys`; gives the name of each by its text in GROUP BY."""
-    aliases = {
-        item.operands[0].text: item.operands[1].names[-1]
-        for item in items.operands
-        if item is not None and item.kind == "AS" and item.operands[0] and item.operands[1]
-    }
+    aliases = {item.operands[0].text: item.operands[1].names[-1] for item in items.operands if item.kind == "AS"}
     named: dict[str, str] = {}
     if keys:
         lines.add("keys:")
@@ -75,18 +70,22 @@ def add_keys(
     return named
 
 
-def add_filter(lines: Lines, relation: Relation, where: SqlNode | None, parser: FlinkParser) -> None:
+def add_filter(lines: Lines, relation: Relation, where: SqlNode, parser: FlinkParser) -> None:
     """Add `filter`: the WHERE of the query and of the views that it reads."""
     conditions = list(relation.conditions)
     lines.remarks += relation.remarks
-    if where is not None:
+    if where:
         lines.remarks += doubts(where)
         conditions.append(parser.spark_sql(where, relation.columns))
     if conditions:
-        text = " AND ".join(f"({condition})" for condition in conditions) if conditions[1:] else conditions[0]
+        text = all_of(conditions)
         lines.add("filter:")
-        line = where.line if where is not None else None
-        lines.add(f"  after_watermark: {scalar(text)}", line, "WHERE comes after the source's watermark")
+        lines.add(f"  after_watermark: {scalar(text)}", where.line, "WHERE comes after the source's watermark")
+
+
+def all_of(conditions: Sequence[str]) -> str:
+    """The conditions together; empty where there is none."""
+    return " AND ".join(f"({condition})" for condition in conditions) if conditions[1:] else "".join(conditions)
 
 
 def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime, script: Script) -> None:
@@ -97,7 +96,7 @@ def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime
 
     def length(place: int, name: str) -> int | None:
         node = argument(call, place + shift, name)
-        if node is None:
+        if not node:
             return None
         found = parser.milliseconds(node)
         if found is None:
@@ -105,7 +104,7 @@ def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime
         return found
 
     column = argument(call, 1 + shift, "TIMECOL")
-    names = {node.names[-1] for node in column.all() if node.kind == "IDENTIFIER"} if column is not None else set()
+    names = {node.names[-1] for node in column.all() if node.kind == "IDENTIFIER"}
     if time.column not in names:
         raise NoCounterpartError(f"{function} over {', '.join(sorted(names))}", "not the event time", call.line)
     fields = {
@@ -177,9 +176,7 @@ def add_aggregates(
     of_sink = query.columns or (tuple(column.name for column in sink.columns) if sink is not None else ())
     there: dict[str, tuple[str, int]] = {}
     for place, item in enumerate(items.operands):
-        assert item is not None
         source = item.operands[0] if item.kind == "AS" else item
-        assert source is not None
         if source.text in keys:
             continue
         if _is_window_column(source):
@@ -188,7 +185,7 @@ def add_aggregates(
         functions = {node.operator for node in source.all() if not node.is_leaf}
         if not functions & AGGREGATES and not functions - SAME_IN_SPARK - {"*", "+", "-", "CASE", "AS", "FILTER"}:
             raise NoCounterpartError(item.text, "neither a key nor an aggregate", item.line)
-        alias = item.operands[1].names[-1] if item.kind == "AS" and item.operands[1] is not None else ""
+        alias = item.operands[1].names[-1] if item.kind == "AS" else ""
         name = _column(alias or (of_sink[place] if place < len(of_sink) else f"value_{place + 1}"))
         while name in there or name in keys.values():
             name += "_2"
@@ -207,7 +204,7 @@ def _remark_window_column(lines: Lines, item: SqlNode, source: SqlNode) -> None:
     column = "window_start" if name.endswith(("start", "_START")) else "window_end"
     if name.endswith(("time", "TIME")):
         lines.remark(item.line, item.text, "the table of results has no such column: it is window_end less 1 ms")
-    elif item.kind == "AS" and item.operands[1] is not None and item.operands[1].names[-1] != column:
+    elif item.kind == "AS" and item.operands[1].names[-1] != column:
         lines.remark(item.line, item.text, f"the table of results names it {column}")
 
 

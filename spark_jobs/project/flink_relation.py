@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from spark_jobs.project.flink_deduplication import Numbered, numbered, refuse_other_rows
 from spark_jobs.project.flink_doubts import doubts
 from spark_jobs.project.flink_lookup import Lookup, is_lookup, looked_up
-from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql
+from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, column_sql
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Remark, Script, SourceTable
 
 METADATA = {key: column_sql(key) for key in ("timestamp", "partition", "offset", "topic", "headers")}
@@ -28,7 +28,7 @@ class Relation:
     table: SourceTable
     columns: Mapping[str, str]
     conditions: tuple[str, ...] = ()
-    window: SqlNode | None = None
+    window: SqlNode = NOTHING
     numbered: Numbered | None = None
     first: Numbered | None = None
     remarks: tuple[Remark, ...] = ()
@@ -54,8 +54,7 @@ def resolve(
         NoCounterpartError: It is more than tables with projections, filters, a lookup and one window function.
     """
 
-    def inner(part: SqlNode | None) -> Relation:
-        assert part is not None
+    def inner(part: SqlNode) -> Relation:
         return resolve(part, script, parser, base, seen)
 
     match node.kind:
@@ -70,9 +69,7 @@ def resolve(
             if len(node.operands) > 2:
                 raise NoCounterpartError(node.text, "a list of column names after AS", node.line)
             return inner(node.operands[0])
-        case "EXPLICIT_TABLE" | "COLLECTION_TABLE":
-            return inner(node.operands[0])
-        case "SET_SEMANTICS_TABLE":
+        case "EXPLICIT_TABLE" | "COLLECTION_TABLE" | "SET_SEMANTICS_TABLE":
             return inner(node.operands[0])
         case "TABLE_REF":
             return _with_options(inner(node.operands[0]), node.operands[1])
@@ -81,7 +78,7 @@ def resolve(
         case "OTHER_FUNCTION" if node.operator in ("TUMBLE", "HOP", "CUMULATE", "SESSION"):
             data = argument(node, 0, "DATA")
             relation = inner(data)
-            if relation.window is not None:
+            if relation.window:
                 raise NoCounterpartError(node.operator, "a window over the result of a window", node.line)
             return replace(relation, window=node)
         case "JOIN" if is_lookup(node):
@@ -91,7 +88,7 @@ def resolve(
     raise NoCounterpartError(node.kind.replace("_", " "), "a definition reads one history, without joins", node.line)
 
 
-def _united(node: SqlNode, inner: Callable[[SqlNode | None], Relation]) -> Relation:
+def _united(node: SqlNode, inner: Callable[[SqlNode], Relation]) -> Relation:
     """The relation of UNION ALL: each input has its columns under the names of the first one's."""
     if node.operator != "UNION ALL":
         raise NoCounterpartError(node.operator, "it leaves equal rows out: only UNION ALL has a counterpart", node.line)
@@ -122,25 +119,24 @@ def _inputs_of(relation: Relation, line: int) -> tuple[Relation, ...]:
     return relation.inputs or (relation,)
 
 
-def refuse_names(relation: Relation, *nodes: SqlNode | None) -> None:
+def refuse_names(relation: Relation, *nodes: SqlNode) -> None:
     """Raises NoCounterpartError where a part of a query over the relation names a column that it may not."""
     for node in nodes if relation.refused else ():
-        for one in node.all() if node is not None else ():
+        for one in node.all():
             if one.kind == "IDENTIFIER" and (why := relation.refused.get(".".join(one.names))):
                 raise NoCounterpartError(one.text, why, one.line)
 
 
-def _with_options(relation: Relation, hints: SqlNode | None) -> Relation:
+def _with_options(relation: Relation, hints: SqlNode) -> Relation:
     """The relation with the options of `OPTIONS` hints, which replace those of the table."""
     options = dict(relation.table.options)
     remarks = list(relation.remarks)
-    for hint in hints.operands if hints is not None else []:
-        assert hint is not None
+    for hint in hints.operands:
         name, given = hint.operands[:2]
-        if name is None or given is None or name.names[-1].upper() != "OPTIONS":
+        if not given or name.names[-1].upper() != "OPTIONS":
             remarks.append(hint_left_out(hint))
             continue
-        texts = [text.literal for text in given.operands if text is not None]
+        texts = [text.literal for text in given.operands]
         options |= {key: Located(text, hint.line) for key, text in zip(texts[::2], texts[1::2], strict=True)}
     return replace(relation, table=replace(relation.table, options=options), remarks=tuple(remarks))
 
@@ -150,46 +146,33 @@ def hint_left_out(hint: SqlNode) -> Remark:
     return Remark(hint.line, f"hint {hint.text}", "has no counterpart")
 
 
-def argument(call: SqlNode, place: int, name: str) -> SqlNode | None:
-    """The argument of a window function, by its name or its place; None if it is left out."""
+def argument(call: SqlNode, place: int, name: str) -> SqlNode:
+    """The argument of a window function, by its name or its place; `NOTHING` if it is left out."""
     for operand in call.operands:
-        if operand is not None and operand.kind == "ARGUMENT_ASSIGNMENT":
+        if operand.kind == "ARGUMENT_ASSIGNMENT":
             value, key = operand.operands
-            if key is not None and key.names[-1].upper() == name:
+            if key.names[-1].upper() == name:
                 return value
-    given = [part for part in call.operands if part is not None and part.kind != "ARGUMENT_ASSIGNMENT"]
-    return given[place] if place < len(given) else None
+    given = [part for part in call.operands if part and part.kind != "ARGUMENT_ASSIGNMENT"]
+    return given[place] if place < len(given) else NOTHING
 
 
 _SELECT = (
-    "keywords",
-    "items",
-    "from",
-    "where",
-    "group",
-    "having",
-    "windows",
-    "qualify",
-    "order",
-    "offset",
-    "fetch",
-    "hints",
+    *("keywords", "items", "from", "where", "group", "having"),
+    *("windows", "qualify", "order", "offset", "fetch", "hints"),
 )
 
 
-def clauses(select: SqlNode) -> dict[str, SqlNode | None]:
+def clauses(select: SqlNode) -> dict[str, SqlNode]:
     """The clauses of a SELECT by name; a list without an entry counts as left out."""
-    found = dict(zip(_SELECT, select.operands, strict=False))
-    return {
-        name: None if node is not None and node.type == "SqlNodeList" and not node.operands else node
-        for name, node in found.items()
-    }
+    found = dict.fromkeys(_SELECT, NOTHING) | dict(zip(_SELECT, select.operands, strict=False))
+    return {name: NOTHING if node.type == "SqlNodeList" and not node.operands else node for name, node in found.items()}
 
 
-def _selected(node: SqlNode, inner: Callable[[SqlNode | None], Relation], parser: FlinkParser) -> Relation:
+def _selected(node: SqlNode, inner: Callable[[SqlNode], Relation], parser: FlinkParser) -> Relation:
     parts = clauses(node)
     for clause in ("keywords", "group", "having", "windows", "qualify", "order", "offset", "fetch"):
-        if (there := parts.get(clause)) is not None:
+        if there := parts[clause]:
             what = f"{clause.upper()} in a subquery"
             raise NoCounterpartError(what, "only projections and filters of one table have a counterpart", there.line)
     relation = inner(parts["from"])
@@ -197,18 +180,15 @@ def _selected(node: SqlNode, inner: Callable[[SqlNode | None], Relation], parser
     relation, where = filtered(relation, parts["where"])
     columns: dict[str, str] = {}
     number: Numbered | None = None
-    hints = parts["hints"].operands if parts["hints"] is not None else []
-    remarks = [*relation.remarks, *(hint_left_out(hint) for hint in hints if hint is not None)]
-    for place, item in enumerate(parts["items"].operands if parts["items"] is not None else []):
-        assert item is not None
+    remarks = [*relation.remarks, *map(hint_left_out, parts["hints"].operands)]
+    for place, item in enumerate(parts["items"].operands):
         if item.kind == "IDENTIFIER" and item.names[-1] == "":
             columns |= {name: sql for name, sql in relation.columns.items() if "." not in name}
             continue
         source, named = (item.operands[0], item.operands[1]) if item.kind == "AS" else (item, item)
-        assert source is not None and named is not None
         name = named.names[-1] if named.kind == "IDENTIFIER" else f"EXPR${place}"  # Flink's own name
         if source.kind == "OVER":
-            if relation.first is not None or relation.window is not None or number is not None:
+            if relation.first is not None or relation.window or number is not None:
                 raise NoCounterpartError(item.text[:60], "ROW_NUMBER() once, and before the window", item.line)
             if relation.inputs:
                 raise NoCounterpartError(item.text[:60], "a deduplication behind UNION ALL", item.line)
@@ -218,7 +198,7 @@ def _selected(node: SqlNode, inner: Callable[[SqlNode | None], Relation], parser
         remarks += doubts(source)
         columns[name] = parser.spark_sql(source, relation.columns)
     conditions = relation.conditions
-    if where is not None:
+    if where:
         remarks += doubts(where)
         conditions = (*conditions, parser.spark_sql(where, relation.columns))
     return replace(
@@ -226,15 +206,15 @@ def _selected(node: SqlNode, inner: Callable[[SqlNode | None], Relation], parser
     )
 
 
-def filtered(relation: Relation, where: SqlNode | None) -> tuple[Relation, SqlNode | None]:
+def filtered(relation: Relation, where: SqlNode) -> tuple[Relation, SqlNode]:
     """The relation, and what is left of a WHERE over it: none where it takes the first rows of ROW_NUMBER().
 
     Raises NoCounterpartError where it takes others, and for a condition behind a deduplication.
     """
     if relation.numbered is not None:
         refuse_other_rows(where, relation.numbered)
-        return replace(relation, numbered=None, first=relation.numbered), None
-    if relation.first is not None and where is not None:
+        return replace(relation, numbered=None, first=relation.numbered), NOTHING
+    if relation.first is not None and where:
         why = "a condition behind the deduplication: in a definition filters come before it"
         raise NoCounterpartError(f"WHERE {where.text}"[:60], why, where.line)
     return relation, where

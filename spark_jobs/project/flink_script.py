@@ -95,7 +95,7 @@ def read_script(statements: list[SqlNode]) -> Script:
 
 
 def _add(script: Script, statement: SqlNode) -> None:
-    parts = statement.operands if not statement.is_leaf else []
+    parts = statement.operands
     match statement.type:
         case "SqlSet" if len(parts) == 2:
             key, value = statement.node.getKeyString(), statement.node.getValueString()
@@ -104,17 +104,13 @@ def _add(script: Script, statement: SqlNode) -> None:
             table = _table(statement)
             script.tables[table.name] = table
         case "SqlCreateView":
-            query = next(part for part in parts if part is not None and part.kind in ("SELECT", "WITH", "UNION"))
-            name = parts[0]
-            assert name is not None
-            fields = parts[1].operands if parts[1] is not None else []
-            if fields:
+            query = next(part for part in parts if part.kind in ("SELECT", "WITH", "UNION"))
+            if parts[1].operands:
                 script.others.append(statement)
-            script.views[name.names[-1]] = _without_with(script, query)
+            script.views[parts[0].names[-1]] = _without_with(script, query)
         case "SqlExecute" | "SqlStatementSet":
-            for part in parts:
-                if part is not None:
-                    _add(script, part)
+            for part in filter(None, parts):
+                _add(script, part)
         case "RichSqlInsert":
             script.queries.append(_insert(script, statement))
         case _ if statement.kind in ("SELECT", "WITH", "ORDER_BY", "UNION"):
@@ -127,7 +123,6 @@ def _add(script: Script, statement: SqlNode) -> None:
 
 def _insert(script: Script, statement: SqlNode) -> Query:
     target, source, listed = statement.operands[1:4]
-    assert target is not None and source is not None
     remarks: list[Remark] = []
     if statement.node.isOverwrite():
         why = "results go to Iceberg tables, where each value that changes becomes a new revision"
@@ -138,9 +133,8 @@ def _insert(script: Script, statement: SqlNode) -> Query:
         remarks.append(Remark(statement.line, f"PARTITION ({partition})", why))
     if target.kind == "TABLE_REF":
         target, hints = target.operands
-        assert target is not None and hints is not None
         remarks.append(Remark(hints.line, f"INSERT INTO {target.names[-1]} with hints", "they are about writing"))
-    columns = tuple(column.names[-1] for column in (listed.operands if listed else []) if column is not None)
+    columns = tuple(column.names[-1] for column in listed.operands)
     return Query(target.names[-1], _without_with(script, source), statement.line, columns, tuple(remarks))
 
 
@@ -149,12 +143,9 @@ def _without_with(script: Script, query: SqlNode) -> SqlNode:
     if query.kind != "WITH":
         return query
     items, body = query.operands
-    assert items is not None and body is not None
     for item in items.operands:
-        assert item is not None
         name, columns, inner = item.operands[:3]
-        assert name is not None and inner is not None
-        if columns is not None and columns.operands:
+        if columns.operands:
             script.others.append(item)
         script.views[name.names[-1]] = _without_with(script, inner)
     return body
@@ -162,10 +153,9 @@ def _without_with(script: Script, query: SqlNode) -> SqlNode:
 
 def _table(statement: SqlNode) -> SourceTable:
     name, columns, watermark = statement.operands[0], [], None
-    assert name is not None
     options: dict[str, Located] = {}
     left_out: list[tuple[str, int]] = []
-    for part in (part for operand in statement.operands[1:] if operand is not None for part in _parts(operand)):
+    for part in (part for operand in statement.operands[1:] for part in _parts(operand) if part):
         if part.type.endswith("Column"):
             columns.append(_column(part))
         elif part.type == "SqlTableOption":
@@ -180,16 +170,15 @@ def _table(statement: SqlNode) -> SourceTable:
 
 
 def _parts(node: SqlNode) -> Iterator[SqlNode]:
-    yield from (part for part in node.operands if part is not None) if node.type == "SqlNodeList" else (node,)
+    yield from node.operands if node.type == "SqlNodeList" else (node,)
 
 
 def _column(part: SqlNode) -> Column:
     name = part.operands[0]
-    assert name is not None
     if part.type == "SqlComputedColumn":
         return Column(name.names[-1], "", part.line, computed=part.operands[1])
     kind = part.operands[1]
-    type_name = kind.text if kind is not None else ""
+    type_name = kind.text
     if part.type == "SqlMetadataColumn":
         alias = part.node.getMetadataAlias()
         return Column(name.names[-1], type_name, part.line, alias.get() if alias.isPresent() else name.names[-1])

@@ -74,7 +74,6 @@ def event_time(table: SourceTable, parser: FlinkParser) -> EventTime:
         why = "it has no WATERMARK FOR: without event time there is nothing to replay"
         raise NoCounterpartError(f"table {table.name}", why, table.line)
     target = table.watermark.operands[0]
-    assert target is not None
     name = target.names[-1]
     column = table.column(name)
     if column is None:
@@ -103,7 +102,7 @@ def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, 
         other.name: METADATA[other.metadata] for other in table.columns if other.metadata in METADATA
     }
     function = computed.operator if not computed.is_leaf else ""
-    parts = [part for part in computed.operands if part is not None]
+    parts = list(filter(None, computed.operands))
     if function == "PROCTIME":
         raise NoCounterpartError("PROCTIME()", "processing time has no counterpart", column.line)
     if function == "TO_TIMESTAMP_LTZ" and (len(parts) == 1 or parts[1].literal in ("0", "3")):
@@ -113,9 +112,7 @@ def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, 
         return EventTime(name, text, unit, f"{wrapper}({text})", True, column.line)
     if function == "TO_TIMESTAMP":
         if not parts[0].is_leaf and parts[0].operator == "FROM_UNIXTIME" and len(parts[0].operands) == 1:
-            seconds = parts[0].operands[0]
-            assert seconds is not None
-            text = parser.spark_sql(seconds, columns)
+            text = parser.spark_sql(parts[0].operands[0], columns)
             return EventTime(name, text, "s", f"timestamp_seconds({text})", False, column.line)
         arguments = ", ".join(parser.spark_sql(part, columns) for part in parts)
         text = f"try_to_timestamp({arguments})"
@@ -308,13 +305,12 @@ def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: Fli
     """
     assert table.watermark is not None
     strategy, line = table.watermark.operands[1], table.watermark.line
-    assert strategy is not None
     delay: int | None = None
     if strategy.kind == "IDENTIFIER" and strategy.names[-1] == time.column:
         delay = 0
     elif strategy.kind == "MINUS":
         column, interval = strategy.operands
-        if column is not None and interval is not None and column.kind == "IDENTIFIER":
+        if column.kind == "IDENTIFIER":
             delay = parser.milliseconds(interval) if column.names[-1] == time.column else None
     if delay is None:
         why = "a watermark is the event time less a constant: for another one write a custom generator"
