@@ -17,6 +17,7 @@ from spark_jobs.eventtime.ranges import TimeRange, ranges_of
 from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows
 from spark_jobs.lakehouse.verdicts import LastComparison, VerdictTable
 from spark_jobs.replay.assign import END, START
+from spark_jobs.replay.columns import is_within
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.runs.chunking import chunks_of
 from spark_jobs.runs.comparing import ToCompare
@@ -139,7 +140,7 @@ def _touched_before(
     united = reduce(DataFrame.unionByName, (part.select(*columns) for part in parts))
     inside = F.col(START) < F.lit(recent)
     if deployed.name is not None:
-        inside = inside & (F.col(START) >= F.lit(earlier.start)) & (F.col(START) < F.lit(earlier.end))
+        inside = inside & is_within(F.col(START), earlier)
     return united.where(inside).distinct(), unseen
 
 

@@ -45,7 +45,7 @@ from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START, end_after, start_before
-from spark_jobs.replay.columns import OFFSET, PARTITION
+from spark_jobs.replay.columns import OFFSET, PARTITION, is_within
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.sources.attempts import FAILED, attempt, evaluated, or_null
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
@@ -147,7 +147,7 @@ class EmittedRows:
         """The windows with a start in `span`. Raises SourceError for an unknown operation."""
         canonical = self._whole()
         unreadable, outside, notes = _survey(canonical, self.pipeline, span)
-        inside = canonical.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+        inside = canonical.where(is_within(F.col(START), span))
         return self._emitted(inside, unreadable, outside, notes)
 
     def chosen(self, spans: Sequence[TimeRange], older: Sequence[TimeRange], pairs: DataFrame | None) -> Emitted:
@@ -170,7 +170,7 @@ class EmittedRows:
             rows = self._canonical(emitted_since(self.opened.frame, self.live, since)).where(F.col(AT) >= F.lit(since))
         else:
             return None
-        inside = (F.col(START) >= F.lit(within.start)) & (F.col(START) < F.lit(within.end))
+        inside = is_within(F.col(START), within)
         older = rows.where(F.col(_WHY).isNull() & inside)
         return older.select(*self.pipeline.keys, START, END).distinct()
 

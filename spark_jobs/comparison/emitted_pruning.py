@@ -16,6 +16,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.assign import START
 from spark_jobs.sources.attempts import or_null
+from spark_jobs.replay.columns import is_within
 
 _WANTED = "rw_wanted"
 _PER_UNIT = {"s": 1 / 1000, "ms": 1, "us": 1000}
@@ -48,17 +49,13 @@ def emitted_since(frame: DataFrame, live: Live, since: int) -> DataFrame:
 
 def of_windows(rows: DataFrame, keys: Sequence[str], spans: Sequence[TimeRange], pairs: DataFrame | None) -> DataFrame:
     """The rows, with keys and bounds (epoch ms), of windows that start in `spans`, or that are in `pairs`."""
-    inside = reduce(or_, (_starts_within(span) for span in spans), F.lit(False))
+    inside = reduce(or_, (is_within(F.col(START), span) for span in spans), F.lit(False))
     if pairs is None:
         return rows.where(inside)
     # One scan: rows of both kinds come from the same files.
     wanted = with_join_keys(pairs, keys).select(*join_columns(keys)).distinct().withColumn(_WANTED, F.lit(True))
     placed = with_join_keys(rows, keys).join(F.broadcast(wanted), join_columns(keys), "left")
     return placed.where(inside | F.col(_WANTED)).select(*(f"`{name}`" for name in rows.columns))
-
-
-def _starts_within(span: TimeRange) -> Column:
-    return (F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end))
 
 
 def _kind(frame: DataFrame, text: str) -> DataType:

@@ -37,7 +37,7 @@ from spark_jobs.comparison.verdicts import (
 )
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, is_within
 from spark_jobs.replay.sessions import with_sessions_columns
 from spark_jobs.replay.spec import complete_name
 
@@ -100,7 +100,7 @@ def _records_near(
 def _lagging(context: RecountContext, close: Column) -> Column:
     behind = close <= F.lit(context.band.backlog_until)
     for lag in (*context.band.lags, *(one.during for one in context.band.wider)):
-        behind = behind | ((close >= F.lit(lag.start)) & (close < F.lit(lag.end)))
+        behind = behind | is_within(close, lag)
     return behind
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 
 PARTITION = "rw_partition"
@@ -49,6 +50,11 @@ class Position(NamedTuple):
     arrival: int
     major: int
     minor: int
+
+
+def is_within(time: Column, span: TimeRange) -> Column:
+    """Whether a time (epoch ms) is in the half-open range."""
+    return (time >= F.lit(span.start)) & (time < F.lit(span.end))
 
 
 def admitted(records: DataFrame, after_watermark: str | None) -> DataFrame:

@@ -22,6 +22,7 @@ from spark_jobs.replay.columns import (
     PositionColumns,
     admitted,
     identity_columns,
+    is_within,
     position_names,
     record_position,
 )
@@ -297,9 +298,7 @@ class Replay:
         ts, start = F.col(EVENT_TIME), latest_start(windows)
         if self.spec.deduplication is not None:
             records = records.where(is_kept(records))
-        between = records.where(
-            (ts >= start + F.lit(windows.longest)) & (start >= F.lit(span.start)) & (start < F.lit(span.end))
-        )
+        between = records.where((ts >= start + F.lit(windows.longest)) & is_within(start, span))
         if lateness == MAX_TIMESTAMP:  # Flink adds without a guard: the sum wraps around for ts > 0
             x = F.when(ts > 0, F.lit(MIN_TIMESTAMP) + (ts - F.lit(1))).otherwise(ts + F.lit(lateness))
         else:

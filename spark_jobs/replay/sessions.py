@@ -36,6 +36,7 @@ from spark_jobs.replay.columns import (
     PositionColumns,
     admitted,
     identity_columns,
+    is_within,
     long_arrays,
     position_names,
     record_position,
@@ -316,7 +317,7 @@ class _RangeToRead:
 
     def of(self, records: DataFrame) -> DataFrame:
         """Those of the records, and those without an event time."""
-        inside = (F.col(_TS) >= F.lit(self.times.start)) & (F.col(_TS) < F.lit(self.times.end))
+        inside = is_within(F.col(_TS), self.times)
         return records.where(inside | (F.col(_TS) == F.lit(MIN_TIMESTAMP)))
 
     def may_cut(self) -> Column:
@@ -347,7 +348,7 @@ def _overlapping(sessions: DataFrame, span: TimeRange) -> DataFrame:
 
 
 def _chosen(rows: DataFrame, span: TimeRange) -> DataFrame:
-    in_span = (F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end))
+    in_span = is_within(F.col(START), span)
     return rows.where(in_span | (F.col(START) == F.lit(MIN_TIMESTAMP)))
 
 

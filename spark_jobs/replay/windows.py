@@ -37,6 +37,7 @@ from spark_jobs.replay.columns import (
     PositionColumns,
     admitted,
     identity_columns,
+    is_within,
     position_names,
     record_position,
 )
@@ -129,7 +130,7 @@ def _in_range(records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFram
         inside = records.where((ts >= F.lit(low)) & (ts < F.lit(high)))
         return inside.withColumn(INDEX, divided(ts - F.lit(low - skipped * size), size).cast("int"))
     assigned = assign_windows(in_span(records, windows, span), windows)
-    chosen = assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+    chosen = assigned.where(is_within(F.col(START), span))
     return chosen.withColumn(INDEX, (grid.index(F.col(END)) - F.lit(first)).cast("int"))
 
 
@@ -386,7 +387,7 @@ def late_records(
     ts = F.col(EVENT_TIME)
     windows = spec.aligned_windows
     home = latest_start(windows)
-    own = records.where((ts >= F.lit(span.start)) & (home >= F.lit(span.start)) & (home < F.lit(span.end)))
+    own = records.where((ts >= F.lit(span.start)) & is_within(home, span))
     lookup = close_lookup(timeline, spec, span)
     assigned = assign_windows(own, windows)
     cleanup = lookup.at_cleanup
@@ -395,7 +396,7 @@ def late_records(
     missed = placed.where(~spec.rules.comes_before(cleanup, index, placed))
     identity = [*spec.keys, *identity_columns(records)]
     last = F.max(F.struct(F.col(END), F.col(START), F.col("rw_cleanup"))).alias("rw_last")
-    in_chosen = (F.col(START) >= F.lit(chosen.start)) & (F.col(START) < F.lit(chosen.end))
+    in_chosen = is_within(F.col(START), chosen)
     by_record = missed.groupBy(*identity).agg(F.count_if(in_chosen).alias("windows_missed"), last)
     # Windows close in the order of their ends: who missed the last of its windows entered none.
     last_end, closed = latest_end(windows), F.col("rw_last.rw_cleanup")

@@ -29,6 +29,7 @@ from spark_jobs.replay.columns import (
     PARTITION,
     STATE,
     identity_columns,
+    is_within,
     position_names,
 )
 from spark_jobs.replay.kafka_streams.tasks import HAS_VALUE, KEY, Kind, Order, Restarts, TaskRestart, run_tasks
@@ -130,7 +131,7 @@ class TaskReplay:
             F.count("*").alias("windows_missed"), (~F.bool_or("entered")).alias("side_output"), last
         )
         start = F.col(f"rw_last.{START}")
-        own = by_record.where((start >= F.lit(span.start)) & (start < F.lit(span.end)))
+        own = by_record.where(is_within(start, span))
         joined = self._records.join(own, [PARTITION, OFFSET])
         return joined.select(
             *spec.keys,
@@ -237,7 +238,7 @@ def _sessions(records: DataFrame, gap: int) -> DataFrame:
 
 
 def _chosen(rows: DataFrame, span: TimeRange) -> DataFrame:
-    return rows.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+    return rows.where(is_within(F.col(START), span))
 
 
 def _between_events(records: DataFrame, topology: Topology) -> DataFrame:
