@@ -17,12 +17,11 @@ from spark_jobs.pins import (
 )
 from spark_jobs.sources.check import check_expressions
 from spark_jobs.sources.empty_offsets import Empty, empty_after, empty_in_both, empty_offsets, fidelity_of, is_empty
-from spark_jobs.sources.fidelity import Fidelity, fidelity
+from spark_jobs.sources.fidelity import fidelity
 from spark_jobs.sources.files import changed_files, check_pinned, files_there
 from spark_jobs.sources.history import (
     AlreadyRead,
     Later,
-    Source,
     empty_history,
     open_history,
     partition_columns,
@@ -34,59 +33,6 @@ from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.spool import is_small, narrowed, spooled
-from spark_jobs.sources.union import joined, names_of, records_of_input
-from spark_jobs.sources.zone_data import java_release, python_release, zone_note
+from spark_jobs.sources.union import names_of, records_of_input
+from spark_jobs.sources.zone_data import java_release, python_release
 from spark_jobs.spark.failures import reading
-
-__all__ = [
-    "QUARANTINE_SCHEMA",
-    "AlreadyRead",
-    "Change",
-    "Empty",
-    "Fidelity",
-    "Inspection",
-    "Later",
-    "OffsetRange",
-    "OpenHistory",
-    "PartitionRange",
-    "PinnedFile",
-    "PinnedSchemas",
-    "PinnedSnapshot",
-    "PinnedTopic",
-    "Pins",
-    "Source",
-    "TableFormat",
-    "arrived_since",
-    "canonical",
-    "change_between",
-    "changed_files",
-    "check_expressions",
-    "check_pinned",
-    "check_schema_ids",
-    "cut_at",
-    "empty_after",
-    "empty_history",
-    "empty_in_both",
-    "empty_offsets",
-    "fidelity",
-    "fidelity_of",
-    "files_there",
-    "good",
-    "inspect_history",
-    "is_empty",
-    "is_small",
-    "java_release",
-    "joined",
-    "names_of",
-    "narrowed",
-    "open_history",
-    "partition_columns",
-    "python_release",
-    "quarantined",
-    "reading",
-    "records_of_input",
-    "snapshot_size",
-    "source_of",
-    "spooled",
-    "zone_note",
-]
