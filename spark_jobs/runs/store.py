@@ -1,27 +1,6 @@
 """What a run leaves for people and for its later stages: one folder a run, of small documents.
 
-The folder `<store>/<run id>/` holds, as the run goes on:
-
-| document | written by | what it says |
-| --- | --- | --- |
-| `request.json` | the start | pipeline, kind, what was requested, by whom, why |
-| `pipeline.yaml` | the start | the definition as written |
-| `plan.json` | plan | what the run will do |
-| `staged.json` | plan | which published windows the staged ones stand for |
-| `timeline.json`, `timeline.arrow` | timeline | the watermark's state, and its steps where they are few |
-| `chunk-0001.json`, ... | replay | counts and seconds of a chunk |
-| `verdicts.json` | compare | what the live job's windows are worth (`live:` only) |
-| `quarantine.json` | timeline | why records cannot be used (only where some cannot) |
-| `corrections.json` | verify, correct | what the readers of the live job's output get (`corrections:` only) |
-| `changes.json` | verify | what publishing changes |
-| `gate.json` | verify | what the expectations said |
-| `facts.json` | verify | what the report's pictures show |
-| `approval.json` | approve | who decided what |
-| `application-*.json` | each stage | the Spark application that did it, seconds |
-| `outcome.json` | publish, or the stage that ended the run | status, counts, timings |
-| `report.json`, `report.html` | report | for machines, for people |
-
-The models of the JSON documents are in `spark_jobs.runs.documents`.
+The documents are listed in docs/architecture.md; the models of those in JSON are in `spark_jobs.runs.documents`.
 
 The store is a folder on disk or in an object store, any that fsspec knows: `REWINDOW_RUNS` (`s3://lake/runs`), by
 default `$REWINDOW_HOME/runs`. Data stays in tables; nothing here grows with the history. No Spark in this module.
