@@ -9,7 +9,6 @@ name is the delivery's number and id: the same delivery never lies there twice.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -26,6 +25,7 @@ from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.lakehouse.commits import retried
 from spark_jobs.lakehouse.corrections import Delivery, new_name, old_name
 from spark_jobs.lakehouse.tables import guarded
+from spark_jobs.spark.cached import viewed
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.gateway import JAVA_ERRORS, hadoop_conf, hadoop_path
 from spark_jobs.spark.joins import same_pairs
@@ -155,8 +155,6 @@ class IcebergTable(_TakesEveryRow):
         places = [*keys, *bounds]
         if self.pane is not None:
             source = self._with_last_panes(source, places, self.pane)
-        view = f"rw_corrections_{secrets.token_hex(4)}"
-        source.createOrReplaceTempView(view)
         same = " AND ".join(f"t.`{c}` <=> s.{name}" for c, name in (*places, *self._pane_pair))
         first, name = bounds[0]
         low, high = source.agg(*(F.expr(f"CAST({f}({name}) AS STRING)") for f in ("min", "max"))).collect()[0]
@@ -166,15 +164,13 @@ class IcebergTable(_TakesEveryRow):
         sets = ", ".join(f"t.`{c}` = s.{name}" for c, name in values)
         names = ", ".join(f"`{c}`" for c, _ in (*places, *values, *self._pane_pair))
         given = ", ".join(f"s.{name}" for _, name in (*places, *values, *self._pane_pair))
-        try:
+        with viewed(source) as view:
             spark.sql(
                 f"MERGE INTO {self.table} t USING {view} s ON {within} AND {same} "
                 "WHEN MATCHED AND s.action = 'delete' THEN DELETE "
                 f"WHEN MATCHED AND ({differs}) THEN UPDATE SET {sets} "
                 f"WHEN NOT MATCHED AND s.action = 'upsert' THEN INSERT ({names}) VALUES ({given})"
             )
-        finally:
-            spark.catalog.dropTempView(view)
 
     @property
     def _pane_pair(self) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.lakehouse.corrections import Delivery, new_name
 from spark_jobs.lakehouse.delivery import CorrectionAction
-from spark_jobs.lakehouse.tables import guarded
+from spark_jobs.lakehouse.tables import guarded, literal
 from spark_jobs.lakehouse.verdicts import final_before
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.sources.hive import table_partitions
@@ -152,7 +152,7 @@ class PartitionedTable:
     def _replace(self, partition: Row, placed: DataFrame, delivery: Delivery) -> None:
         """Write the partition's rows anew, and let the metastore point to them; again, where files have come."""
         spark = self.scope.spark
-        named = ", ".join(f"`{c}`={_literal(partition[c])}" for c in self.partitions)
+        named = ", ".join(f"`{c}`={literal(partition[c])}" for c in self.partitions)
         chosen = placed
         for c in self.partitions:
             chosen = chosen.where(F.col("rw_partition")[c].eqNullSafe(F.lit(partition[c])))
@@ -244,8 +244,3 @@ def _locations(spark: SparkSession, table: str) -> set[str]:
     while found.hasNext():
         paths.add(found.next().location().getPath().rstrip("/"))
     return paths
-
-
-def _literal(value: object) -> str:
-    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"

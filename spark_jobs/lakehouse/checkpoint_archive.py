@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from spark_jobs.lakehouse.commits import retried
-from spark_jobs.lakehouse.tables import ensure_table, guarded
+from spark_jobs.lakehouse.tables import ensure_table, guarded, literal
+from spark_jobs.spark.cached import viewed
 
 _SCHEMA = t.StructType([t.StructField(name, t.StringType()) for name in ("query", "file", "text")])
 _SETTINGS = ("spark.sql.streaming.multipleWatermarkPolicy", "spark.sql.shuffle.partitions")
@@ -31,7 +31,7 @@ def archived_texts(spark: SparkSession, table: str, query: str) -> Iterator[tupl
     """The files that the table has of a query: path within the checkpoint and text, one by one."""
 
     def read() -> pa.Table:
-        return spark.table(table).where(f"query = '{_quoted(query)}'").select("file", "text").toArrow()
+        return spark.table(table).where(f"query = {literal(query)}").select("file", "text").toArrow()
 
     for batch in guarded("cannot read", table, read).to_batches(1024):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
@@ -53,7 +53,7 @@ def not_archived(spark: SparkSession, table: str, query: str, names: Collection[
     def read() -> set[str]:
         if not spark.catalog.tableExists(table):
             return set(names)
-        known = spark.table(table).where(f"query = '{_quoted(query)}'")
+        known = spark.table(table).where(f"query = {literal(query)}")
         asked = spark.createDataFrame(pa.table({"file": pa.array(names, pa.string())}))
         new = asked.join(known.select("file"), "file", "left_anti").toArrow()
         return set(new.column("file").to_pylist())
@@ -69,15 +69,11 @@ def archive_files(spark: SparkSession, table: str, query: str, files: Iterable[t
 
     def write() -> None:
         ensure_table(spark, table, _SCHEMA)
-        view = f"rw_checkpoint_{uuid4().hex}"
-        spark.createDataFrame(new, _SCHEMA).createOrReplaceTempView(view)
-        try:
+        with viewed(spark.createDataFrame(new, _SCHEMA)) as view:
             spark.sql(
                 f"MERGE INTO {table} t USING {view} s ON t.query = s.query AND t.file = s.file "
                 "WHEN NOT MATCHED THEN INSERT *"
             )
-        finally:
-            spark.catalog.dropTempView(view)
 
     guarded("cannot write", table, lambda: retried(write))
     return len(new)
@@ -91,7 +87,3 @@ def shortened(name: str, text: str) -> str:
     fields = json.loads(metadata)
     conf = {key: value for key, value in (fields.get("conf") or {}).items() if key in _SETTINGS}
     return "\n".join([version, json.dumps({**fields, "conf": conf}, separators=(",", ":")), *offsets])
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

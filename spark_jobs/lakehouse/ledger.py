@@ -23,7 +23,8 @@ from spark_jobs.errors import CatalogError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.commits import is_conflict, retried
 from spark_jobs.lakehouse.few_rows import Rows, arrow_rows, found, replaced
-from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded
+from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, guarded, literal
+from spark_jobs.spark.cached import viewed
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
 from spark_jobs.spark.snapshots import rows_at, snapshots_back
 
@@ -113,7 +114,7 @@ class Ledger:
         """Write a run's few rows into a table with a column `run_id`, in the place of those that it has there."""
 
         def row_level(iceberg: JavaObject) -> None:
-            self._spark.sql(f"DELETE FROM {table} WHERE run_id = '{_quoted(run_id)}'")
+            self._spark.sql(f"DELETE FROM {table} WHERE run_id = {literal(run_id)}")
             self._spark.createDataFrame(arrow_rows(self._spark, iceberg, rows)).writeTo(table).append()
 
         def overwrite() -> None:
@@ -130,7 +131,7 @@ class Ledger:
 
     def delete_rows(self, table: str, run_id: str) -> None:
         """Remove a run's rows from a side table."""
-        self._delete(table, f"run_id = '{_quoted(run_id)}'")
+        self._delete(table, f"run_id = {literal(run_id)}")
 
     def runs(self) -> DataFrame:
         """The runs of this output table."""
@@ -272,22 +273,20 @@ class Ledger:
 
     def _merge(self, run_id: str, known: _Known, row: pa.Table) -> None:
         """The same where `maintain` has put the rows of several runs into one file."""
-        runs, view = self._tables.runs, f"rw_ledger_{secrets.token_hex(4)}"
-        frame = self._spark.createDataFrame(row)
-        frame.createOrReplaceTempView(view)
+        runs, frame = self._tables.runs, self._spark.createDataFrame(row)
         expected = known.row or {}
-        same = " AND ".join(f"t.{c} <=> {_literal(expected.get(c))}" for c in ("status", "attempt", "claim"))
+        same = " AND ".join(f"t.{c} <=> {literal(expected.get(c))}" for c in ("status", "attempt", "claim"))
         sets = ", ".join(f"{c} = s.{c}" for c in frame.columns)
         matched = f"WHEN MATCHED AND {same} THEN UPDATE SET {sets}" if known.row else ""
         added = "" if known.row else "WHEN NOT MATCHED THEN INSERT *"
         try:
-            self._spark.sql(f"MERGE INTO {runs} t USING {view} s ON t.run_id = '{_quoted(run_id)}' {matched} {added}")
+            with viewed(frame) as view:
+                on = f"t.run_id = {literal(run_id)}"
+                self._spark.sql(f"MERGE INTO {runs} t USING {view} s ON {on} {matched} {added}")
         except JAVA_ERRORS as problem:
             if is_conflict(problem):
                 raise _RowHasChanged(runs) from problem
             raise
-        finally:
-            self._spark.catalog.dropTempView(view)
 
     def _snapshot(self) -> int | None:
         snapshot = self._table().currentSnapshot()
@@ -315,14 +314,6 @@ def _snapshot_of(table: JavaObject, write: str) -> int | None:
 class _RowHasChanged(CatalogError):
     def __init__(self, table: str) -> None:
         super().__init__("another process keeps changing this run", table, "Try again in a minute.")
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
-
-
-def _literal(value: str | None) -> str:
-    return "NULL" if value is None else f"'{_quoted(value)}'"
 
 
 def _shares_a_file(problem: Exception) -> bool:

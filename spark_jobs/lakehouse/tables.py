@@ -294,6 +294,14 @@ def aligned(spark: SparkSession, table: str, rows: DataFrame) -> DataFrame:
     )
 
 
+def literal(text: object) -> str:
+    """A text as SQL; NULL for None."""
+    if text is None:
+        return "NULL"
+    escaped = str(text).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def quoted(columns: Iterable[str]) -> list[Column]:
     """Columns by their names, whatever characters these have."""
     return [F.col(f"`{c}`") for c in columns]

@@ -19,7 +19,6 @@ rows of its own, by `live_deployment`.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,7 +35,7 @@ from spark_jobs.lakehouse.commits import retried
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
 from spark_jobs.lakehouse.verdict import EARLIER_NAMES, Verdict
-from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.cached import CachedFrames, viewed
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from spark_jobs.spark.joins import OTHER, others, same
 
@@ -235,13 +234,11 @@ class VerdictTable:
         # A row that changes is two: the old one is closed, the new one matches none and is added.
         ends = changes.where(is_old).withColumn("rw_adds", F.lit(False))
         source = ends.unionByName(changes.where(is_new).withColumn("rw_adds", F.lit(True)))
-        view = f"rw_verdicts_{secrets.token_hex(4)}"
-        source.createOrReplaceTempView(view)
         same = " AND ".join(f"t.`{c}` <=> s.`{c}`" for c in self._identity)
         bounds = f"t.window_start >= timestamp_millis({span.start}) AND t.window_start < timestamp_millis({span.end})"
         columns = self._spark.table(self.table).columns
         names, given = (", ".join(f"{prefix}`{c}`" for c in columns) for prefix in ("", "s."))
-        try:
+        with viewed(source) as view:
             self._spark.sql(
                 f"MERGE INTO {self.table} t USING {view} s "
                 f"ON {same} AND {bounds} AND t.valid_to IS NULL AND NOT s.rw_adds "
@@ -249,8 +246,6 @@ class VerdictTable:
                 "WHEN MATCHED THEN UPDATE SET valid_to = s.last_seen "
                 f"WHEN NOT MATCHED AND s.rw_adds THEN INSERT ({names}) VALUES ({given})"
             )
-        finally:
-            self._spark.catalog.dropTempView(view)
 
 
 def verdict_rows(spark: SparkSession, table: str) -> DataFrame:

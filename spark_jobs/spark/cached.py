@@ -1,7 +1,10 @@
-"""DataFrames that are computed once and used several times."""
+"""DataFrames that are computed once and used several times, and those that SQL names."""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from pyspark import StorageLevel
@@ -50,3 +53,14 @@ class CachedFrames:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+@contextmanager
+def viewed(frame: DataFrame) -> Iterator[str]:
+    """The name of a view of the frame, for SQL within the block."""
+    name = f"rw_view_{secrets.token_hex(8)}"
+    frame.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)
