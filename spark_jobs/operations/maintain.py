@@ -30,7 +30,7 @@ from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.publication import REVISIONS
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import StagedPart
-from spark_jobs.lakehouse.tables import FEW_FILES, Tables, drop_table, guarded
+from spark_jobs.lakehouse.tables import FEW_FILES, Tables, drop_table, guarded, literal
 from spark_jobs.runs.documents import Outcome, Request
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import OPEN, recover
@@ -65,8 +65,7 @@ def delete_rows_of_runs(spark: SparkSession, tables: Tables, before: datetime) -
         old = old.join(spark.table(table).select("run_id").distinct(), "run_id", "left_anti")
     needed = {row["run_id"] for row in not_covered(ledger.published())}
     run_ids = sorted({row[0] for row in old.collect()} - needed)
-    output = tables.windows.replace("'", "\\'")
-    _delete(spark, tables.runs, run_ids, f"output = '{output}'")
+    _delete(spark, tables.runs, run_ids, f"output = {literal(tables.windows)}")
     return len(run_ids)
 
 
@@ -154,7 +153,7 @@ def open_runs(spark: SparkSession, tables: Tables) -> list[str]:
 
 def _delete(spark: SparkSession, table: str, run_ids: Sequence[str], where: str) -> None:
     for first in range(0, len(run_ids), _AT_ONCE):
-        names = ", ".join("'" + run_id.replace("'", "\\'") + "'" for run_id in run_ids[first : first + _AT_ONCE])
+        names = ", ".join(map(literal, run_ids[first : first + _AT_ONCE]))
         statement = f"DELETE FROM {table} WHERE {where} AND run_id IN ({names})"
         guarded("cannot write", table, lambda statement=statement: spark.sql(statement))
 
@@ -328,11 +327,11 @@ def tidy(
         call("rewrite_position_delete_files", "options => map('rewrite-all', 'true')")
     settle()
     before = _snapshots(spark, table)
-    call("expire_snapshots", f"older_than => TIMESTAMP '{_literal(now - keep)}'", "retain_last => 1")
+    call("expire_snapshots", f"older_than => TIMESTAMP '{_timestamp_literal(now - keep)}'", "retain_last => 1")
     expired = before - _snapshots(spark, table)
     orphans = spark.sql(
         f"CALL {CATALOG}.system.remove_orphan_files(table => '{name}', "
-        f"older_than => TIMESTAMP '{_literal(now - ORPHANS)}')"
+        f"older_than => TIMESTAMP '{_timestamp_literal(now - ORPHANS)}')"
     ).count()
     return Tidied(compacted, expired, orphans + _remove_dead_metadata(spark, loaded_iceberg_table(spark, table)))
 
@@ -382,7 +381,3 @@ def _remove_dead_metadata(spark: SparkSession, table: JavaObject) -> int:
 def _number_of(location: str | None) -> int | None:
     found = _METADATA.fullmatch((location or "").rsplit("/", 1)[-1])
     return None if found is None else int(found[1])
-
-
-def _literal(instant: datetime) -> str:
-    return format_instant(int(instant.timestamp() * 1000))
