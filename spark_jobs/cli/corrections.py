@@ -51,7 +51,7 @@ def show_corrections(
     A run delivers by itself once it is published. A delivery that was killed goes on with the next one: each revision
     of a window arrives exactly once.
     """
-    from spark_jobs.cli.rows import print_csv, print_json, print_rows
+    from spark_jobs.cli.rows import print_as
     from spark_jobs.corrections.due import sections_of
     from spark_jobs.operations.looking import delivered_rows, due_rows
 
@@ -74,12 +74,7 @@ def show_corrections(
         _print_delivered(done, as_json)
         return
     found = due_rows(spark, loaded, limit) if dry_run else delivered_rows(spark, loaded, limit, run)
-    if as_csv:
-        print_csv(found)
-    elif as_json:
-        print_json(found)
-    else:
-        print_rows(found, console)
+    print_as(found, console, as_csv=as_csv, as_json=as_json)
 
 
 def _print_delivered(done: Delivered, as_json: bool) -> None:

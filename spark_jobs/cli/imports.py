@@ -45,16 +45,11 @@ def import_flink_sql(
         raise DefinitionError(f"cannot be read: {error}", str(file), "Name a Flink SQL script.") from None
     with FlinkParser() as parser:
         imported = import_script(text, file.name, parser, timer_start)
-    folder = directory or Path("dags/pipelines")
-    paths = [(folder / f"{definition.name}.yaml", definition) for definition in imported.definitions]
+    paths = [(_new(directory, definition.name, force), definition) for definition in imported.definitions]
     for path, definition in paths:
-        if path.exists() and not force:
-            raise DefinitionError("there is a definition of this name already", str(path), "--force overwrites it.")
         load_pipeline(path, text=definition.text)
     for path, definition in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(definition.text, encoding="utf-8")
-        console.print(f"[green]written[/] {escape(str(path))}")
+        _write(path, definition.text)
     if imported.remarks:
         console.print("\nNot, or not exactly, in a definition:")
     for remark in imported.remarks:
@@ -87,12 +82,8 @@ def import_spark(
     from spark_jobs.project.spark_import import draft_of
 
     draft = draft_of(checkpoint.absolute(), name)
-    path = (directory or Path("dags/pipelines")) / f"{draft.name}.yaml"
-    if path.exists() and not force:
-        raise DefinitionError("there is a definition of this name already", str(path), "--force overwrites it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(draft.text, encoding="utf-8")
-    console.print(f"[green]written[/] {escape(str(path))}")
+    path = _new(directory, draft.name, force)
+    _write(path, draft.text)
     console.print("\nFill in:")
     for remark in draft.remarks:
         console.print(escape(f"  {remark}"))
@@ -131,13 +122,25 @@ def import_expectations(
     imported = import_suites(files, loaded, {theirs: ours for theirs, _, ours in pairs})
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not force else new_suite(loaded)
     if imported.expectations:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(merged(before, imported), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        count = f"{len(imported.expectations)} expectations of {len(files)} suite{'s' if files[1:] else ''}"
-        console.print(f"[green]written[/] {escape(str(path))}: {count}")
+        count = f": {len(imported.expectations)} expectations of {len(files)} suite{'s' if files[1:] else ''}"
+        _write(path, json.dumps(merged(before, imported), indent=2, ensure_ascii=False) + "\n", count)
     if imported.notes:
         console.print("\nNot, or not exactly, in the suite:")
     for note in imported.notes:
         console.print(escape(f"  {note.place}: {note.what}: {note.why}"))
     if not imported.expectations:
         raise typer.Exit(2)
+
+
+def _new(directory: Path | None, name: str, force: bool) -> Path:
+    """Where the definition of this name goes. Raises DefinitionError where there is one already."""
+    path = (directory or Path("dags/pipelines")) / f"{name}.yaml"
+    if path.exists() and not force:
+        raise DefinitionError("there is a definition of this name already", str(path), "--force overwrites it.")
+    return path
+
+
+def _write(path: Path, text: str, said: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    console.print(f"[green]written[/] {escape(str(path))}{said}")

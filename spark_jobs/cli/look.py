@@ -225,18 +225,13 @@ def sql(
 
     Rows that are too wide for the terminal are printed one below the other.
     """
-    from spark_jobs.cli.rows import print_csv, print_json, print_rows
+    from spark_jobs.cli.rows import print_as
     from spark_jobs.operations.query import query as rows_of
 
     if as_csv and as_json:
         raise DefinitionError("--csv and --json: choose one of them")
     found = rows_of(session(None, "sql"), query, limit)
-    if as_csv:
-        print_csv(found)
-    elif as_json:
-        print_json(found)
-    else:
-        print_rows(found, console)
+    print_as(found, console, as_csv=as_csv, as_json=as_json)
 
 
 @app.command()

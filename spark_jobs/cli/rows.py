@@ -22,6 +22,16 @@ _BORDERS = 3
 """Characters that a table needs beside each column's text."""
 
 
+def print_as(found: Rows, console: Console, *, as_csv: bool, as_json: bool) -> None:
+    """As the options say."""
+    if as_csv:
+        print_csv(found)
+    elif as_json:
+        print_json(found)
+    else:
+        print_rows(found, console)
+
+
 def print_rows(found: Rows, console: Console) -> None:
     """A table where its lines fit the terminal, else each row as a block of lines; nothing is cut."""
     texts = [[shown(value) for value in row] for row in found.rows]

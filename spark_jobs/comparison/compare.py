@@ -17,9 +17,8 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.eventtime.durations import DAY
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes
-from spark_jobs.runs.live_batches import micro_batches
+from spark_jobs.runs.live_batches import spec_of_plan
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
@@ -63,9 +62,7 @@ def compare_planned(
 ) -> Verdicts:
     """Like `run_compare`, for a plan that is already made and its canonical records."""
     records = good(records)
-    batches = micro_batches(records.sparkSession, pipeline, plan.as_of, plan.processing_time_end)
-    partitions = [p.partition for p in plan.partitions]
-    spec = spec_of(pipeline, partitions, mode=Mode.BOTH, panes=Panes.LAST, batches=batches)
+    spec = spec_of_plan(records.sparkSession, pipeline, plan, Mode.BOTH, Panes.LAST)
     types = key_types(records.schema, spec.keys)
     history = History(records, plan.event_times, plan.processing_time_end)
     uncommitted = touched_by_pending(records.sparkSession, pipeline, plan, spec)
@@ -79,7 +76,7 @@ def compare_planned(
             with progress.stage("emitted", f"what the live job emitted{suffix}"):
                 emitted = only_of(deployed, read_emitted(spark, deployed.pipeline, types, span, cached))
             with (
-                replay_of(deployed, replay, partitions) as own,
+                replay_of(deployed, replay, list(plan.as_of)) as own,
                 Comparer(
                     own, deployed.pipeline, emitted, deployed.within(plan.chunks), uncommitted=uncommitted
                 ) as comparer,

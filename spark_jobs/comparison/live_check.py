@@ -25,9 +25,8 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import Deployed
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, complete_name
-from spark_jobs.runs.live_batches import micro_batches
+from spark_jobs.runs.live_batches import spec_of_plan
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
@@ -84,8 +83,7 @@ def check_live(spark: SparkSession, deployed: Deployed, progress: Progress, *, r
 
 def complete_windows(plan: Plan, pipeline: Pipeline, records: DataFrame) -> Replay:
     """The replay that gives the windows over all records, whatever was late."""
-    batches = micro_batches(records.sparkSession, pipeline, plan.as_of, plan.processing_time_end)
-    spec = spec_of(pipeline, [p.partition for p in plan.partitions], mode=Mode.COMPLETE, batches=batches)
+    spec = spec_of_plan(records.sparkSession, pipeline, plan, Mode.COMPLETE)
     return Replay(History(good(records), plan.event_times, plan.processing_time_end), spec)
 
 

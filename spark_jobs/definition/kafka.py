@@ -23,7 +23,7 @@ from spark_jobs.definition.fields import (
 )
 from spark_jobs.definition.position import Position
 
-_SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
+SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
 _OWN_OPTIONS = {
     "bootstrap.servers": "write it under `servers`",
     "isolation.level": "write it under `isolation`",
@@ -128,7 +128,7 @@ class TopicAccess(Section):
         for name in options:
             if name.lower().removeprefix("kafka.") in _OWN_OPTIONS:
                 raise Refusal("is set by Rewindow", _OWN_OPTIONS[name.lower().removeprefix("kafka.")], (name,))
-            if _SECRET.search(name) and "location" not in name:
+            if SECRET.search(name) and "location" not in name:
                 hint = f"write it under `secrets`: `{name}: NAME_OF_AN_ENVIRONMENT_VARIABLE`"
                 raise Refusal("is a secret and does not belong in a definition", hint, (name,))
             if name.startswith("kafka."):

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.errors import CatalogError
+from spark_jobs.errors import CatalogError, EmptyRangeError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.spark.catalog import CATALOG
@@ -182,6 +182,12 @@ def branch_of(run_id: str, claim: str | None) -> str:
 def name_hash(*parts: str) -> str:
     """A name of 16 hex digits for these texts, the same each time."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def refuse_unpublished(spark: SparkSession, tables: Tables) -> None:
+    """Raises EmptyRangeError where no run of the pipeline has published anything."""
+    if not spark.catalog.tableExists(tables.windows):
+        raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
 
 
 def starts_within(span: TimeRange, column: str = "window_start") -> Column:

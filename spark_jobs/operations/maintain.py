@@ -23,14 +23,14 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of, destination_of
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.live import TableEmitted, TopicEmitted
-from spark_jobs.errors import EmptyRangeError, RewindowError
+from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.corrections import is_delivering
 from spark_jobs.lakehouse.emitted_table import forget_others
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.publication import REVISIONS
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import StagedPart
-from spark_jobs.lakehouse.tables import FEW_FILES, Tables, drop_table, guarded, literal
+from spark_jobs.lakehouse.tables import FEW_FILES, Tables, drop_table, guarded, literal, refuse_unpublished
 from spark_jobs.runs.documents import Outcome, Request
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import OPEN, recover
@@ -219,8 +219,7 @@ def maintain(
         CatalogError: The catalog refuses a step.
     """
     tables = Tables.of(pipeline)
-    if not spark.catalog.tableExists(tables.windows):
-        raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
+    refuse_unpublished(spark, tables)
     done = Maintenance()
     with progress.stage("killed runs", tables.runs):
         done.abandoned = recover(spark, tables, now, store, progress=progress)

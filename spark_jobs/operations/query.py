@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from spark_jobs.errors import DefinitionError
+from spark_jobs.spark.expression_tree import children_of
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, is_instance_of, parsed_plan
 from spark_jobs.spark.java import java_reason
@@ -94,6 +95,5 @@ def _name(node: JavaObject) -> str:
 
 def _nodes(plan: JavaObject) -> Iterator[JavaObject]:
     yield plan
-    children = plan.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index))
+    for child in children_of(plan):
+        yield from _nodes(child)

@@ -16,7 +16,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.lakehouse.published_table import PublishedTable
-from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.lakehouse.tables import Tables, refuse_unpublished
 from spark_jobs.operations.query import in_utc
 
 INSTANT = TimestampType()
@@ -118,8 +118,7 @@ def window_history(
     facts = PublishedTable(spark, tables.windows)
     known = ", ".join(pipeline.keys)
     check_keys(pipeline, keys)
-    if not spark.catalog.tableExists(tables.windows):
-        raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
+    refuse_unpublished(spark, tables)
     rows = facts.revisions().where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
     rows = of_keys(rows, keys)
     columns = [*pipeline.keys, *(name for a in pipeline.aggregates for name in (a, f"{a}__complete")), *_COUNT_COLUMNS]

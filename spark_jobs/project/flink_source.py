@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.kafka import SECRET
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.project.flink_doubts import doubts
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, tidy
@@ -15,7 +16,6 @@ from spark_jobs.project.flink_relation import METADATA, plain_columns
 from spark_jobs.project.flink_script import Column, Located, NoCounterpartError, Remark, SourceTable, spark_type
 from spark_jobs.project.sample import quoted
 
-_SECRET = re.compile(r"password|jaas|secret|token|credential|keystore\.key$|api\.?key|user\.?info", re.IGNORECASE)
 _FORMATS = {"json": "json", "csv": "csv", "raw": "text", "avro-confluent": "avro"}
 _TYPED = ("parquet", "orc", "avro", "avro-confluent")
 """Formats whose times are times; in the others they are text."""
@@ -184,7 +184,7 @@ def add_history(lines: Lines, table: SourceTable) -> None:
     _value(lines, table, options, is_topic=connector.text == "kafka")
     for name, option in options.items():
         if name not in _WATERMARK_OPTIONS:
-            text = "***" if _SECRET.search(f"{name} {option.text}") else option.text
+            text = "***" if SECRET.search(f"{name} {option.text}") else option.text
             lines.remark(option.line, f"'{name}' = '{text}'", why_left_out(table, name))
 
 
@@ -213,7 +213,7 @@ def _kafka(lines: Lines, table: SourceTable, options: dict[str, Located], connec
         plain, option = name.removeprefix("properties."), options.pop(name)
         if plain == "group.id":
             lines.remark(option.line, f"'{name}' = '{option.text}'", why_left_out(table, name))
-        elif _SECRET.search(plain) and "location" not in plain:
+        elif SECRET.search(plain) and "location" not in plain:
             secrets[plain] = "KAFKA_" + re.sub(r"[^A-Z0-9]+", "_", plain.upper())
             lines.remark(option.line, f"'{name}'", f"a secret: put its value into the variable {secrets[plain]}")
         else:

@@ -22,7 +22,7 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.spark.expression_tree import Foreign, foreign_in_text, foreign_part, no_function
+from spark_jobs.spark.expression_tree import Foreign, children_of, foreign_in_text, foreign_part, no_function
 from spark_jobs.spark.gateway import jvm, session_state
 
 _ORDER_DEPENDENT = {
@@ -84,7 +84,7 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
 
     def visit(node: Any, parent: str) -> set[str]:
         kind = node.getClass().getSimpleName()
-        children = [node.children().apply(i) for i in range(node.children().size())]
+        children = children_of(node)
         if kind == "UnresolvedAttribute":
             return {node.name().lower()}
         name = ""

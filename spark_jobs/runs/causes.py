@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger, PublishedRanges
 from spark_jobs.lakehouse.publication import Cause
-from spark_jobs.lakehouse.tables import AS_OF
+from spark_jobs.lakehouse.tables import AS_OF, starts_within
 from spark_jobs.runs.plan_document import Plan
 
 
@@ -63,8 +63,7 @@ def cause_of_change(
         if cause is None:
             covered = False
             continue
-        start = F.col("rw_start")
-        inside = (start >= F.timestamp_millis(F.lit(span.start))) & (start < F.timestamp_millis(F.lit(span.end)))
+        inside = starts_within(span, "rw_start")
         value = F.lit(cause)
         column = F.when(inside, value) if column is None else column.when(inside, value)
     by_range = F.lit(None).cast("string") if column is None else column

@@ -20,14 +20,13 @@ from spark_jobs.lakehouse.ledger import Ledger, PublishedRanges
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, branch_of, guarded
-from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.causes import published_before
 from spark_jobs.runs.corrected import DeliveredCorrections
 from spark_jobs.runs.decision import Decision
 from spark_jobs.runs.documents import Application, Outcome, failure_fields
 from spark_jobs.runs.lifecycle import Event, RunLife, new_token
-from spark_jobs.runs.live_batches import micro_batches
+from spark_jobs.runs.live_batches import spec_of_plan
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.processes import STAGES_PROCESS
 from spark_jobs.runs.progress import Progress
@@ -162,9 +161,7 @@ def job_of(
     clock: Callable[[], float] = time.monotonic,
 ) -> Job:
     """What the stages of a run share. `attempt`: `new_token()` for a run that begins, else that of its folder."""
-    batches = micro_batches(spark, pipeline, plan.as_of, plan.processing_time_end)
-    partitions = [p.partition for p in plan.partitions]
-    spec = spec_of(pipeline, partitions, mode=plan.mode, panes=panes, batches=batches)
+    spec = spec_of_plan(spark, pipeline, plan, plan.mode, panes)
     counts = RunCounts(records_read=plan.records, records_quarantined=plan.quarantined)
     result = RunResult(run_id, Tables.of(pipeline), counts)
     folder = (store or RunStore.configured()).folder(run_id)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.structured_streaming import Gaps, QueryInput, StreamingWatermark
 from spark_jobs.definition.union import of_union
 from spark_jobs.errors import DefinitionError, HistoryError
@@ -24,8 +25,11 @@ from spark_jobs.eventtime.microbatch.logs import Partition
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.checkpoint_archive import archive_files, archived_queries, archived_texts, not_archived
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.microbatches import MicroBatches
+from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.runs.gap_batches import instead_of_all, without_gaps
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.sources import names_of
 from spark_jobs.sources.checkpoint import (
     CheckpointFiles,
@@ -180,6 +184,14 @@ def micro_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, i
     """The batches of a plan with these end offsets; None: the live job is of another engine."""
     batches = live_batches(spark, pipeline, as_of, until)
     return None if batches is None else batches.as_arrays()
+
+
+def spec_of_plan(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, mode: Mode, panes: Panes | None = None
+) -> ReplaySpec:
+    """The replay of a plan; `panes` overrides the definition's."""
+    batches = micro_batches(spark, pipeline, plan.as_of, plan.processing_time_end)
+    return spec_of(pipeline, [p.partition for p in plan.partitions], mode=mode, panes=panes, batches=batches)
 
 
 def _committed(

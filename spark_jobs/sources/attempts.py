@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.sources.decode import NOT_UTF8
-from spark_jobs.spark.expression_tree import NO_CLEAR_TIME, SHORT_ZONES, nodes_of, shown_part
+from spark_jobs.spark.expression_tree import NO_CLEAR_TIME, SHORT_ZONES, children_of, nodes_of, shown_part
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, column_of, expression_of, jvm, tried, with_children
 
 FAILED = "rw_failed"
@@ -118,9 +118,7 @@ def arguments(frame: DataFrame, label: str, text: str, only_if: Column | None) -
             chosen = column_of(spark, given.get())
             yield Attempt(label, text, chosen, given.get(), only_if)
             condition = F.coalesce(tried(chosen), F.lit(False)) if condition is None else condition & tried(chosen)
-        children = node.aggregateFunction().children()
-        for index in range(children.size()):
-            child = children.apply(index)
+        for child in children_of(node.aggregateFunction()):
             if child.nodeName() == "SortOrder":  # the order of WITHIN GROUP
                 child = child.child()
             yield Attempt(label, text, column_of(spark, child), child, condition)
@@ -150,7 +148,7 @@ def _reason(spark: SparkSession, one: Attempt, misread: Sequence[tuple[Column, s
     for node in _parts(spark, one.tree):
         name = node.nodeName()
         fails = tried(F.struct(column_of(spark, node))).isNull()
-        inputs = [_shown_value(spark, node.children().apply(i)) for i in range(node.children().size())]
+        inputs = [_shown_value(spark, child) for child in children_of(node)]
         if name == "Cast":
             kinds = node.child().dataType().sql(), node.dataType().sql()
             why = F.concat(
@@ -175,8 +173,7 @@ def _parts(spark: SparkSession, tree: JavaObject) -> list[JavaObject]:
 
     def walk(node: JavaObject) -> bool:
         """Whether the node uses a variable, of a lambda function or of a part that Spark computes once."""
-        children = node.children()
-        uses = [walk(children.apply(index)) for index in range(children.size())]
+        uses = list(map(walk, children_of(node)))
         name = node.nodeName()
         if name in ("NamedLambdaVariable", "CommonExpressionRef"):
             return True
@@ -219,7 +216,7 @@ def _unclear_times(spark: SparkSession, tree: JavaObject) -> list[Column]:
     """
     found: list[Column] = []
     for node, name, path in _evaluated_parts(spark, tree, None):
-        children = [node.children().apply(i) for i in range(node.children().size())]
+        children = children_of(node)
         if reads_time(node, name) and not _has_local_names(node):
             found.append(_within(path, tried(column_of(spark, children[0])).rlike(NO_CLEAR_TIME)))
         for index in _ZONES_OF.get(name, ()):
@@ -258,7 +255,7 @@ def _evaluated_parts(
     spark: SparkSession, node: JavaObject, path: Column | None
 ) -> Iterator[tuple[JavaObject, str, Column | None]]:
     """Each node of an expression, its name, and the condition on which it is evaluated; None: always."""
-    name, children = node.nodeName(), [node.children().apply(i) for i in range(node.children().size())]
+    name, children = node.nodeName(), children_of(node)
     yield node, name, path
     for child, condition in _branches(spark, name, children):
         joined = condition if path is None else path if condition is None else path & condition
@@ -270,7 +267,7 @@ def _guarded(spark: SparkSession, node: JavaObject, guard: _Guard, *, is_within:
 
     `is_within`: the node is a part of a lambda function.
     """
-    name, children = node.nodeName(), [node.children().apply(i) for i in range(node.children().size())]
+    name, children = node.nodeName(), children_of(node)
     inside = [_guarded(spark, child, guard, is_within=is_within or name == "LambdaFunction") for child in children]
     changed = any(one is not None for one in inside)
     children = [child if one is None else one for child, one in zip(children, inside, strict=True)]

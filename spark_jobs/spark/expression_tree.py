@@ -169,9 +169,7 @@ def _is_foreign(spark: SparkSession, node: JavaObject, name: str) -> bool:
         return not (_literal(node.iv()) or _literal(node.mode()).upper() == "ECB")
     if node.deterministic():
         return False
-    return not is_instance_of(spark, node, _AGGREGATE) and all(
-        node.children().apply(index).deterministic() for index in range(node.children().size())
-    )
+    return not is_instance_of(spark, node, _AGGREGATE) and all(child.deterministic() for child in children_of(node))
 
 
 _TIMES = ("timestamp", "timestamp_ntz", "date")
@@ -248,6 +246,11 @@ def shown_part(node: JavaObject, text: str) -> str:
 def nodes_of(node: JavaObject) -> Iterator[tuple[JavaObject, str]]:
     """Each node of an expression with its name."""
     yield node, node.nodeName()
+    for child in children_of(node):
+        yield from nodes_of(child)
+
+
+def children_of(node: JavaObject) -> list[JavaObject]:
+    """The nodes right below a node of an expression or of a plan."""
     children = node.children()
-    for index in range(children.size()):
-        yield from nodes_of(children.apply(index))
+    return [children.apply(index) for index in range(children.size())]

@@ -9,7 +9,7 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.models.dag import DagModel
-from fastapi import Depends
+from fastapi import Depends, HTTPException
 
 
 class Reader:
@@ -41,17 +41,19 @@ class Reader:
         """The user's name, as Airflow shows it."""
         return self._user.get_name()
 
+    def refuse_trigger(self, dag_id: str) -> None:
+        """Raises 403 where the user may not start runs of a DAG."""
+        if not self.may_trigger(dag_id):
+            raise HTTPException(403, f"You may not start runs of the DAG {dag_id}.")
+
     def may_trigger(self, dag_id: str) -> bool:
         """Whether the user may start runs of a DAG, by the check that Airflow itself makes."""
-        return self._is_known(dag_id) and get_auth_manager().is_authorized_dag(
+        return DagModel.get_current(dag_id) is not None and get_auth_manager().is_authorized_dag(
             method="POST",
             access_entity=DagAccessEntity.RUN,
             details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
             user=self._user,
         )
-
-    def _is_known(self, dag_id: str) -> bool:
-        return DagModel.get_current(dag_id) is not None
 
 
 def _reader(user: GetUserDep) -> Reader:

@@ -211,8 +211,7 @@ def _decidable(run_id: str, reader: Reader) -> tuple[Run, str, dict[str, str]]:
     """A run that the reader may read, the DAG that decides about it, and the actions that it can have."""
     folder, run = _folder(run_id, reader)
     dag_id = dag_id_of("decide", run.pipeline)
-    if not reader.may_trigger(dag_id):
-        raise HTTPException(403, f"You may not start runs of the DAG {dag_id}.")
+    reader.refuse_trigger(dag_id)
     return run, dag_id, actions_of(folder, run.known_status)
 
 

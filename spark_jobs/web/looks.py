@@ -93,8 +93,7 @@ def ask(
     fields: Annotated[dict[str, str], Depends(form_of)],
 ) -> Response:
     """Start the DAG with the question; on to its answer."""
-    if not reader.may_trigger(dag_id):
-        raise HTTPException(403, f"You may not start runs of the DAG {dag_id}.")
+    reader.refuse_trigger(dag_id)
     if not is_own_form(fields.get("token", ""), reader.name, dag_id):
         raise HTTPException(403, "This form is not from here, or too old. Load it again.")
     given = {name: fields.get(name, "") for name in ("what", "window", "keys", "run")}
