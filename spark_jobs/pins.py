@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum, StrEnum
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 _ENCODED = re.compile(r"[^A-Za-z0-9_!.~'()*:@&=+$,;/\u0080-\U0010ffff-]|\s")
@@ -172,3 +172,7 @@ class Pins:
     schemas: PinnedSchemas | None = None
     inputs: tuple[Pins, ...] = ()
     lookup: PinnedSnapshot | None = None
+
+    def by_name(self) -> dict[str, Any]:
+        """The same as the fields of a plan."""
+        return {name.name: getattr(self, name.name) for name in fields(self)} | {"pinned": self.pinned or ()}

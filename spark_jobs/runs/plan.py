@@ -196,8 +196,6 @@ def make_plan(
         event_times=seen.event_times,
         partitions=partitions,
         processing_time_end=_processing_time_end(batches, seen),
-        pinned=opened.pinned,
-        topic=opened.topic,
         # Pinned files and snapshots hold nothing new: only end offsets that stop short of them have to cut.
         cuts=bool(partitions)
         and opened.topic is None
@@ -217,15 +215,11 @@ def make_plan(
         ),
         history_records=seen.history_records,
         arrivals_before=opened.arrivals_before,
-        behind=opened.behind,
         history_counts=seen.history_counts,
         empty=seen.empty,
-        snapshot=opened.snapshot,
-        schemas=opened.schemas,
-        lookup=opened.lookup,
         cost=cost,
         another_log=other,
-        inputs=tuple(one.pins for one in opened.inputs),
+        **opened.pins.by_name(),
     )
 
 

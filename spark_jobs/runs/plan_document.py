@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from pydantic import model_validator
@@ -103,8 +103,7 @@ class Plan(Document):
     def _of_input(self, pins: Pins, number: int) -> Plan:
         own = of_input({p.partition: p for p in self.partitions}, number)
         update = {
-            **{name.name: getattr(pins, name.name) for name in fields(pins)},
-            "pinned": pins.pinned or (),
+            **pins.by_name(),
             "inputs": (),
             "partitions": tuple(replace(p, partition=partition) for partition, p in own.items()),
             "history_counts": None if self.history_counts is None else of_input(self.history_counts, number),
