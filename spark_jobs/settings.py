@@ -56,10 +56,6 @@ def _coordinates(text: str) -> str:
     return text
 
 
-def _absolute(folder: Path) -> Path:
-    return folder.expanduser().absolute()
-
-
 HOME_NAME = ".rewindow"
 PIPELINES = Path("dags/pipelines")
 """Where a project's folder has its definitions."""
@@ -94,7 +90,7 @@ class Settings(BaseSettings):
         alias_generator=lambda name: Variable[name.upper()].value,
     )
 
-    home: Annotated[Path, AfterValidator(_absolute)] = Field(
+    home: Annotated[Path, AfterValidator(lambda folder: folder.expanduser().absolute())] = Field(
         default_factory=lambda: project_folder() / HOME_NAME,
         validate_default=True,
         title="a folder",

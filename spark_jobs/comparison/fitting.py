@@ -124,7 +124,7 @@ def _fit_end(table: pa.Table, *, columns: int) -> pa.Table:
     np.add.at(wanted, window[kind == _TARGET], adds[kind == _TARGET])
     np.subtract.at(wanted, window[kind == _CERTAIN], adds[kind == _CERTAIN])
     own = np.flatnonzero(kind == _UNDECIDED)
-    place = {n: _longs(table, n)[own] for n in ("offset", "arrival", "major", "minor")}
+    place = {n: table.column(n).fill_null(0).to_numpy()[own] for n in ("offset", "arrival", "major", "minor")}
     order = np.lexsort((place["minor"], place["major"], place["arrival"]))
     chosen = own[order]
     predicted = table.column("predicted").to_numpy(zero_copy_only=False)
@@ -148,7 +148,3 @@ def _fit_end(table: pa.Table, *, columns: int) -> pa.Table:
         SEARCHED: [found.searched],
     }
     return pa.table(row, schema=_ARROW)
-
-
-def _longs(table: pa.Table, name: str) -> np.ndarray:
-    return table.column(name).fill_null(0).to_numpy()

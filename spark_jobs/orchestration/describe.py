@@ -60,10 +60,11 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
             lines.append(f"| history | event times {moment(last.first)} to {moment(last.last - 1)} UTC |")
     links = [f"[{escaped(title)}]({address})" for title, address in pipeline.links.items()]
     query = f"rewindow status {shlex.quote(pipeline.name)}"
+    home = report_path("").removesuffix("runs/")
     own = {
-        "where it stands": standing_path(pipeline.name),
-        "last report": last_report_path(pipeline.name),
-        "all runs": runs_path(pipeline.name),
+        "where it stands": f"{home}pipelines/{pipeline.name}",
+        "last report": f"{home}last/{pipeline.name}",
+        "all runs": f"{home}?pipeline={pipeline.name}",
     }
     links += [f"[{title}]({address})" for title, address in own.items()]
     lines += ["", " · ".join([*links, f"`{query}`"])]
@@ -79,25 +80,6 @@ def policy_in_words(policy: Policy, share: float | None) -> str:
 def as_of_text(last: LastRun) -> str:
     """End offsets as the form takes them."""
     return ",".join(f"{partition}={end}" for partition, end in sorted(last.as_of.items()))
-
-
-def runs_path(pipeline: str) -> str:
-    """Where the Airflow server lists a pipeline's runs."""
-    return f"{_home()}?pipeline={pipeline}"
-
-
-def standing_path(pipeline: str) -> str:
-    """Where the Airflow server shows where a pipeline stands."""
-    return f"{_home()}pipelines/{pipeline}"
-
-
-def last_report_path(pipeline: str) -> str:
-    """An address that leads to a pipeline's last report."""
-    return f"{_home()}last/{pipeline}"
-
-
-def _home() -> str:
-    return report_path("").removesuffix("runs/")
 
 
 def history_range(last: LastRun | None) -> str:

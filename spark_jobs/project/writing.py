@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,8 @@ def definition_text(answers: Answers, project: Path) -> str:
     sample, address = answers.sample, answers.address
     fidelity = answers.fidelity
     environment = Environment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
-    environment.filters |= {"scalar": scalar, "mapping": _mapping, "comment": _comment}
+    comment = partial(textwrap.fill, width=118, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+    environment.filters |= {"scalar": scalar, "mapping": _mapping, "comment": comment}
     template = environment.from_string((_PACKAGE / "templates" / "pipeline.yaml.j2").read_text(encoding="utf-8"))
     path = within(sample.path, project) if address.kind is SourceKind.FILES else ""
     return template.render(
@@ -163,10 +165,6 @@ def scalar(value: Any) -> str:
 def _mapping(values: Mapping[str, Any]) -> str:
     pairs = (f"{name}: {json.dumps(value)}" for name, value in values.items())
     return "{" + ", ".join(pairs) + "}"
-
-
-def _comment(text: str) -> str:
-    return textwrap.fill(text, 118, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 
 def _packaged(name: str) -> str:

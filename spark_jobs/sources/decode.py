@@ -56,7 +56,8 @@ _CORRUPT = "rw_corrupt"
 def parse_schema(spark: SparkSession, ddl: str) -> StructType:
     """The fields of a Spark DDL text, as `a STRING, b BIGINT`. Raises ValueError with Spark's reason."""
     try:
-        found = StructType.fromJson(_json_of(spark, ddl))
+        parsed = jvm(spark).org.apache.spark.sql.types.StructType.fromDDL(ddl)
+        found = StructType.fromJson(json.loads(parsed.json()))
     except PySparkException as error:
         raise ValueError(str(error).split("SQLSTATE")[0].strip().splitlines()[0]) from error
     names = [field.name.lower() for field in found]
@@ -64,10 +65,6 @@ def parse_schema(spark: SparkSession, ddl: str) -> StructType:
     if repeated:
         raise ValueError(f"field {', '.join(repeated)} is named twice")
     return found
-
-
-def _json_of(spark: SparkSession, ddl: str) -> Any:
-    return json.loads(jvm(spark).org.apache.spark.sql.types.StructType.fromDDL(ddl).json())
 
 
 def decode(
@@ -115,11 +112,8 @@ def decode(
 
 
 def _from_csv(text: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
-    return F.from_csv(text, _ddl(schema), dict(options))
-
-
-def _ddl(schema: StructType) -> str:
-    return ", ".join(f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in schema)
+    fields = (f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in schema)
+    return F.from_csv(text, ", ".join(fields), dict(options))
 
 
 def _json_reason(text: Column, schema: StructType) -> Column:

@@ -44,7 +44,10 @@ def analyse(frame: DataFrame, text: str) -> DataType | Refused:
         condition = frame.where(F.expr(text).isNotNull())
         analyzed_plan(condition)
     except ParseException as error:
-        return Refused(f"not a Spark SQL expression: {_syntax(error)}", "check brackets, quotes and commas")
+        return Refused(
+            f"not a Spark SQL expression: {short(str(error)).split('== SQL ==')[0].strip()}",
+            "check brackets, quotes and commas",
+        )
     except AnalysisException as error:
         return _refusal(frame, error)
     if (foreign := foreign_part(frame, condition, text)) is not None:
@@ -165,7 +168,3 @@ def _refusal(frame: DataFrame, error: AnalysisException) -> Refused:
     if "GENERATOR" in condition:
         return Refused("must give one value for each record", "leave out explode(...) and similar functions")
     return Refused(short(str(error)))
-
-
-def _syntax(error: ParseException) -> str:
-    return short(str(error)).split("== SQL ==")[0].strip()

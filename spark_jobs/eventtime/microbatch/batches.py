@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
-from spark_jobs.eventtime.microbatch.logs import ABSENT, Column, OffsetLog, Partition
+from spark_jobs.eventtime.microbatch.logs import ABSENT, Column, Partition
 
 INITIAL_WATERMARK: Final = 0
 """The watermark before batch 0, and the least that there is (Spark rule 8)."""
@@ -182,7 +182,7 @@ class Batches:
 def batches_of(checkpoint: Checkpoint) -> Batches:
     """The batches of a checkpoint."""
     log = checkpoint.offsets
-    follows = _follows(log)
+    follows = np.diff(log.numbers, prepend=-1) == 1  # the batch before is there, too; true for batch 0
     kinds = _kinds(checkpoint, follows)
     before = np.concatenate(([INITIAL_WATERMARK], log.watermarks[:-1])) if len(log) else log.watermarks
     known = np.where(follows, before, log.watermarks)  # what nobody has kept did not move it, as far as is known
@@ -195,11 +195,6 @@ def batches_of(checkpoint: Checkpoint) -> Batches:
         _file_batches(checkpoint, follows, runs),
         tuple(range(int(log.numbers[at - 1]) + 1 if at else 0, int(log.numbers[at])) for at in gaps.tolist()),
     )
-
-
-def _follows(log: OffsetLog) -> npt.NDArray[np.bool_]:
-    """Whether the batch before is there, too; true for batch 0."""
-    return np.diff(log.numbers, prepend=-1) == 1
 
 
 def _kinds(checkpoint: Checkpoint, follows: npt.NDArray[np.bool_]) -> Column:
