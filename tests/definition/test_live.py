@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.definition.deployments import deployments_of, restarts_of
+from spark_jobs.definition.live import FilesEmitted, Live
+from spark_jobs.definition.watermark import Watermark
 from spark_jobs.eventtime.ranges import TimeRange
 
 LIVE = """\
@@ -92,8 +94,11 @@ def test_several_deployments_are_definitions_of_their_own(load, definition, tmp_
     first, second = deployments_of(loaded)
     assert (first.name, first.start, first.end, first.has_own_rules) == ("first", None, 1357041600000, True)
     assert (second.name, second.start, second.end, second.has_own_rules) == ("second", 1357041600000, None, False)
-    assert first.pipeline.live.source.path == (str(tmp_path / "old/*.parquet"),)
-    assert (first.pipeline.watermark.bound, first.pipeline.allowed_lateness) == (900_000, 7_200_000)
+    live, watermark = first.pipeline.live, first.pipeline.watermark
+    assert isinstance(live, Live) and isinstance(live.source, FilesEmitted)
+    assert live.source.path == (str(tmp_path / "old/*.parquet"),)
+    assert isinstance(watermark, Watermark)
+    assert (watermark.bound, first.pipeline.allowed_lateness) == (900_000, 7_200_000)
     assert (second.pipeline.watermark, second.pipeline.allowed_lateness) == (loaded.watermark, 0)
     assert first.pipeline.source_of(("live", "source")).endswith(":20")
     assert first.pipeline.source_of(("allowed_lateness",)).endswith(":22")

@@ -45,4 +45,4 @@ def test_a_run_that_fails_leaves_the_session_as_it_was(spark: SparkSession) -> N
     ids=repr,
 )
 def test_a_record_counts_once_for_each_of_its_windows(windows: AnyWindows, expected: int) -> None:
-    assert replay_spec(windows).windows_of_a_record == expected
+    assert replay_spec(windows).pairs(1) == expected
