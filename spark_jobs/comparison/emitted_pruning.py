@@ -15,8 +15,8 @@ from spark_jobs.definition.live import Live, TimeUnit
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.assign import START
-from spark_jobs.sources.attempts import or_null
 from spark_jobs.replay.columns import is_within
+from spark_jobs.sources.attempts import or_null
 
 _WANTED = "rw_wanted"
 _PER_UNIT = {"s": 1 / 1000, "ms": 1, "us": 1000}
