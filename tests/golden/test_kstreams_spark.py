@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.conformance.case import load_cases
-from spark_jobs.conformance.formats import try_case
+from spark_jobs.conformance.formats import Engine, try_case
 from tests.sampling import sample
 
 ALL = load_cases(Path("tests/golden/kstreams"))
@@ -15,15 +15,8 @@ CASES = sample(ALL[::9], ALL)
 """Every ninth in `make test`. The sequential model runs all."""
 
 
-class QuickEngine:
-    """The set-based engine, in the session of the tests."""
-
-    set_based = True
-
-    def __init__(self, spark) -> None:
-        self.spark = spark
-
-
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_the_spark_engine_does_everything_that_kafka_streams_did(path: Path, quick_spark) -> None:
-    assert try_case(path, QuickEngine(quick_spark)).difference is None  # type: ignore[arg-type]
+    engine = Engine(set_based=True)
+    vars(engine)["spark"] = quick_spark  # the session of the tests
+    assert try_case(path, engine).difference is None
