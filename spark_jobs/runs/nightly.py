@@ -16,6 +16,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
@@ -61,6 +62,7 @@ from spark_jobs.sources import (
     empty_offsets,
     good,
     inspect_history,
+    is_short,
     is_small,
     narrowed,
     open_history,
@@ -244,12 +246,14 @@ def _planned(
     spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode, batches=arrays)
     cache = frames.enter_context(CachedFrames())
     everything = canonical(opened, pipeline)
-    if is_small(opened):
+    if is_small(opened) or (isinstance(pipeline.history, KafkaHistory) and is_short(opened)):
         everything = cache.keep(narrowed(everything, pipeline))
     found = Later(everything) if is_small(opened) else _later(spark, pipeline, opened, before)
     later = found.frame
     new = arrived_since(later, before.as_of)
     new = _arrived_before(new, until) if ends is None else cut_at(new, ends)
+    if opened.has_topic:  # it is read once for all stages
+        new = cache.keep(narrowed(new, pipeline))
     with progress.stage("new records", opened.description):
         past = _compared_with(spark, pipeline, opened, before.read, everything, found, before.records)
         seen, touched, changed = run_parallel(

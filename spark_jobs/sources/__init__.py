@@ -32,7 +32,7 @@ from spark_jobs.sources.lake_tables import change_between, snapshot_size
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
 from spark_jobs.sources.schema_ids import check_schema_ids
-from spark_jobs.sources.spool import is_small, narrowed, spooled
+from spark_jobs.sources.spool import is_short, is_small, narrowed, spooled
 from spark_jobs.sources.union import names_of, records_of_input
 from spark_jobs.sources.zone_data import java_release, python_release
 from spark_jobs.spark.failures import reading

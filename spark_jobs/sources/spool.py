@@ -32,6 +32,15 @@ def is_small(opened: OpenHistory) -> bool:
     return 0 < sum(file.size for one in opened.inputs or (opened,) for file in one.pinned) <= SMALL_BYTES
 
 
+FEW_RECORDS = 250_000
+"""So many records of a topic are read and decoded in about a second."""
+
+
+def is_short(opened: OpenHistory) -> bool:
+    """Whether the offsets that are read of a topic are few."""
+    return opened.topic is not None and 0 < sum(r.end - r.start for r in opened.topic.ranges) <= FEW_RECORDS
+
+
 @contextmanager
 def spooled(records: DataFrame, pipeline: Pipeline) -> Iterator[DataFrame]:
     """The canonical records with the columns of `narrowed`, cached until the end of the context."""

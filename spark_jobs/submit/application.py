@@ -15,7 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -42,10 +42,10 @@ from spark_jobs.runs.job import Job
 from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.looks import Looks
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import LogProgress, Progress
 from spark_jobs.runs.reopening import discard_staged, job_in_stages, pipeline_of, reopened
-from spark_jobs.runs.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage
+from spark_jobs.runs.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage, stages_of
 from spark_jobs.runs.start import Asked, prepare
 from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.store import RunFolder, RunStore
@@ -56,11 +56,12 @@ from spark_jobs.submit.package import ERROR
 
 
 def plan_stage(
-    spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress
+    spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress, frames: ExitStack
 ) -> tuple[Evaluator, tuple[RunStage, ...]] | None:
     """Decide all that the run will do, refuse what cannot be done, and enter the run into the ledger.
 
     Returns the run and the stages with which this application goes on; None: it has ended, or is published already.
+    Where it goes on, `frames` keeps the records of a topic, or of small files, for all stages.
     """
     request = Request.required(folder)
     requested = request.requested
@@ -80,7 +81,10 @@ def plan_stage(
         plan.write(folder)
         Outcome(run_id=folder.run_id, status=RunStatus.DRY_RUN, message="a plan, and no more").write(folder)
         return None
-    work = FullWork(job_in_stages(spark, folder, pipeline, plan, progress, new_token()))
+    records = None
+    if len(applications_of(stages_of(pipeline, plan.replay_stages), plan.records)[0]) > 1:
+        plan, records = frames.enter_context(planned_records(spark, pipeline, plan))
+    work = FullWork(job_in_stages(spark, folder, pipeline, plan, progress, new_token()), records)
     started = datetime.now(UTC)
     if not prepare(work.job, work.history, started):
         return None
@@ -201,11 +205,12 @@ def run_stage(
             with recorded(spark, folder, stage):
                 reconcile_stage(spark, folder, pipeline, progress)
         elif stage is Stage.PLAN:
-            with recorded(spark, folder, stage):
-                begun = plan_stage(spark, folder, pipeline, progress)
-            if begun is not None:
-                run, stages = begun
-                run.evaluate(stages)
+            with ExitStack() as frames:
+                with recorded(spark, folder, stage):
+                    begun = plan_stage(spark, folder, pipeline, progress, frames)
+                if begun is not None:
+                    run, stages = begun
+                    run.evaluate(stages)
         else:
             execute_stage(spark, folder, pipeline, progress, stage, chunk, why, person)
         outcome = Outcome.read(folder)

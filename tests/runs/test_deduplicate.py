@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def in_stages(spark: SparkSession, pipeline: Pipeline, run_id: str) -> Changes:
     asked = Requested(chunks=2)
     Request.of(run_id, pipeline, RunKind.BACKFILL, "", datetime.now(UTC), asked).write(folder)
     folder.write_text(DEFINITION, pipeline.text)
-    plan_stage(spark, folder, pipeline, NoProgress())
+    plan_stage(spark, folder, pipeline, NoProgress(), ExitStack())
     for stage, chunk in ((Stage.TIMELINE, None), (Stage.REPLAY, 1), (Stage.REPLAY, 2), (Stage.VERIFY, None)):
         execute_stage(spark, folder, pipeline, NoProgress(), stage, chunk)
     changes = Changes.read(folder)

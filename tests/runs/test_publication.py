@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,7 +67,7 @@ def begun_in_stages(spark: SparkSession, defined: Pipeline, run_id: str, chunks:
     folder = folder_of(run_id)
     Request.of(run_id, defined, RunKind.BACKFILL, "", now(), Requested(chunks=chunks)).write(folder)
     folder.write_text(DEFINITION, defined.text)
-    plan_stage(spark, folder, defined, NoProgress())
+    plan_stage(spark, folder, defined, NoProgress(), ExitStack())
     execute_stage(spark, folder, defined, NoProgress(), Stage.TIMELINE)
     return folder
 
