@@ -128,39 +128,44 @@ def test_a_broker_that_stands_still_for_a_while_is_waited_for(spark, own_broker:
     assert result.counts.pairs_on_time + result.counts.pairs_dropped == 50
 
 
-@pytest.mark.long
-def test_each_night_reads_a_topic_from_where_the_last_one_ended(spark, kafka: KafkaBroker) -> None:
-    kafka.create_topic("nights", 1, APPEND_TIME)
+@pytest.mark.parametrize("few", [pytest.param(0, id="long"), pytest.param(100, id="short", marks=pytest.mark.long)])
+def test_each_night_reads_a_topic_from_where_the_last_one_ended(
+    spark, kafka: KafkaBroker, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`few`: how many records of a topic are kept in memory for all of a night."""
+    monkeypatch.setattr("spark_jobs.sources.spool.FEW_RECORDS", few)
+    topic = f"nights_{few}"
+    kafka.create_topic(topic, 1, APPEND_TIME)
     defined = {
-        "history": {"kind": "kafka", "servers": kafka.servers, "topic": "nights"},
+        "history": {"kind": "kafka", "servers": kafka.servers, "topic": topic},
         "value": {"format": "text"},
         "event_time": {"expression": "value", "unit": "ms"},
         "watermark": {"generator": "bounded_out_of_orderness", "bound": "20 ms"},
         "window": {"type": "tumbling", "size": "10 ms"},
         "aggregates": {"n": "count(*)"},
-        "output": {"namespace": "nights"},
+        "output": {"namespace": topic},
     }
     nightly, full = (Pipeline.model_validate({"name": name} | defined) for name in ("nightly", "full"))
     early, late = ([Sent(f"{1_357_034_400_000 + n}") for n in times] for times in (range(100), (3, 95, 180, 41, 200)))
-    produce(spark, kafka.servers, "nights", early)
+    produce(spark, kafka.servers, topic, early)
     assert reconcile(spark, nightly, NoProgress()).continued_from is None
-    produce(spark, kafka.servers, "nights", late)
+    produce(spark, kafka.servers, topic, late)
     second = reconcile(spark, nightly, NoProgress())
     assert second.continued_from is not None and second.counts.records_read == len(late)
     with planned_records(spark, full) as (plan, records):
         execute(spark, full, plan, NoProgress(), records=records)
-    tables = [spark.table(f"rewindow.nights.{p.name}").drop(*OF_THE_RUN).collect() for p in (nightly, full)]
+    tables = [spark.table(f"rewindow.{topic}.{p.name}").drop(*OF_THE_RUN).collect() for p in (nightly, full)]
     assert sorted(tables[0]) == sorted(tables[1])
-    kafka.delete_topic("nights")
-    kafka.create_topic("nights", 1, APPEND_TIME)
-    produce(spark, kafka.servers, "nights", early)
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 1, APPEND_TIME)
+    produce(spark, kafka.servers, topic, early)
     with pytest.raises(HistoryError, match="the topic was created again"):
         reconcile(spark, nightly, NoProgress())
     with pytest.raises(HistoryError, match="the topic was created again"):
         make_plan(spark, nightly)
     with planned_records(spark, nightly, another_log=True) as (plan, records):
         execute(spark, nightly, plan, NoProgress(), records=records)
-    windows = spark.table(f"rewindow.nights.{nightly.name}")
+    windows = spark.table(f"rewindow.{topic}.{nightly.name}")
     assert sum(row[0] for row in windows.select("n__complete").collect()) == len(early)
 
 
