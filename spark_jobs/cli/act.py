@@ -58,9 +58,6 @@ if TYPE_CHECKING:
     from spark_jobs.runs.job import RunResult
     from spark_jobs.runs.store import RunFolder
 
-_ENDS, _REPORT = "spark_jobs.operations.run_ends", "spark_jobs.report.build"
-"""Modules that a run needs besides those of its stages."""
-
 
 @app.command()
 def run(
@@ -87,9 +84,16 @@ def run(
     killed leaves the published tables as they were.
     """
     from spark_jobs.definition.mode import Mode
+    from spark_jobs.replay.spec import Panes
+    from spark_jobs.runs.backfill import execute
+    from spark_jobs.runs.definition_change import with_change
     from spark_jobs.runs.documents import DryRun
+    from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
+    from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requesting import check_order, check_range
+    from spark_jobs.runs.stages import chunk_stages, stages_of
     from spark_jobs.runs.store import checked_run_id
+    from spark_jobs.sources import names_of
 
     loaded = load(pipeline)
     requested = requested_of(
@@ -99,26 +103,13 @@ def run(
     options = requested.plan_options(loaded)
     if run_id is not None:
         checked_run_id(run_id)
-    planned = None
-    if plan_file:
-        from spark_jobs.runs.plan import plan_from_json
-
-        planned = plan_from_json(plan_file.read_text(errors="replace"))
-    else:
+    planned = plan_from_json(plan_file.read_text(errors="replace")) if plan_file else None
+    if planned is None:
         check_range(loaded, options["start"], options["end"])
         check_order(loaded, options["mode"])
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
-        spark = session(loaded, "run", has_gate=gate, needs=("spark_jobs.runs.backfill", _ENDS, _REPORT))
-
-    from spark_jobs.replay.spec import Panes
-    from spark_jobs.runs.backfill import execute
-    from spark_jobs.runs.definition_change import with_change
-    from spark_jobs.runs.plan import make_plan, planned_records
-    from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.stages import chunk_stages, stages_of
-    from spark_jobs.sources import names_of
-
+        spark = session(loaded, "run", has_gate=gate)
     progress = progress_for(errors)
     if requested.dry_run is DryRun.PLAN:
         planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **options))
@@ -169,6 +160,9 @@ def reconcile(
     The tables are then those of a full run. A first run, a changed definition and sessions are full runs.
     """
     from spark_jobs.runs.documents import DryRun, instant_of
+    from spark_jobs.runs.nightly import planned_night
+    from spark_jobs.runs.nightly import reconcile as reconcile_run
+    from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requesting import check_order, check_until
     from spark_jobs.runs.store import checked_run_id
 
@@ -181,12 +175,7 @@ def reconcile(
         checked_run_id(run_id)
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
-        spark = session(loaded, "reconcile", has_gate=gate, needs=("spark_jobs.runs.nightly", _ENDS, _REPORT))
-
-    from spark_jobs.runs.nightly import planned_night
-    from spark_jobs.runs.nightly import reconcile as reconcile_run
-    from spark_jobs.runs.progress import progress_for
-
+        spark = session(loaded, "reconcile", has_gate=gate)
     end_policy = end_policy_of(loaded, requested, gate)
     if requested.dry_run is DryRun.PLAN:
         with planned_night(spark, loaded, progress_for(errors), until=until_ms, end_policy=end_policy) as night:

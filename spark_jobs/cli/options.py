@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -149,32 +148,23 @@ def say_home() -> None:
     errors.print(Text(f"home {used.home}, from {used.home_origin}", style="dim"))
 
 
-def session(
-    pipeline: Pipeline | None, app_name: str, *, short: bool = False, has_gate: bool = False, needs: Sequence[str] = ()
-) -> SparkSession:
+def session(pipeline: Pipeline | None, app_name: str, *, short: bool = False, has_gate: bool = False) -> SparkSession:
     """Start Spark, and say which home is used.
 
     `short`: the command reads little, whatever the history holds. `has_gate`: it also needs Great Expectations.
-    `needs`: modules that are imported while Java starts.
     """
     from spark_jobs.cli.interrupt import end_on_interrupt
     from spark_jobs.definition.size import is_small
+    from spark_jobs.quality.gx import import_ahead
     from spark_jobs.spark.session import spark_session
 
     say_home()
     end_on_interrupt()
     metastore = pipeline.history.metastore if pipeline is not None else None
     short = short or (pipeline is not None and is_small(pipeline))
-
-    def import_rest() -> None:
-        for name in needs:
-            import_module(name)
-        if has_gate:
-            from spark_jobs.quality.gx import import_ahead
-
-            import_ahead()
-
-    started = spark_session(f"rewindow {app_name}", metastore=metastore, short=short, warm=True, meanwhile=import_rest)
+    if has_gate:
+        import_ahead()
+    started = spark_session(f"rewindow {app_name}", metastore=metastore, short=short, warm=True)
     end_on_interrupt()
     return started
 

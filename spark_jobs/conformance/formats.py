@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +21,6 @@ from spark_jobs.errors import DefinitionError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HERE = "spark_jobs.conformance"
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -46,12 +44,6 @@ class Engine:
 
         return spark_session("rewindow conformance", conf=TINY)
 
-    def run(self, live_engine: str, *case: Any) -> Any:
-        """What the engine makes of a case of a live engine, which is how the names of its modules begin."""
-        if self.set_based:
-            return import_module(f"{_HERE}.{live_engine}spark").run_spark(self.spark, *case)
-        return import_module(f"{_HERE}.{live_engine}sequential").run_sequential(*case)
-
 
 class Tried(NamedTuple):
     """One case that ran: the first difference from what is recorded (None: there is none), and how the engine worked.
@@ -68,7 +60,14 @@ def _try_flink(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
 
     case, note = flink.Case(path, document), ""
     for version, strategy, expected in case.expectations:
-        outcome = engine.run("", case, strategy)
+        if engine.set_based:
+            from spark_jobs.conformance.spark import run_spark
+
+            outcome = run_spark(engine.spark, case, strategy)
+        else:
+            from spark_jobs.conformance.sequential import run_sequential
+
+            outcome = run_sequential(case, strategy)
         note = outcome.note
         difference = first_difference(case, expected, outcome, set_based=engine.set_based)
         if difference is not None:
@@ -80,13 +79,27 @@ def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engi
     from spark_jobs.conformance.microbatch_compare import first_difference
 
     case = microbatch_case.MicroBatchCase(path, document)
-    outcome = engine.run("microbatch_", case)
+    if engine.set_based:
+        from spark_jobs.conformance.microbatch_spark import run_spark
+
+        outcome = run_spark(engine.spark, case)
+    else:
+        from spark_jobs.conformance.microbatch_sequential import run_sequential
+
+        outcome = run_sequential(case)
     return Tried(first_difference(case, outcome), outcome.note)
 
 
 def _try_kafka_streams(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
     case = kafka_streams.StreamsCase(path, document)
-    outcome = engine.run("kstreams_", case)
+    if engine.set_based:
+        from spark_jobs.conformance.kstreams_spark import run_spark
+
+        outcome = run_spark(engine.spark, case)
+    else:
+        from spark_jobs.conformance.kstreams_sequential import run_sequential
+
+        outcome = run_sequential(case)
     return Tried(kafka_streams.first_difference(case, outcome), outcome.note)
 
 

@@ -12,11 +12,10 @@ import re
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -38,7 +37,6 @@ from spark_jobs.spark.jars import keep_files, with_jar_files
 from spark_jobs.spark.java import java_reason
 from spark_jobs.spark.jvm import DELTA_EXTENSION, has_delta, jvm_settings
 from spark_jobs.spark.launch import launch_jvm, log_file
-from spark_jobs.spark.parallel import in_background
 from spark_jobs.spark.warm import warm_gateway
 
 _EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -79,15 +77,13 @@ def spark_session(
     conf: Mapping[str, str] | None = None,
     short: bool = False,
     warm: bool = False,
-    meanwhile: Callable[[], None] = lambda: None,
 ) -> SparkSession:
     """A Spark session with the catalog `rewindow`.
 
     `catalog` gives Iceberg's catalog properties (default: `REWINDOW_CATALOG_CONF`, else SQLite under `home`);
     `metastore` is the Hive metastore behind `spark_catalog` (default: `REWINDOW_METASTORE`, else none: an empty,
     temporary `spark_catalog`); `master` defaults to all local cores; `conf` adds Spark settings and overrides the rest;
-    `short` says that the process reads little (`jvm_settings`); `warm` lets it join the user's warm JVM; `meanwhile` is
-    called once while the JVM starts, which takes seconds.
+    `short` says that the process reads little (`jvm_settings`); `warm` lets it join the user's warm JVM.
 
     A process has one Spark. When it already runs, another home, catalog or SQL setting gives a new session of the same
     Spark; another master, metastore or start-up setting is refused.
@@ -105,12 +101,9 @@ def spark_session(
         check_metastore(thrift)
     if not is_spark_running():
         _silence_query_context()
-        _start(
-            app_name, folder, thrift, master, {**catalog_settings, **extra}, short=short, warm=warm, meanwhile=meanwhile
-        )
+        _start(app_name, folder, thrift, master, {**catalog_settings, **extra}, short=short, warm=warm)
         session = SparkSession.builder.getOrCreate()
     else:
-        meanwhile()
         session = SparkSession.builder.getOrCreate()
         _refuse_other_start(session, thrift, master, extra)
     return _with_conf(session, catalog_settings, extra)
@@ -147,7 +140,6 @@ def _start(
     *,
     short: bool,
     warm: bool,
-    meanwhile: Callable[[], None],
 ) -> None:
     """Start Spark in this process: first the JVM, unless one runs already, then the context."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -202,11 +194,8 @@ def _start(
 
     gateway = None
     if not submitted and not has_jvm():
-        started = in_background(lambda: _started_jvm(conf, log_file(home), warm=warm))
-        meanwhile()
-        gateway = started.result()
-    else:
-        meanwhile()
+        gateway = warm_gateway(conf, log_file(home)) if warm else None
+        gateway = gateway or launch_jvm(conf, log_file(home))
     if submitted:
         connect_to_jvm()
     conf[_REDACTION_KEY] = _redaction(conf.get(_REDACTION_KEY), system_property(_REDACTION_KEY, gateway))
@@ -235,11 +224,6 @@ def _start(
             spark = SparkSession.builder.getOrCreate()
             for name, value in _by_cores(cores).items():
                 spark.conf.set(name, value)
-
-
-def _started_jvm(conf: Mapping[str, str], log: Path, *, warm: bool) -> JavaGateway:
-    """The warm JVM where the command may join one, else one of its own."""
-    return (warm_gateway(conf, log) if warm else None) or launch_jvm(conf, log)
 
 
 def _redaction(own: str | None, configured: str | None) -> str:
