@@ -16,7 +16,6 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.definition.kafka import KafkaHistory
 from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
@@ -246,7 +245,7 @@ def _planned(
     spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode, batches=arrays)
     cache = frames.enter_context(CachedFrames())
     everything = canonical(opened, pipeline)
-    if is_small(opened) or (isinstance(pipeline.history, KafkaHistory) and is_short(opened)):
+    if is_small(opened) or is_short(opened):
         everything = cache.keep(narrowed(everything, pipeline))
     found = Later(everything) if is_small(opened) else _later(spark, pipeline, opened, before)
     later = found.frame

@@ -37,8 +37,10 @@ FEW_RECORDS = 250_000
 
 
 def is_short(opened: OpenHistory) -> bool:
-    """Whether the offsets that are read of a topic are few."""
-    return opened.topic is not None and 0 < sum(r.end - r.start for r in opened.topic.ranges) <= FEW_RECORDS
+    """Whether a history is a topic alone of which few offsets are read."""
+    if opened.topic is None or not opened.has_unique_offsets:  # a stitched history has a table before its topic
+        return False
+    return 0 < sum(r.end - r.start for r in opened.topic.ranges) <= FEW_RECORDS
 
 
 @contextmanager
