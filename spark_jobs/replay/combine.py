@@ -9,12 +9,12 @@ silence (`spark_jobs.replay.thinning`). So `spark_jobs.eventtime.source.Source` 
 
 An idle stream becomes active, and a subtask is aligned, at a value that the watermark reaches (rules 12 to 14). Where
 one waits for it, stretches end before the first cell in which it may be reached. If the records of that cell are not at
-hand, the result names the cell in `wanted`, and is right only when it is made again with them.
+hand, the result names the cell in `wanted`, and is right only when it is made again with them (`combined`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.idleness import IdleSpans
-from spark_jobs.replay.thinning import Activity, ArrivalCells, Silences, Tops, silences, timer_after
+from spark_jobs.replay.thinning import Activity, Cells, Silences, Tops, silences, timer_after
 
 
 class Raise(NamedTuple):
@@ -105,7 +105,7 @@ class Combiner:
         self,
         strategy: WatermarkStrategy,
         activities: Sequence[Activity],
-        cells: ArrivalCells,
+        cells: Cells,
         state: Mapping[str, Any] | None,
         processing_time_end: int,
         found: Sequence[Silences] | None = None,
@@ -132,20 +132,21 @@ class Combiner:
         if first is not None:
             self.first_cell = min(first, self.first_cell)
 
-    def cells_with_changes(self) -> set[int]:
-        """The cells in which a status changes because of a silence, because of one that ends, or by rule 31."""
-        found: set[int] = set()
+    def changes(self) -> np.ndarray:
+        """Arrivals (epoch ms) in whose cells a status changes: by a silence, by one that ends, or by rule 31."""
+        found = [np.empty(0, dtype=np.int64)]
         for silence in self._silences:
-            found.update(self.cells.of(silence.idle_from - 1).tolist())
-            found.update(self.cells.of(silence.awake[silence.awake < NEVER]).tolist())
+            found += [silence.idle_from - 1, silence.awake[silence.awake < NEVER]]
+        first = self.cells.begin(self.first_cell)
         if any(timer["idle"] for timer in self.timers):
-            found.add(self.first_cell)
+            found.append(np.array([first]))
         for deadline in self.new_source().first_watermark_deadlines():
             start, interval = self.strategy.timer_start, self.strategy.interval
             tick = max(start + ((deadline - start) // interval + 1) * interval, self.next_tick)
             if tick <= self.cells.last_tick and not self._raises_before(tick):
-                found.add(self.cells.of_one(tick - 1))
-        return {cell for cell in found if cell >= self.first_cell}
+                found.append(np.array([tick - 1]))
+        arrivals = np.unique(np.concatenate(found))
+        return arrivals[arrivals >= first]
 
     def _raises_before(self, tick: int) -> bool:
         """Whether every subtask surely raises its first watermark before this tick."""
@@ -166,19 +167,56 @@ class Combiner:
         source.restore(dict(self._state))
         return source
 
-    def run(self, raises: Mapping[int, Sequence[Raise]], exact: Iterable[int]) -> Combination:
-        """Combine. `raises` are those of the cells `exact`, in position order."""
-        return _Run(self, raises, sorted(exact)).combined()
+    def run(self, raises: Mapping[int, Sequence[Raise]]) -> Combination:
+        """Combine. `raises`: those of each cell that is looked at record by record, in position order."""
+        return _Run(self, raises).combined()
+
+
+def combined(
+    cells: Cells,
+    combiner_of: Callable[[Cells], Combiner],
+    raises_in: Callable[[set[int]], Mapping[int, Sequence[Raise]]],
+    most_rows: int,
+) -> tuple[Combination, int]:
+    """What the source makes of all generators, and how many of the grid's cells were looked at record by record.
+
+    Args:
+        cells: Those to begin with. Joined ones are parted where a status changes, or may change.
+        combiner_of: What is known by given cells.
+        raises_in: The records of these of the grid's cells that can raise a maximum, by cell, in position order.
+        most_rows: About how many rows of partitions and cells one parting adds.
+    """
+    combiner = combiner_of(cells)
+    exact = set(cells.grid.of(combiner.changes()).tolist())
+    finer = cells.with_single(exact)
+    if finer is not cells:
+        cells, combiner = finer, combiner_of(finer)
+    raises = dict(raises_in(exact))
+    while True:
+        numbers = sorted(exact)
+        in_cells = cells.of_numbers(np.array(numbers, dtype=np.int64)).tolist()
+        found = {cell: raises.get(number, ()) for cell, number in zip(in_cells, numbers, strict=True)}
+        combination = combiner.run(found)
+        wanted = sorted(combination.wanted)
+        if not wanted:
+            return combination, len(exact)
+        if joined := cells.joined(wanted):
+            cells = cells.parted(joined, max(2, most_rows // (len(joined) * max(1, len(combiner.activities)))))
+            combiner = combiner_of(cells)
+            continue
+        new = set(cells.numbers(wanted))
+        raises |= raises_in(new)
+        exact |= new
 
 
 class _Run:
     """One way through all cells."""
 
-    def __init__(self, over: Combiner, raises: Mapping[int, Sequence[Raise]], exact: list[int]) -> None:
+    def __init__(self, over: Combiner, raises: Mapping[int, Sequence[Raise]]) -> None:
         self.over = over
         self.source = over.new_source()
         self.raises = raises
-        self.exact = exact
+        self.exact = sorted(raises)
         self.rows: list[tuple[int, int, int, int]] = []
         self.stretches: list[tuple[int, int, int, int]] = []
         self.idle = IdleSpans()
@@ -288,7 +326,7 @@ class _Run:
     def _exactly(self, cell: int) -> None:
         """The records and ticks of one cell, and the tick at its end."""
         cells, source = self.over.cells, self.source
-        for raised in self.raises.get(cell, ()):
+        for raised in self.raises[cell]:
             at_tick = raised.major < 0
             self._ticks(raised.arrival - 1 if at_tick else raised.arrival)
             event = Event(raised.time, raised.arrival, not at_tick)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,13 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.columns import ARRIVAL, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, long_arrays, record_position
-from spark_jobs.replay.combine import Combination, Combiner, Raise
+from spark_jobs.replay.columns import ARRIVAL, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, record_position
+from spark_jobs.replay.combine import Combination, Combiner, Raise, combined
 from spark_jobs.replay.grid import divided
 from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY, SCHEMA, InMemoryTimeline
 from spark_jobs.replay.inversion import first_reached, followed_time, with_closes
-from spark_jobs.replay.thinning import Activity, ArrivalCells, Silences
+from spark_jobs.replay.range_lookup import joined_to_ranges
+from spark_jobs.replay.thinning import Activity, ArrivalCells, Cells, JoinedCells, Silences
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
@@ -94,7 +95,7 @@ class ThinnedHistory:
         return strategy
 
     @cached_property
-    def _fine(self) -> ArrivalCells:
+    def _grid(self) -> ArrivalCells:
         return ArrivalCells.of_strategy(self.strategy, self._until, self._next_tick)
 
     @property
@@ -105,7 +106,7 @@ class ThinnedHistory:
 
     def _cells_between(self, first: int, last: int) -> int:
         """About how many cells of partitions lie between two arrivals (epoch ms)."""
-        return ((last - first) // self._fine.width + 2) * max(1, len(self.strategy.partitions))
+        return ((last - first) // self._grid.width + 2) * max(1, len(self.strategy.partitions))
 
     def timeline(self, thresholds: Thresholds, *, fits_in_memory: bool) -> Timeline:
         """The timeline of these thresholds. Raises TooManyChangesError."""
@@ -140,20 +141,22 @@ class ThinnedHistory:
     @cached_property
     def combination(self) -> Combination:
         """What the source made of the generators; it holds for all thresholds."""
-        seen = self._seen
-        combiner = Combiner(
-            self.strategy, self._activities(seen), self._cells, self._source_state, self._until, self._silences
-        )
-        exact = combiner.cells_with_changes()
-        raises = self._raises(exact)
-        combination = combiner.run(raises, exact)
-        while combination.wanted:
-            raises |= self._raises(combination.wanted)
-            exact |= combination.wanted
-            if sum(map(len, raises.values())) > MAX_RAISES:
+        first, seen = self._first_seen
+        looked_at = 0
+
+        def combiner_of(cells: Cells) -> Combiner:
+            activities = self._activities(seen if cells is first else self._seen_in(cells))
+            return Combiner(self.strategy, activities, cells, self._source_state, self._until, self._silences)
+
+        def raises_in(numbers: set[int]) -> dict[int, list[Raise]]:
+            nonlocal looked_at
+            raises = self._raises(numbers)
+            looked_at += sum(map(len, raises.values()))
+            if looked_at > MAX_RAISES:
                 raise TooManyChangesError
-            combination = combiner.run(raises, exact)
-        self._exact = len(exact)
+            return raises
+
+        combination, self._exact = combined(first, combiner_of, raises_in, MAX_CELLS)
         return combination
 
     @property
@@ -163,36 +166,56 @@ class ThinnedHistory:
 
     @property
     def _note(self) -> str:
-        changes = f"{self._exact} of {self._cells.last + 1} cells of arrival record by record" if self._exact else ""
+        changes = f"{self._exact} of {self._grid.last + 1} cells of arrival record by record" if self._exact else ""
         return f"idle times from aggregates, {changes}" if changes else ""
 
     @cached_property
-    def _seen_in(self) -> tuple[pa.Table, ArrivalCells]:
-        """`partition, first, last, top, marker, minor`: records by partition and cell of arrival, and the cells."""
-        found = self._cells_of_partitions()
-        if self._fits:
-            return found.toArrow(), self._fine
-        found = self._cache.keep(found)
-        if found.limit(MAX_CELLS + 1).count() <= MAX_CELLS:
-            return found.toArrow(), self._fine
-        low, high = found.agg(F.min("first"), F.max("first")).collect()[0]
-        wide = replace(self._fine, width=self._fine.width * (self._cells_between(low, high) // MAX_CELLS + 1))
-        table = self._without_short_silences(found, wide).limit(10 * MAX_CELLS + 1).toArrow()
+    def _first_seen(self) -> tuple[Cells, pa.Table]:
+        """The cells to begin with, and what is in them."""
+        if self._fits or self._between_silences.limit(MAX_CELLS + 1).count() <= MAX_CELLS:
+            return self._grid, self._seen_in(self._grid)
+        low, high = self._between_silences.agg(F.min("first"), F.max("first")).collect()[0]
+        cells = self._joined(low, high)
+        return cells, self._seen_in(cells)
+
+    def _joined(self, low: int, high: int) -> JoinedCells:
+        """Cells of even length, few enough for the driver, of a history with these arrivals (epoch ms)."""
+        together = self._cells_between(low, high) // MAX_CELLS + 1
+        return JoinedCells.evenly(self._grid, together, min(low, self._next_tick - self.strategy.interval))
+
+    def _seen_in(self, cells: Cells) -> pa.Table:
+        """`partition, first, last, top, marker, minor`: records by partition and cell. Raises TooManyChangesError.
+
+        In joined cells a partition has a row for each time in which it surely is not idle: see `Activity`.
+        """
+        found = self._cells_of_partitions if self._fits else self._between_silences.drop("silences")
+        if isinstance(cells, JoinedCells):
+            values = [F.min(name).alias(name) for name in ("first", *self._marker_column)]
+            values += [F.max(name).alias(name) for name in ("last", "top", "minor")]
+            placed = self._in_joined(self._between_silences, F.col("first"), cells)
+            found = placed.groupBy("partition", "cell", "silences").agg(*values).drop("cell", "silences")
+        table = found.limit(10 * MAX_CELLS + 1).toArrow()
         if table.num_rows > 10 * MAX_CELLS:
             raise TooManyChangesError
-        return table, wide
+        return table
 
-    @property
-    def _seen(self) -> pa.Table:
-        return self._seen_in[0]
+    def _in_joined(self, rows: DataFrame, arrival: Column, cells: JoinedCells) -> DataFrame:
+        """The rows with their `cell`."""
+        ends = np.append(cells.begins[1:], cells.begins[-1] + 1)
+        payload = {"cell": np.arange(len(cells.begins), dtype=np.int64)}
+        return joined_to_ranges(rows, self._grid_number(arrival), cells.begins, ends, payload)
 
-    @property
-    def _cells(self) -> ArrivalCells:
-        return self._seen_in[1]
+    def _grid_number(self, arrival: Column) -> Column:
+        """The number of the grid's cell of an arrival."""
+        grid = self._grid
+        since = arrival - F.lit(grid.start)
+        number = divided(since - F.pmod(since, F.lit(grid.width)), grid.width)
+        return F.when(arrival >= F.lit(grid.last_tick), F.lit(grid.last)).otherwise(number)
 
+    @cached_property
     def _cells_of_partitions(self) -> DataFrame:
         """One row a partition and cell: one narrow hash aggregation, with one key where that is enough."""
-        strategy, fine = self.strategy, self._fine
+        strategy, fine = self.strategy, self._grid
         maximum = strategy.running_maximum
         time = F.lit(None).cast("bigint") if maximum is None else followed_time(maximum.time)
         top = F.max(time) if maximum is None or maximum.time is not RecordTime.ARRIVAL else F.max(ARRIVAL)
@@ -229,28 +252,16 @@ class ThinnedHistory:
     def _marker_column(self) -> list[str]:
         return ["marker"] if self._has_markers else []
 
-    def _without_short_silences(self, cells: DataFrame, wide: ArrivalCells) -> DataFrame:
-        """Neighbours joined where no partition can be idle between them, within the wider cells: see `Activity`."""
+    @cached_property
+    def _between_silences(self) -> DataFrame:
+        """The same with the number of `silences` before, in which the partition may be idle."""
         strategy = self.strategy
         in_order = Window.partitionBy("partition").orderBy("first")
-        since = F.col("first") - F.lit(wide.start)
-        begin = since - F.pmod(since, F.lit(wide.width))
-        cell = F.when(F.col("first") >= F.lit(wide.last_tick), F.lit(wide.last)).otherwise(divided(begin, wide.width))
         silence = F.col("first") - F.lag("last").over(in_order)
-        long = F.coalesce(silence > F.lit((strategy.idleness or 0) + strategy.interval), F.lit(True))
-        runs = (
-            cells.withColumn("cell", cell)
-            .withColumn("new", long.cast("bigint"))
-            .withColumn("run", F.sum("new").over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
-        )
-        values = [
-            F.min("first").alias("first"),
-            F.max("last").alias("last"),
-            F.max("top").alias("top"),
-            F.max("minor").alias("minor"),
-            *(F.min(name).alias(name) for name in self._marker_column),
-        ]
-        return runs.groupBy("partition", "cell", "run").agg(*values).drop("cell", "run")
+        is_long = silence > F.lit((strategy.idleness or 0) + strategy.interval)
+        before = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        rows = self._cells_of_partitions.withColumn("is_long", is_long)
+        return self._cache.keep(rows.withColumn("silences", F.count_if("is_long").over(before)).drop("is_long"))
 
     def _activities(self, seen: pa.Table) -> list[Activity]:
         partition = seen.column("partition").to_numpy()
@@ -274,7 +285,7 @@ class ThinnedHistory:
     @property
     def _last(self) -> tuple[int, int, int] | list[int] | None:
         """The position of the last record."""
-        seen = self._seen
+        seen = self._first_seen[1]
         if not seen.num_rows:
             return None if self._state is None else self._state["last"]
         last, partition, minor = (seen.column(name).to_numpy() for name in ("last", "partition", "minor"))
@@ -283,19 +294,22 @@ class ThinnedHistory:
         at = np.lexsort((minors, majors, last))[-1]
         return int(last[at]), int(majors[at]), int(minors[at])
 
-    def _raises(self, cells: set[int]) -> dict[int, list[Raise]]:
-        """The records in these cells that raise their generator's maximum, or come after a silence; markers: all."""
+    def _raises(self, numbers: set[int]) -> dict[int, list[Raise]]:
+        """The records that raise their generator's maximum, or come after a silence; markers: all.
+
+        Those in these of the grid's cells, by cell.
+        """
         found: dict[int, list[Raise]] = defaultdict(list)
-        if not cells or self.strategy.follows_the_clock:
+        if not numbers or self.strategy.follows_the_clock:
             return found
-        records = self.records.where(self._in_cells(cells, F.col(ARRIVAL)))
+        records = self._rows_in_cells(self.records, numbers, F.col(ARRIVAL))
         position = record_position(records)
         maximum = self.strategy.running_maximum
         time = followed_time(maximum.time) if maximum is not None else F.lit(None).cast("bigint")
         columns = [part.alias(name) for name, part in zip(("arrival", "major", "minor"), position.parts, strict=True)]
         rows = records.select(
             *columns, F.col(PARTITION).alias("partition"), F.coalesce(time, F.lit(MIN_TIMESTAMP)).alias("time"),
-            *([F.col(MARKER).alias("marker")] if self._has_markers else []),
+            "number", *([F.col(MARKER).alias("marker")] if self._has_markers else []),
         )  # fmt: skip
         if self._has_markers:
             rows = rows.where("marker").drop("marker")
@@ -308,13 +322,14 @@ class ThinnedHistory:
         table = rows.limit(MAX_RAISES + 1).toArrow()
         if table.num_rows > MAX_RAISES:
             raise TooManyChangesError
-        arrays = [table.column(name).to_numpy() for name in ("arrival", "major", "minor", "partition", "time")]
+        arrays = [
+            table.column(name).to_numpy() for name in ("arrival", "major", "minor", "partition", "time", "number")
+        ]
         order = np.lexsort((arrays[2], arrays[1], arrays[0]))
-        in_cell = self._cells.of(arrays[0][order]).tolist()
         registered = self._generator_of
-        for cell, *values in zip(in_cell, *(array[order].tolist() for array in arrays), strict=True):
+        for *values, number in zip(*(array[order].tolist() for array in arrays), strict=True):
             if values[3] in registered:
-                found[cell].append(Raise(*values))
+                found[number].append(Raise(*values))
         return found
 
     def _generator(self) -> Column:
@@ -323,30 +338,24 @@ class ThinnedHistory:
         pairs = [F.lit(v) for item in self._generator_of.items() for v in item]
         return F.create_map(*pairs)[F.col("partition")]
 
-    def _in_cells(self, cells: set[int], arrival: Column) -> Column:
-        """Whether an arrival lies in one of the cells. Few ranges are named, so that files can leave out the rest."""
-        wide = self._cells
-        ranges = list(_ranges(sorted(cells)))
-        low = wide.begin(ranges[0][0])
-        reach = arrival >= F.lit(low)
-        if ranges[-1][1] <= wide.last:
-            reach = reach & (arrival < F.lit(wide.begin(ranges[-1][1])))
-        if len(ranges) <= _MAX_RANGES:
-            parts = [
-                (arrival >= F.lit(wide.begin(first)))
-                & ((arrival < F.lit(wide.begin(end))) if end <= wide.last else F.lit(True))
-                for first, end in ranges
-            ]
-            inside = parts[0]
-            for part in parts[1:]:
-                inside = inside | part
-            return reach & inside
-        first = ranges[0][0]
-        flags = np.zeros(ranges[-1][1] - first, dtype=np.int64)
-        flags[np.array(sorted(cells), dtype=np.int64) - first] = 1
-        number = divided(arrival - F.lit(low), wide.width)
-        number = F.when(arrival >= F.lit(wide.last_tick), F.lit(wide.last - first)).otherwise(number)
-        return reach & (F.get(long_arrays(self.records, {"flags": flags})["flags"], number.cast("int")) == 1)
+    def _rows_in_cells(self, rows: DataFrame, numbers: set[int], arrival: Column) -> DataFrame:
+        """The rows whose `arrival` lies in these of the grid's cells, with the cell's `number`.
+
+        Few ranges of arrivals are named, so that files can leave out the rest.
+        """
+        ranges = list(_ranges(sorted(numbers)))
+        if len(ranges) > _MAX_RANGES:
+            found = np.array(sorted(numbers), dtype=np.int64)
+            within = rows.where(self._between(arrival, ranges[0][0], ranges[-1][1]))
+            placed = within.withColumn("number", self._grid_number(arrival))
+            return joined_to_ranges(placed, F.col("number"), found, found + 1, {})
+        inside = reduce(or_, (self._between(arrival, first, end) for first, end in ranges))
+        return rows.where(inside).withColumn("number", self._grid_number(arrival))
+
+    def _between(self, arrival: Column, first: int, end: int) -> Column:
+        """Whether an arrival lies in the grid's cells from number `first` on, before `end`."""
+        begun = arrival >= F.lit(self._grid.begin(first))
+        return begun & (arrival < F.lit(self._grid.begin(end))) if end <= self._grid.last else begun
 
     def _firsts(self, thresholds: Thresholds) -> DataFrame:
         """`partition, reached` and the position at which the partition's generator emits it; carried ones too."""

@@ -3,11 +3,14 @@
 A cell is no longer than the shortest silence that can make a partition idle, so within a cell nothing becomes idle.
 Between two cells the last record of the one and the first of the other are neighbours in the log: so each silence that
 is long enough is found, with both its ends, and none that is not there.
+
+A long history has more cells than fit the driver. There neighbours are joined where nothing changes (`JoinedCells`),
+and a partition has one row for each time without a long silence in a cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +58,94 @@ class ArrivalCells:
     def of_one(self, arrival: int) -> int:
         """The cell of an arrival."""
         return self.last if arrival >= self.last_tick else (arrival - self.start) // self.width
+
+    @property
+    def grid(self) -> ArrivalCells:
+        """Itself: see `JoinedCells`, of which the other methods are too."""
+        return self
+
+    def of_numbers(self, numbers: np.ndarray) -> np.ndarray:
+        return numbers
+
+    def numbers(self, cells: Iterable[int]) -> list[int]:
+        return list(cells)
+
+    def joined(self, cells: Iterable[int]) -> list[int]:
+        return []
+
+    def with_single(self, numbers: Iterable[int]) -> ArrivalCells:
+        return self
+
+    def parted(self, cells: Iterable[int], parts: int) -> ArrivalCells:
+        return self
+
+
+@dataclass(frozen=True)
+class JoinedCells:
+    """Cells of a grid, neighbours of them joined: cell k is `[begins[k], begins[k + 1])` of the grid's numbers.
+
+    The grid's last cell is always one of its own. `begins`: int64, ascending.
+    """
+
+    grid: ArrivalCells
+    begins: np.ndarray
+
+    @classmethod
+    def evenly(cls, grid: ArrivalCells, together: int, first_arrival: int) -> JoinedCells:
+        """So many of the grid's cells together, from that of `first_arrival` (epoch ms) on."""
+        first = grid.of_one(first_arrival)
+        return cls(grid, np.append(np.arange(first, grid.last, together, dtype=np.int64), grid.last))
+
+    @property
+    def last(self) -> int:
+        """The number of the last cell."""
+        return len(self.begins) - 1
+
+    @property
+    def last_tick(self) -> int:
+        """The last tick that runs (epoch ms)."""
+        return self.grid.last_tick
+
+    def begin(self, cell: int) -> int:
+        """The tick at which a cell begins (epoch ms)."""
+        return self.grid.begin(int(self.begins[cell]))
+
+    def of(self, arrival: np.ndarray) -> np.ndarray:
+        """The cell of each arrival."""
+        return self.of_numbers(self.grid.of(arrival))
+
+    def of_one(self, arrival: int) -> int:
+        """The cell of an arrival."""
+        return int(self.of_numbers(np.array([self.grid.of_one(arrival)]))[0])
+
+    def of_numbers(self, numbers: np.ndarray) -> np.ndarray:
+        """The cell of each of the grid's cells."""
+        return np.searchsorted(self.begins, numbers, side="right") - 1
+
+    def numbers(self, cells: Iterable[int]) -> list[int]:
+        """The first one of the grid's cells in each cell."""
+        return [int(self.begins[cell]) for cell in cells]
+
+    def joined(self, cells: Iterable[int]) -> list[int]:
+        """Those of `cells` that are more than one of the grid's."""
+        return [cell for cell in cells if cell < self.last and self.begins[cell + 1] - self.begins[cell] > 1]
+
+    def with_single(self, numbers: Iterable[int]) -> JoinedCells:
+        """The same with a cell of its own for each of these of the grid's."""
+        own = np.array(sorted(numbers), dtype=np.int64)
+        return self._with(np.concatenate((own, own + 1)))
+
+    def parted(self, cells: Iterable[int], parts: int) -> JoinedCells:
+        """The same with each of `cells` in so many parts, as far as it has so many of the grid's."""
+        edges = [np.linspace(self.begins[cell], self.begins[cell + 1], parts + 1).astype(np.int64) for cell in cells]
+        return self._with(np.concatenate(edges))
+
+    def _with(self, begins: np.ndarray) -> JoinedCells:
+        together = np.union1d(self.begins, begins)
+        return JoinedCells(self.grid, together[(together >= self.begins[0]) & (together <= self.grid.last)])
+
+
+Cells = ArrivalCells | JoinedCells
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +249,7 @@ def timer_after(
 class Tops:
     """The largest time that each generator's watermark follows, up to each cell."""
 
-    def __init__(self, activities: Sequence[Activity], cells: ArrivalCells) -> None:
+    def __init__(self, activities: Sequence[Activity], cells: Cells) -> None:
         self._cells: list[np.ndarray] = []
         self._tops: list[np.ndarray] = []
         for activity in activities:

@@ -31,10 +31,9 @@ from spark_jobs.eventtime.suppliers import Custom
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, record_position
 from spark_jobs.replay.combine import Combination, Raise, Stretches
-from spark_jobs.replay.grid import divided
 from spark_jobs.replay.idleness import IdleSpans
 from spark_jobs.replay.thinned import MAX_CELLS, MAX_RAISES, ThinnedHistory, TooManyChangesError
-from spark_jobs.replay.thinning import Activity, ArrivalCells, Silences
+from spark_jobs.replay.thinning import Activity, Cells, JoinedCells, Silences
 from spark_jobs.replay.timeline import Thresholds
 
 _BATCH = 65_536
@@ -288,20 +287,26 @@ class TracedHistory(ThinnedHistory):
         return max(self._next_tick, start + (max(self._until - start, 0) // interval + 1) * interval)
 
     @cached_property
-    def _seen_in(self) -> tuple[pa.Table, ArrivalCells]:
+    def _raised(self) -> DataFrame:
+        return self._trace.where("watermark IS NOT NULL").withColumn("seen_at", _seen_at())
+
+    @cached_property
+    def _first_seen(self) -> tuple[Cells, pa.Table]:
+        low, high = self._raised.agg(F.min("seen_at"), F.max("seen_at")).collect()[0]
+        cells: Cells = self._grid
+        if low is not None and self._cells_between(low, high) > MAX_CELLS:
+            cells = self._joined(low, high)
+        return cells, self._seen_in(cells)
+
+    def _seen_in(self, cells: Cells) -> pa.Table:
         """`generator, first, last, top` of what was raised, by cell."""
-        raised = self._trace.where("watermark IS NOT NULL").withColumn("seen_at", _seen_at())
-        low, high = raised.agg(F.min("seen_at"), F.max("seen_at")).collect()[0]
-        cells = self._fine
-        if low is not None:
-            cells = replace(cells, width=cells.width * (self._cells_between(low, high) // MAX_CELLS + 1))
         seen_at = F.col("seen_at")
-        since = seen_at - F.lit(cells.start)
-        cell = F.when(seen_at >= F.lit(cells.last_tick), F.lit(cells.last)).otherwise(
-            divided(since - F.pmod(since, F.lit(cells.width)), cells.width)
-        )
+        if isinstance(cells, JoinedCells):
+            placed = self._in_joined(self._raised, seen_at, cells)
+        else:
+            placed = self._raised.withColumn("cell", self._grid_number(seen_at))
         values = [F.min("seen_at").alias("first"), F.max("seen_at").alias("last"), F.max("watermark").alias("top")]
-        return raised.groupBy("generator", cell.alias("cell")).agg(*values).drop("cell").toArrow(), cells
+        return placed.groupBy("generator", "cell").agg(*values).drop("cell").toArrow()
 
     def _activities(self, seen: pa.Table) -> list[Activity]:
         generator = seen.column("generator").to_numpy()
@@ -340,24 +345,23 @@ class TracedHistory(ThinnedHistory):
             silences.append(Silences(*(np.array(values, dtype=np.int64) for values in (begins, backs, awake))))
         return silences
 
-    def _raises(self, cells: set[int]) -> dict[int, list[Raise]]:
+    def _raises(self, numbers: set[int]) -> dict[int, list[Raise]]:
         found: dict[int, list[Raise]] = defaultdict(list)
-        if not cells:
+        if not numbers:
             return found
-        rows = self._trace.where("watermark IS NOT NULL AND (idle IS NULL OR NOT idle)")
-        rows = rows.where(self._in_cells(cells, _seen_at())).select(
-            "arrival", "major", "minor", "generator", "watermark", _seen_at().alias("seen_at")
+        rows = self._raised.where("idle IS NULL OR NOT idle")
+        rows = self._rows_in_cells(rows, numbers, F.col("seen_at")).select(
+            "arrival", "major", "minor", "generator", "watermark", "number"
         )
         table = rows.limit(MAX_RAISES + 1).toArrow()
         if table.num_rows > MAX_RAISES:
             raise TooManyChangesError
         columns = [column.to_numpy() for column in table.columns]
         order = np.lexsort((columns[4], columns[2], columns[1], columns[0]))
-        numbers = [generator_number(self._job, index) for index in range(len(self.strategy.generators))]
-        in_cell = self._cells.of(columns[5][order]).tolist()
-        for cell, *values in zip(in_cell, *(column[order].tolist() for column in columns[:5]), strict=True):
-            arrival, major, minor, generator, watermark = values
-            found[cell].append(Raise(arrival, major, minor, numbers[generator], watermark))
+        partition_of = [generator_number(self._job, index) for index in range(len(self.strategy.generators))]
+        for row in zip(*(column[order].tolist() for column in columns), strict=True):
+            arrival, major, minor, generator, watermark, number = row
+            found[number].append(Raise(arrival, major, minor, partition_of[generator], watermark))
         return found
 
     def _firsts(self, thresholds: Thresholds) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,12 @@ from spark_jobs.eventtime.signals import Signal, WatermarkEmitted
 from spark_jobs.eventtime.source import Source
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import RecordTime
-from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import NEVER
-from spark_jobs.replay.combine import Combination, Combiner, Raise
+from spark_jobs.replay.combine import Combination, Combiner, Raise, combined
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.thinned import steps_in_stretches
-from spark_jobs.replay.thinning import Activity, ArrivalCells
+from spark_jobs.replay.thinning import Activity, ArrivalCells, Cells, JoinedCells
 from tests.replay.histories import BEGIN, History, LogRecord
 
 COLUMNS = "rw_arrival BIGINT, rw_partition INT, rw_offset BIGINT, rw_event_time BIGINT, rw_marker BOOLEAN"
@@ -39,16 +39,21 @@ def followed(strategy: WatermarkStrategy, record: LogRecord) -> int:
             return MIN_TIMESTAMP
 
 
-def activities(history: History, cells: ArrivalCells) -> list[Activity]:
-    """One row a partition and cell, as the aggregation gives it."""
+def activities(history: History, cells: Cells) -> list[Activity]:
+    """One row a partition and cell, as the aggregation gives it; in joined cells one a time without a long silence."""
     strategy = history.strategy
+    longest = (strategy.idleness or 0) + strategy.interval if isinstance(cells, JoinedCells) else MAX_TIMESTAMP
     found = []
     for group in strategy.generators:
         rows: dict[Any, list[int]] = {}
+        silences, last = Counter[int](), dict[int, int]()
         for record in history.records:
-            if record.partition in group:
+            partition = record.partition
+            if partition in group:
                 time = followed(strategy, record)
-                key = record.partition, cells.of_one(record.arrival)
+                silences[partition] += record.arrival - last.get(partition, record.arrival) > longest
+                last[partition] = record.arrival
+                key = partition, cells.of_one(record.arrival), silences[partition]
                 row = rows.setdefault(key, [record.arrival, record.arrival, time, NEVER])
                 row[1], row[2] = record.arrival, max(row[2], time)
                 if record.marker and is_punctuated(strategy):
@@ -62,23 +67,34 @@ def is_punctuated(strategy: WatermarkStrategy) -> bool:
     return maximum is not None and maximum.time is RecordTime.EVENT_TIME_OF_MARKERS
 
 
-def combined(history: History, state: dict[str, Any] | None = None) -> tuple[Combination, int]:
-    """What the combiner makes of the aggregates, and how many records it has seen one by one."""
+def combined_history(
+    history: History, state: dict[str, Any] | None = None, together: int = 1
+) -> tuple[Combination, int]:
+    """What the combiner makes of the aggregates, and how many records it has seen one by one.
+
+    `together`: so many cells are joined at first; 1: none ever is.
+    """
     strategy = history.strategy
     next_tick = state["next_tick"] if state else strategy.timer_start + strategy.interval
-    cells = ArrivalCells.of_strategy(strategy, history.until, next_tick)
-    combiner = Combiner(strategy, activities(history, cells), cells, state, history.until)
-    exact = combiner.cells_with_changes()
-    while True:
+    grid = ArrivalCells.of_strategy(strategy, history.until, next_tick)
+    first = min([next_tick - strategy.interval, *(r.arrival for r in history.records[:1])])
+    seen = 0
+
+    def combiner_of(cells: Cells) -> Combiner:
+        return Combiner(strategy, activities(history, cells), cells, state, history.until)
+
+    def raises_in(numbers: set[int]) -> dict[int, list[Raise]]:
+        nonlocal seen
         raises = defaultdict(list)
         for r in history.records:
-            cell = cells.of_one(r.arrival)
-            if cell in exact and (r.marker or not is_punctuated(strategy)):
-                raises[cell].append(Raise(r.arrival, r.partition, r.offset, r.partition, followed(strategy, r)))
-        combination = combiner.run(raises, exact)
-        if not combination.wanted:
-            return combination, sum(map(len, raises.values()))
-        exact |= combination.wanted
+            number = grid.of_one(r.arrival)
+            if number in numbers and (r.marker or not is_punctuated(strategy)):
+                raises[number].append(Raise(r.arrival, r.partition, r.offset, r.partition, followed(strategy, r)))
+                seen += 1
+        return raises
+
+    cells = grid if together == 1 else JoinedCells.evenly(grid, together, first)
+    return combined(cells, combiner_of, raises_in, most_rows=2)[0], seen
 
 
 def closes_of_records(history: History, state: dict[str, Any] | None) -> tuple[InMemoryTimeline, dict[str, Any], bool]:
@@ -172,9 +188,9 @@ def comparable(snapshot: dict[str, Any]) -> dict[str, Any]:
     return snapshot
 
 
-def check(history: History, state: dict[str, Any] | None = None) -> Combination:
+def check(history: History, state: dict[str, Any] | None = None, together: int = 1) -> Combination:
     expected, snapshot, flushes = closes_of_records(history, state)
-    combination, _ = combined(history, state)
+    combination, _ = combined_history(history, state, together)
     closes = closes_of_aggregates(history, combination, state)
     x = points(history, MIN_TIMESTAMP if state is None else state["valve"]["last_watermark"])
     assert closes.at(x).tolist() == expected.at(x).tolist()

@@ -27,7 +27,7 @@ from spark_jobs.replay.making import TimelineMaker
 from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.timeline import Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.spark.cached import CachedFrames
-from tests.replay.closes import COLUMNS, check, closes_of_records, combined, comparable, points
+from tests.replay.closes import COLUMNS, check, closes_of_records, combined_history, comparable, points
 from tests.replay.histories import BEGIN, History, LogRecord, random_history
 from tests.sampling import sample
 
@@ -35,22 +35,22 @@ SEEDS = st.integers(0, 2**40)
 
 
 @settings(max_examples=sample(60, 5_000))
-@given(seed=SEEDS)
-def test_aggregates_and_few_records_close_every_window_where_all_records_do(seed: int) -> None:
-    check(random_history(random.Random(seed)))
+@given(seed=SEEDS, together=st.integers(1, 30))
+def test_aggregates_and_few_records_close_every_window_where_all_records_do(seed: int, together: int) -> None:
+    check(random_history(random.Random(seed)), together=together)
 
 
 @settings(max_examples=sample(40, 3_000))
-@given(seed=SEEDS)
-def test_a_later_run_goes_on_from_the_state_that_either_way_has_left(seed: int) -> None:
+@given(seed=SEEDS, together=st.integers(1, 30))
+def test_a_later_run_goes_on_from_the_state_that_either_way_has_left(seed: int, together: int) -> None:
     draw = random.Random(seed)
     history = random_history(draw)
     cut = history.cut(draw)
     before, after = history.records[:cut], history.records[cut:]
     if not before:
         return
-    state = check(replace(history, records=before, until=before[-1].arrival)).snapshot
-    check(replace(history, records=after), state)
+    state = check(replace(history, records=before, until=before[-1].arrival), together=together).snapshot
+    check(replace(history, records=after), state, together)
     check(
         replace(history, records=after),
         closes_of_records(replace(history, records=before, until=before[-1].arrival), None)[1],
@@ -64,7 +64,7 @@ def test_without_a_silence_no_record_is_looked_at() -> None:
     records = [LogRecord(BEGIN + 90 * i, i % 2, i // 2, BEGIN + 90 * i - i * 37 % 500, False) for i in range(5_000)]
     history = History(strategy, records, records[-1].arrival, 1_000)
     check(history)
-    assert combined(history)[1] == 0
+    assert combined_history(history)[1] == 0
 
 
 def rows_of(made: Timeline, history: History) -> tuple[Any, ...]:
