@@ -36,7 +36,10 @@ from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
 
 MAX_CELLS = 200_000
-"""The most rows of partitions and cells of arrival that come to the driver; with more, cells are joined."""
+"""The most rows of partitions and cells of arrival, about, that come to the driver; with more, cells are joined."""
+
+MAX_ROWS = 2_000_000
+"""The most such rows with joined cells, among which those with changes stay single."""
 
 MAX_RAISES = 2_000_000
 """The most records that the driver looks at one by one."""
@@ -194,8 +197,8 @@ class ThinnedHistory:
             values += [F.max(name).alias(name) for name in ("last", "top", "minor")]
             placed = self._in_joined(self._between_silences, F.col("first"), cells)
             found = placed.groupBy("partition", "cell", "silences").agg(*values).drop("cell", "silences")
-        table = found.limit(10 * MAX_CELLS + 1).toArrow()
-        if table.num_rows > 10 * MAX_CELLS:
+        table = found.limit(MAX_ROWS + 1).toArrow()
+        if table.num_rows > MAX_ROWS:
             raise TooManyChangesError
         return table
 
