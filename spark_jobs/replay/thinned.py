@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
@@ -220,8 +220,7 @@ class ThinnedHistory:
         """One row a partition and cell: one narrow hash aggregation, with one key where that is enough."""
         strategy, fine = self.strategy, self._grid
         maximum = strategy.running_maximum
-        time = F.lit(None).cast("bigint") if maximum is None else followed_time(maximum.time)
-        top = F.max(time) if maximum is None or maximum.time is not RecordTime.ARRIVAL else F.max(ARRIVAL)
+        top = F.max(self._time) if maximum is None or maximum.time is not RecordTime.ARRIVAL else F.max(ARRIVAL)
         ordering = SEQUENCE if SEQUENCE in self.records.columns else OFFSET
         values = [
             F.min(ARRIVAL).alias("first"),
@@ -306,22 +305,13 @@ class ThinnedHistory:
         if not numbers or self.strategy.follows_the_clock:
             return found
         records = self._rows_in_cells(self.records, numbers, F.col(ARRIVAL))
-        position = record_position(records)
-        maximum = self.strategy.running_maximum
-        time = followed_time(maximum.time) if maximum is not None else F.lit(None).cast("bigint")
-        columns = [part.alias(name) for name, part in zip(("arrival", "major", "minor"), position.parts, strict=True)]
-        rows = records.select(
-            *columns, F.col(PARTITION).alias("partition"), F.coalesce(time, F.lit(MIN_TIMESTAMP)).alias("time"),
-            "number", *([F.col(MARKER).alias("marker")] if self._has_markers else []),
+        columns = zip(("arrival", "major", "minor"), record_position(records).parts, strict=True)
+        rows = records.withColumn("counts", self._can_raise(records)).where("counts").select(
+            *(part.alias(name) for name, part in columns),
+            F.col(PARTITION).alias("partition"),
+            F.coalesce(self._time, F.lit(MIN_TIMESTAMP)).alias("time"),
+            "number",
         )  # fmt: skip
-        if self._has_markers:
-            rows = rows.where("marker").drop("marker")
-        else:
-            in_order = Window.partitionBy(self._generator()).orderBy("arrival", "major", "minor")
-            before = F.max("time").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
-            silence = F.col("arrival") - F.lag("arrival").over(in_order)
-            counts = before.isNull() | (F.col("time") > before) | (silence > F.lit(self.strategy.idleness))
-            rows = rows.withColumn("counts", counts).where("counts").drop("counts")
         table = rows.limit(MAX_RAISES + 1).toArrow()
         if table.num_rows > MAX_RAISES:
             raise TooManyChangesError
@@ -335,11 +325,41 @@ class ThinnedHistory:
                 found[number].append(Raise(*values))
         return found
 
-    def _generator(self) -> Column:
-        if self.strategy.scope is WatermarkScope.PARTITION:
-            return F.col("partition")
-        pairs = [F.lit(v) for item in self._generator_of.items() for v in item]
-        return F.create_map(*pairs)[F.col("partition")]
+    def that_count(self) -> DataFrame:
+        """The records without which the watermark, or the times in which partitions are idle, would be others.
+
+        Those that can raise their generator's maximum, and the first and the last of each generator and cell.
+        """
+        placed = self.records.withColumn("number", self._grid_number(F.col(ARRIVAL)))
+        in_order = self._in_order(placed)
+        is_edge = [~near("number").over(in_order).eqNullSafe(F.col("number")) for near in (F.lag, F.lead)]
+        counts = self._can_raise(placed) | is_edge[0] | is_edge[1]
+        return placed.withColumn("counts", counts).where("counts").drop("counts", "number")
+
+    def _can_raise(self, records: DataFrame) -> Column:
+        """Whether a record raises its generator's maximum, or comes after a silence; of markers all."""
+        if self._has_markers:
+            return F.coalesce(F.col(MARKER), F.lit(False))
+        in_order = self._in_order(records)
+        time = F.coalesce(self._time, F.lit(MIN_TIMESTAMP))
+        before = F.max(time).over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+        silence = F.col(ARRIVAL) - F.lag(ARRIVAL).over(in_order)
+        after_a_silence = F.coalesce(silence > F.lit(self.strategy.idleness), F.lit(False))
+        return before.isNull() | (time > before) | after_a_silence
+
+    @property
+    def _time(self) -> Column:
+        """The time of a record that its generator follows; null where it follows none."""
+        maximum = self.strategy.running_maximum
+        return F.lit(None).cast("bigint") if maximum is None else followed_time(maximum.time)
+
+    def _in_order(self, records: DataFrame) -> WindowSpec:
+        """The records of each generator in position order."""
+        generator = F.col(PARTITION)
+        if self.strategy.scope is not WatermarkScope.PARTITION:
+            pairs = [F.lit(v) for item in self._generator_of.items() for v in item]
+            generator = F.create_map(*pairs)[generator]
+        return Window.partitionBy(generator).orderBy(*record_position(records).parts)
 
     def _rows_in_cells(self, rows: DataFrame, numbers: set[int], arrival: Column) -> DataFrame:
         """The rows whose `arrival` lies in these of the grid's cells, with the cell's `number`.

@@ -95,12 +95,16 @@ def one_of_every_record(draw: random.Random, history: History) -> History:
     return replace(history, strategy=strategy if without == "nothing" else replace(strategy, idleness=None))
 
 
-@pytest.mark.parametrize("way", ["few cells", "joined cells", "many steps", "every millisecond", "every record"])
+@pytest.mark.parametrize(
+    "way", ["few cells", "joined cells", "many changes", "many steps", "every millisecond", "every record"]
+)
 def test_spark_makes_the_timeline_that_one_task_makes_of_every_record(
     quick_spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     if way == "joined cells":
         monkeypatch.setattr(thinned, "MAX_CELLS", 12)
+    if way == "many changes":
+        monkeypatch.setattr(thinned, "MAX_RAISES", 0)
     if way == "many steps":
         monkeypatch.setattr(thinned, "MAX_IN_MEMORY", 0)
     for seed in range(sample(1, 60)):
