@@ -4,6 +4,7 @@
    (partition, cell of arrival) tells when partitions are idle (`spark_jobs.replay.thinning`).
 2. The driver combines them (`spark_jobs.replay.combine`); it gets the records of those cells in which a status changes,
    and only those that raise a maximum. Where a status waits for a value, further cells may be needed: another round.
+   Of a history of more cells than fit the driver, neighbours without a change are joined.
 3. Between, the watermark is a minimum of maxima: each generator's steps count in the stretches in which it is active.
 """
 
