@@ -39,7 +39,7 @@ up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C; PORT
 
 # tests/tiers.py says which tests run when, and in which order.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder --durations 25
-WITHOUT_JAVA := tests/test_documents.py tests/test_imports.py tests/definition tests/eventtime \
+WITHOUT_JAVA := tests/test_documents.py tests/test_imports.py tests/test_settings.py tests/definition tests/eventtime \
 	tests/golden/test_naive.py tests/golden/test_sequential.py tests/golden/test_structured_streaming.py tests/orchestration/test_form.py
 
 test: $(STAMP) ## run every guarantee once, with real parts, in two processes (about 20 minutes)

@@ -1,27 +1,13 @@
-"""Histories as sources: the kinds are distinguished in one module, and what a source skips is old."""
+"""Histories as sources: what a source skips is old."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from spark_jobs.sources import AlreadyRead, open_history, source_of
 from tests.sources.conftest import MakePipeline, position, records, write_log
-
-PRODUCT = Path(__file__).parents[2] / "spark_jobs"
-SWITCH = re.compile(r"(isinstance\(.*|case )(Files|Hive|Table|Kafka|Stitched)History\b|history\.kind\b [=!i]")
-
-
-def test_only_two_modules_distinguish_the_kinds_of_history() -> None:
-    """The sources open a history, and lineage names it without opening it."""
-    switching = {
-        path.relative_to(PRODUCT).as_posix()
-        for path in PRODUCT.rglob("*.py")
-        if path.parent.name != "definition" and any(SWITCH.search(line) for line in path.read_text().splitlines())
-    }
-    assert switching == {"sources/history.py", "orchestration/lineage.py"}
 
 
 @pytest.mark.parametrize(
