@@ -36,8 +36,11 @@ from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
 
+FEW_CELLS = 50_000
+"""With so many rows of partitions and cells of arrival, about, cells are no longer made narrower."""
+
 MAX_CELLS = 200_000
-"""The most rows of partitions and cells of arrival, about, that come to the driver; with more, cells are joined."""
+"""The most such rows, about, that come to the driver; with more, cells are joined."""
 
 MAX_ROWS = 2_000_000
 """The most such rows with joined cells, among which those with changes stay single."""
@@ -100,17 +103,24 @@ class ThinnedHistory:
 
     @cached_property
     def _grid(self) -> ArrivalCells:
-        return ArrivalCells.of_strategy(self.strategy, self._until, self._next_tick)
+        """Narrow cells, while they are few: then few records lie in those in which a status changes."""
+        interval = self.strategy.interval
+        ticks = self._cells_between(self._since, self._until, interval) // FEW_CELLS + 1
+        return ArrivalCells.of_strategy(self.strategy, self._until, self._next_tick, ticks)
+
+    @property
+    def _since(self) -> int:
+        """No record arrives before (epoch ms), as far as is known."""
+        return self._begins if self._state is None else max(self._begins, self._next_tick - self.strategy.interval)
 
     @property
     def _fits(self) -> bool:
         """Whether the cells surely fit the driver's memory."""
-        since = self._begins if self._state is None else max(self._begins, self._next_tick - self.strategy.interval)
-        return self._cells_between(since, self._until) <= MAX_CELLS
+        return self._cells_between(self._since, self._until, self._grid.width) <= MAX_CELLS
 
-    def _cells_between(self, first: int, last: int) -> int:
+    def _cells_between(self, first: int, last: int, width: int) -> int:
         """About how many cells of partitions lie between two arrivals (epoch ms)."""
-        return ((last - first) // self._grid.width + 2) * max(1, len(self.strategy.partitions))
+        return ((last - first) // width + 2) * max(1, len(self.strategy.partitions))
 
     def timeline(self, thresholds: Thresholds, *, fits_in_memory: bool) -> Timeline:
         """The timeline of these thresholds. Raises TooManyChangesError."""
@@ -184,7 +194,7 @@ class ThinnedHistory:
 
     def _joined(self, low: int, high: int) -> JoinedCells:
         """Cells of even length, few enough for the driver, of a history with these arrivals (epoch ms)."""
-        together = self._cells_between(low, high) // MAX_CELLS + 1
+        together = self._cells_between(low, high, self._grid.width) // MAX_CELLS + 1
         return JoinedCells.evenly(self._grid, together, min(low, self._next_tick - self.strategy.interval))
 
     def _seen_in(self, cells: Cells) -> pa.Table:

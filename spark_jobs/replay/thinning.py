@@ -35,11 +35,17 @@ class ArrivalCells:
     last_tick: int
 
     @classmethod
-    def of_strategy(cls, strategy: WatermarkStrategy, processing_time_end: int, next_tick: int) -> ArrivalCells:
-        """The widest cells in which nothing becomes idle (rule 10: more than timeout and interval must pass)."""
+    def of_strategy(
+        cls, strategy: WatermarkStrategy, processing_time_end: int, next_tick: int, ticks: int | None = None
+    ) -> ArrivalCells:
+        """Cells of so many `ticks`, at most of the widest in which nothing becomes idle; None: the widest.
+
+        More than timeout and interval must pass until something does (rule 10).
+        """
         start, interval = strategy.timer_start, strategy.interval
         last_tick = start + max(0, (processing_time_end - start) // interval) * interval
-        width = ((strategy.idleness or 0) // interval + 1) * interval
+        most = (strategy.idleness or 0) // interval + 1
+        width = min(ticks or most, most) * interval
         return cls(start, width, max(last_tick, next_tick - interval, start))
 
     @property

@@ -294,7 +294,7 @@ class TracedHistory(ThinnedHistory):
     def _first_seen(self) -> tuple[Cells, pa.Table]:
         low, high = self._raised.agg(F.min("seen_at"), F.max("seen_at")).collect()[0]
         cells: Cells = self._grid
-        if low is not None and self._cells_between(low, high) > MAX_CELLS:
+        if low is not None and self._cells_between(low, high, self._grid.width) > MAX_CELLS:
             cells = self._joined(low, high)
         return cells, self._seen_in(cells)
 

@@ -68,15 +68,15 @@ def is_punctuated(strategy: WatermarkStrategy) -> bool:
 
 
 def combined_history(
-    history: History, state: dict[str, Any] | None = None, together: int = 1
+    history: History, state: dict[str, Any] | None = None, together: int = 1, ticks: int | None = None
 ) -> tuple[Combination, int]:
     """What the combiner makes of the aggregates, and how many records it has seen one by one.
 
-    `together`: so many cells are joined at first; 1: none ever is.
+    `ticks`: the length of a cell; None: the longest. So many cells are joined `together` at first; 1: none ever is.
     """
     strategy = history.strategy
     next_tick = state["next_tick"] if state else strategy.timer_start + strategy.interval
-    grid = ArrivalCells.of_strategy(strategy, history.until, next_tick)
+    grid = ArrivalCells.of_strategy(strategy, history.until, next_tick, ticks)
     first = min([next_tick - strategy.interval, *(r.arrival for r in history.records[:1])])
     seen = 0
 
@@ -188,9 +188,11 @@ def comparable(snapshot: dict[str, Any]) -> dict[str, Any]:
     return snapshot
 
 
-def check(history: History, state: dict[str, Any] | None = None, together: int = 1) -> Combination:
+def check(
+    history: History, state: dict[str, Any] | None = None, together: int = 1, ticks: int | None = None
+) -> Combination:
     expected, snapshot, flushes = closes_of_records(history, state)
-    combination, _ = combined_history(history, state, together)
+    combination, _ = combined_history(history, state, together, ticks)
     closes = closes_of_aggregates(history, combination, state)
     x = points(history, MIN_TIMESTAMP if state is None else state["valve"]["last_watermark"])
     assert closes.at(x).tolist() == expected.at(x).tolist()

@@ -32,25 +32,30 @@ from tests.replay.histories import BEGIN, History, LogRecord, random_history
 from tests.sampling import sample
 
 SEEDS = st.integers(0, 2**40)
+TICKS = st.none() | st.integers(1, 10)
 
 
 @settings(max_examples=sample(60, 5_000))
-@given(seed=SEEDS, together=st.integers(1, 30))
-def test_aggregates_and_few_records_close_every_window_where_all_records_do(seed: int, together: int) -> None:
-    check(random_history(random.Random(seed)), together=together)
+@given(seed=SEEDS, together=st.integers(1, 30), ticks=TICKS)
+def test_aggregates_and_few_records_close_every_window_where_all_records_do(
+    seed: int, together: int, ticks: int | None
+) -> None:
+    check(random_history(random.Random(seed)), None, together, ticks)
 
 
 @settings(max_examples=sample(40, 3_000))
-@given(seed=SEEDS, together=st.integers(1, 30))
-def test_a_later_run_goes_on_from_the_state_that_either_way_has_left(seed: int, together: int) -> None:
+@given(seed=SEEDS, together=st.integers(1, 30), ticks=TICKS)
+def test_a_later_run_goes_on_from_the_state_that_either_way_has_left(
+    seed: int, together: int, ticks: int | None
+) -> None:
     draw = random.Random(seed)
     history = random_history(draw)
     cut = history.cut(draw)
     before, after = history.records[:cut], history.records[cut:]
     if not before:
         return
-    state = check(replace(history, records=before, until=before[-1].arrival), together=together).snapshot
-    check(replace(history, records=after), state, together)
+    state = check(replace(history, records=before, until=before[-1].arrival), None, together, ticks).snapshot
+    check(replace(history, records=after), state, together, ticks)
     check(
         replace(history, records=after),
         closes_of_records(replace(history, records=before, until=before[-1].arrival), None)[1],

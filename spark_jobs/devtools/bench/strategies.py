@@ -26,11 +26,15 @@ SLOW_RECORDS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A strategy, and what its timeline with the windows may cost at most, as a multiple of plain Spark."""
+    """A strategy, and what its timeline with the windows may cost at most, as a multiple of plain Spark.
+
+    `sparse`: so many partitions become idle between any two of their records.
+    """
 
     strategy: WatermarkStrategy
     target: str = ""
     every_record: bool = False
+    sparse: int = 0
 
 
 class HalfOfTheBound:
@@ -61,6 +65,9 @@ def _strategies() -> Mapping[str, _Measured]:
         "periodic 200 ms, idleness 60 s": _Measured(idle, "<= 3"),
         "the same, two subtasks": _Measured(replace(idle, subtasks=(ids[::2], ids[1::2])), "<= 3"),
         "per event, idleness 60 s": _Measured(replace(per_event, idleness=IDLENESS, **timer), "<= 3"),
+        "per event, idleness 60 s, three of eight partitions idle after each record": _Measured(
+            replace(per_event, idleness=IDLENESS, **timer), sparse=3
+        ),
         "average of the last 100": _Measured(
             replace(per_event, generator=suppliers.AverageOfLast(100, BOUND)), "", True
         ),
@@ -78,7 +85,7 @@ def strategies(bench: Bench) -> Iterator[Row]:
     spark, windows = bench.spark, TumblingWindows(MINUTE)
     for name, measured in _strategies().items():
         fewer = min(bench.records, SLOW_RECORDS) if measured.every_record else bench.records
-        data = dataset(spark, bench.home, fewer)
+        data = replace(dataset(spark, bench.home, fewer), sparse=measured.sparse)
         spec = replace(replay_spec(windows), strategy=measured.strategy)
         history = History(data.canonical(spark, KEYS), data.event_times, data.event_times.end)
         span = covering(windows, data.event_times)
