@@ -48,6 +48,8 @@ MAX_ROWS = 2_000_000
 MAX_RAISES = 2_000_000
 """The most records that the driver looks at one by one."""
 
+CELL, _COUNTS = "rw_cell_of_arrival", "rw_counts"
+"""Columns beside a record's own: the number of its cell, and whether it can change something."""
 _MAX_RANGES = 50
 _CLOSES = ("close_arrival", "close_major", "close_minor")
 _STEPS = pa.schema([(name, pa.int64()) for name in ("x_from", "arrival", "major", "minor")])
@@ -317,18 +319,16 @@ class ThinnedHistory:
             return found
         records = self._rows_in_cells(self.records, numbers, F.col(ARRIVAL))
         columns = zip(("arrival", "major", "minor"), record_position(records).parts, strict=True)
-        rows = records.withColumn("counts", self._can_raise(records)).where("counts").select(
+        rows = records.withColumn(_COUNTS, self._can_raise(records)).where(_COUNTS).select(
             *(part.alias(name) for name, part in columns),
             F.col(PARTITION).alias("partition"),
             F.coalesce(self._time, F.lit(MIN_TIMESTAMP)).alias("time"),
-            "number",
+            CELL,
         )  # fmt: skip
         table = rows.limit(MAX_RAISES + 1).toArrow()
         if table.num_rows > MAX_RAISES:
             raise TooManyChangesError
-        arrays = [
-            table.column(name).to_numpy() for name in ("arrival", "major", "minor", "partition", "time", "number")
-        ]
+        arrays = [table.column(name).to_numpy() for name in ("arrival", "major", "minor", "partition", "time", CELL)]
         order = np.lexsort((arrays[2], arrays[1], arrays[0]))
         registered = self._generator_of
         for *values, number in zip(*(array[order].tolist() for array in arrays), strict=True):
@@ -341,11 +341,11 @@ class ThinnedHistory:
 
         Those that can raise their generator's maximum, and the first and the last of each generator and cell.
         """
-        placed = self.records.withColumn("number", self._grid_number(F.col(ARRIVAL)))
+        placed = self.records.withColumn(CELL, self._grid_number(F.col(ARRIVAL)))
         in_order = self._in_order(placed)
-        is_edge = [~near("number").over(in_order).eqNullSafe(F.col("number")) for near in (F.lag, F.lead)]
+        is_edge = [~near(CELL).over(in_order).eqNullSafe(F.col(CELL)) for near in (F.lag, F.lead)]
         counts = self._can_raise(placed) | is_edge[0] | is_edge[1]
-        return placed.withColumn("counts", counts).where("counts").drop("counts", "number")
+        return placed.withColumn(_COUNTS, counts).where(_COUNTS).drop(_COUNTS, CELL)
 
     def _can_raise(self, records: DataFrame) -> Column:
         """Whether a record raises its generator's maximum, or comes after a silence; of markers all."""
@@ -373,7 +373,7 @@ class ThinnedHistory:
         return Window.partitionBy(generator).orderBy(*record_position(records).parts)
 
     def _rows_in_cells(self, rows: DataFrame, numbers: set[int], arrival: Column) -> DataFrame:
-        """The rows whose `arrival` lies in these of the grid's cells, with the cell's `number`.
+        """The rows whose `arrival` lies in these of the grid's cells, with the cell's number as `CELL`.
 
         Few ranges of arrivals are named, so that files can leave out the rest.
         """
@@ -381,10 +381,10 @@ class ThinnedHistory:
         if len(ranges) > _MAX_RANGES:
             found = np.array(sorted(numbers), dtype=np.int64)
             within = rows.where(self._between(arrival, ranges[0][0], ranges[-1][1]))
-            placed = within.withColumn("number", self._grid_number(arrival))
-            return joined_to_ranges(placed, F.col("number"), found, found + 1, {})
+            placed = within.withColumn(CELL, self._grid_number(arrival))
+            return joined_to_ranges(placed, F.col(CELL), found, found + 1, {})
         inside = reduce(or_, (self._between(arrival, first, end) for first, end in ranges))
-        return rows.where(inside).withColumn("number", self._grid_number(arrival))
+        return rows.where(inside).withColumn(CELL, self._grid_number(arrival))
 
     def _between(self, arrival: Column, first: int, end: int) -> Column:
         """Whether an arrival lies in the grid's cells from number `first` on, before `end`."""

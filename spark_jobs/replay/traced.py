@@ -32,7 +32,7 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, record_position
 from spark_jobs.replay.combine import Combination, Raise, Stretches
 from spark_jobs.replay.idleness import IdleSpans
-from spark_jobs.replay.thinned import MAX_CELLS, MAX_RAISES, ThinnedHistory, TooManyChangesError
+from spark_jobs.replay.thinned import CELL, MAX_CELLS, MAX_RAISES, ThinnedHistory, TooManyChangesError
 from spark_jobs.replay.thinning import Activity, Cells, JoinedCells, Silences
 from spark_jobs.replay.timeline import Thresholds
 
@@ -351,7 +351,7 @@ class TracedHistory(ThinnedHistory):
             return found
         rows = self._raised.where("idle IS NULL OR NOT idle")
         rows = self._rows_in_cells(rows, numbers, F.col("seen_at")).select(
-            "arrival", "major", "minor", "generator", "watermark", "number"
+            "arrival", "major", "minor", "generator", "watermark", CELL
         )
         table = rows.limit(MAX_RAISES + 1).toArrow()
         if table.num_rows > MAX_RAISES:
