@@ -106,13 +106,14 @@ class ThinnedHistory:
     @cached_property
     def _grid(self) -> ArrivalCells:
         """Narrow cells, while they are few: then few records lie in those in which a status changes."""
-        interval = self.strategy.interval
-        ticks = self._cells_between(self._since, self._until, interval) // FEW_CELLS + 1
+        if self._since > self._until:  # event times are ahead of arrivals, so nobody knows when records began to come
+            return ArrivalCells.of_strategy(self.strategy, self._until, self._next_tick)
+        ticks = self._cells_between(self._since, self._until, self.strategy.interval) // FEW_CELLS + 1
         return ArrivalCells.of_strategy(self.strategy, self._until, self._next_tick, ticks)
 
     @property
     def _since(self) -> int:
-        """No record arrives before (epoch ms), as far as is known."""
+        """No record arrives before (epoch ms), as far as is known: event times are seldom ahead of arrivals."""
         return self._begins if self._state is None else max(self._begins, self._next_tick - self.strategy.interval)
 
     @property

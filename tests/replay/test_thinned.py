@@ -101,7 +101,16 @@ def one_of_every_record(draw: random.Random, history: History) -> History:
 
 
 @pytest.mark.parametrize(
-    "way", ["few cells", "joined cells", "many changes", "many steps", "every millisecond", "every record"]
+    "way",
+    [
+        "few cells",
+        "joined cells",
+        "many changes",
+        "many steps",
+        "every millisecond",
+        "ahead of the clock",
+        "every record",
+    ],
 )
 def test_spark_makes_the_timeline_that_one_task_makes_of_every_record(
     quick_spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
@@ -115,6 +124,9 @@ def test_spark_makes_the_timeline_that_one_task_makes_of_every_record(
     for seed in range(sample(1, 60)):
         draw = random.Random(f"{way} {seed}")
         history = random_history(draw, density=4)
+        if way == "ahead of the clock":
+            ahead = [record._replace(timestamp=record.timestamp + 10**7) for record in history.records]
+            history = replace(history, records=ahead)
         if way == "every record":
             history = one_of_every_record(draw, history)
         strategy = history.strategy
