@@ -46,7 +46,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START, end_after, start_before
 from spark_jobs.replay.columns import OFFSET, PARTITION, is_within
-from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
 from spark_jobs.sources.attempts import FAILED, attempt, evaluated, or_null
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.times import instants, unit_refused
@@ -246,7 +246,7 @@ class EmittedRows:
             description=self.opened.description,
             unreadable=unreadable,
             outside=outside,
-            notes=(*self.opened.notes, *notes),
+            notes=(*self.opened.notes, *fields_without_effect(self.pipeline), *notes),
         )
 
 

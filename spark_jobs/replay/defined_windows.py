@@ -5,6 +5,7 @@ from __future__ import annotations
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.windows import (
+    AlignedWindows,
     AnyWindows,
     CalendarDayWindows,
     CalendarSessionWindows,
@@ -39,3 +40,18 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
             return CalendarSessionWindows(window.calendar_gap, zone_named(window.time_zone))
         case "session":
             return SessionWindows(window.fixed_gap)
+
+
+def fields_without_effect(pipeline: Pipeline) -> tuple[str, ...]:
+    """A sentence about each field of `live:` that does nothing beside windows of this kind."""
+    windows = windows_of(pipeline)
+    if isinstance(windows, AlignedWindows) and windows.assigns_one:
+        return ()
+    lives = pipeline.live if isinstance(pipeline.live, tuple) else (pipeline.live,)
+    if not any(live is not None and live.late_output is not None for live in lives):
+        return ()
+    return (
+        "live.late_output has no effect: a late side output names records, not windows, and with "
+        f"{pipeline.window.type} windows a record can be late for one window and in time for another: "
+        "leave it out",
+    )

@@ -27,7 +27,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.columns import PARTITION
-from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.replay.making import way_of
 from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
@@ -392,6 +392,7 @@ def _warnings(
     parts = zip(_by_input(pipeline, seen), opened.inputs or (opened,), names_of(pipeline) or ("",), strict=True)
     for (one, own), part, name in parts:
         found += [f"{name}: {said}" if name else said for said in _of_partitions(one, own, seen, mode, part)]
+    found += fields_without_effect(pipeline)
     if seen.quarantined:
         found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
     return tuple(found)
