@@ -9,14 +9,15 @@ RUN_WIDE = "run_"
 
 INPUT_COLUMNS = {
     "partition": "of the log; one row each",
-    "records": "records up to the end offsets",
+    "records": "records that the run read; a reconciliation's are those that came since the run before",
+    "history_records": "records up to the end offsets, with those that earlier runs read; null: nobody knows",
     "first_offset": "the first offset",
     "end_offset": "the end offset, exclusive",
     "offset_gaps": "offsets in between without a record",
     "offset_gap_share": "the same, of all offsets in between",
     "first_arrival_ms": "the first arrival; null where the log has none",
     "last_arrival_ms": "the last arrival; null where the log has none",
-    "run_records": "records of all partitions",
+    "run_records": "records that the run read, of all partitions",
     "run_quarantined": "of them, those that cannot be used",
     "run_quarantined_share": "the same, of all records",
     "run_missing_event_times": "usable records without event time",

@@ -27,6 +27,24 @@ def test_the_input_is_told_by_partition_from_the_plan_alone(flights: StagedRun) 
     assert set(frame["offset_gaps"]) == {0}
 
 
+def test_a_partition_without_a_new_record_has_those_of_earlier_runs(flights: StagedRun) -> None:
+    assert list(input_frame(flights.plan)["history_records"]) == list(input_frame(flights.plan)["records"])
+    first, *others = flights.plan.partitions
+    night = flights.plan.model_copy(
+        update={
+            "partitions": (replace(first, first_offset=first.end_offset, records=0), *others),
+            "records": sum(p.records for p in others),
+        }
+    )
+    frame = input_frame(night)
+    assert (frame["records"][0], frame["history_records"][0]) == (0, first.records)
+    assert set(frame["offset_gaps"]) == {0}
+    unknown = input_frame(night.model_copy(update={"history_counts": None}))  # an earlier version's plan of a night
+    assert set(unknown["history_records"].isna()) == {True}
+    old = input_frame(flights.plan.model_copy(update={"history_counts": None}))  # and of a full run
+    assert list(old["history_records"]) == list(old["records"])
+
+
 def with_partition(plan: Plan, partition: PartitionRange) -> Plan:
     return plan.model_copy(update={"partitions": (partition,)})
 
