@@ -59,9 +59,10 @@ class ClassifiedRecords:
     """The result of the scan.
 
     `behind[i]`, `closed[i]`: records behind the watermark, and with their (last) window closed, under tolerance i.
-    `by_place`: (partition, hour of the event time in UTC) -> records. `arrivals`: of the records looked at (epoch ms,
-    both included). `overview` and `zoomed`: points sampled by a hash of their position, so that every record has the
-    same chance, and the same ones come out each time.
+    `by_place`: (partition, hour of the event time in UTC) -> records that the run read as new; all other counts are of
+    those of earlier runs too. `arrivals`: of the records looked at (epoch ms, both included). `overview` and `zoomed`:
+    points sampled by a hash of their position, so that every record has the same chance, and the same ones come out
+    each time.
     """
 
     records: int
@@ -105,13 +106,14 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
         F.when(wanted, number).alias("number"),  # a group of its own for each sampled record
     ).agg(
         F.count(F.lit(1)).alias("n"),
+        F.count_if(evidence.is_new).alias("new"),
         F.min(ARRIVAL).alias("arrival"),
         F.max(ARRIVAL).alias("last"),
         F.min(EVENT_TIME).alias("event_time"),
     )
     # Grows with partitions, hours and tolerances, and with the sample.
     counted = grouped.withColumn("chance", F.xxhash64("partition", "number")).toArrow()
-    places = counted.group_by(["partition", "hour"]).aggregate([("n", "sum")]).to_pylist()
+    places = counted.group_by(["partition", "hour"]).aggregate([("new", "sum")]).to_pylist()
     sampled = counted.filter(counted["number"].is_valid()).sort_by(
         [(name, "ascending") for name in ("chance", "partition", "number")]
     )
@@ -119,10 +121,10 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
         (pc.field("arrival") >= zoom.start) & (pc.field("arrival") < zoom.end) if zoom is not None else pc.scalar(False)
     )
     return ClassifiedRecords(
-        records=sum(row["n_sum"] for row in places),
+        records=pc.sum(counted["n"]).as_py() or 0,
         behind=_at_least(counted["behind"], counted["n"], len(probe.tolerances)),
         closed=_at_least(counted["closed"], counted["n"], len(probe.tolerances)),
-        by_place={(row["partition"], row["hour"]): row["n_sum"] for row in places},
+        by_place={(row["partition"], row["hour"]): row["new_sum"] for row in places if row["new_sum"]},
         arrivals=TimeRange(
             times.start if not counted.num_rows else int(counted["arrival"].to_numpy().min()),
             times.end if not counted.num_rows else int(counted["last"].to_numpy().max()),

@@ -181,9 +181,9 @@ class LateRecord(Part):
 
 
 class LateGroup(Part):
-    records: int = Field(default=0, description="records that were looked at")
+    records: int = Field(default=0, description="its records in the basis")
     late: int = Field(default=0, description="late records of the run")
-    late_in_basis: int = Field(default=0, description="late records among those that were looked at")
+    late_in_basis: int = Field(default=0, description="late records among those of the basis")
     bins: tuple[int, ...] = Field(default=(), description="late records in each bin")
 
 
@@ -198,6 +198,11 @@ class LateHour(LateGroup):
 
 class Late(Part):
     records: int = Field(default=0, description="late records of the run")
+    basis: int | None = Field(
+        default=None,
+        description="what shares are of: the records that the run read as new, of the advisor's event times; "
+        "null: a version that did not tell them from records of earlier runs",
+    )
     latest: tuple[LateRecord, ...] = Field(default=(), description="those that missed their window by the most")
     partitions: int = Field(default=0, description="partitions with records")
     edges: tuple[int, ...] = Field(default=(), description="lower bounds of the bins, from the close on")
@@ -241,7 +246,7 @@ class Advisor(Part):
     sessions: bool = Field(
         default=False, description="whether windows are sessions: then the counts are an upper bound"
     )
-    records: int = Field(description="records that were looked at")
+    records: int = Field(description="records that were looked at, those of earlier runs too")
     event_times: EventTimes = Field(description="where they lie")
     tolerances: tuple[Setting, ...] = Field(default=(), description="every setting that was tried")
     now: Setting | None = Field(default=None, description="the definition's own; null: an unlimited lateness")

@@ -73,8 +73,8 @@ def late_facts(late: DataFrame, probe: LatenessProbe, classified: ClassifiedReco
     """The late records (dropped by at least one window): how many, how late, where.
 
     `missed_by`: processing time from their window's close to their arrival; `delay`: arrival - event time. Quantiles
-    are exact, null where nothing is known. `records` beside a partition or an hour counts all its records in the probe;
-    `late_in_basis` the late ones of the same event times.
+    are exact, null where nothing is known. `basis`: the records that the run read as new, of the probe's event times;
+    `records` beside a partition or an hour counts those of it, `late_in_basis` the late ones among them.
     """
     times = probe.event_times
     inside = (F.col("event_time") >= F.lit(times.start)) & (F.col("event_time") < F.lit(times.end))
@@ -103,6 +103,7 @@ def late_facts(late: DataFrame, probe: LatenessProbe, classified: ClassifiedReco
     return {
         "latest": latest_rows(late) if cells else [],
         "records": sum(c["n"] for c in cells),
+        "basis": sum(classified.by_place.values()),
         "edges": list(EDGES),
         "quantiles": by_partition.get(None),
         "bins": _bins(cells),

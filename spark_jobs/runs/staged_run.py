@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.replay.spec import ReplaySpec
@@ -13,6 +15,7 @@ from spark_jobs.runs.documents import NotStaged
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.status import RunKind
 from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.sources import came_since
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class StagedRun:
     the run has not compared them. `is_distinct`: no two staged rows have the same `identity`, which is known without
     reading them; False: only reading them can show it. `former`: columns that told published rows apart before.
     `may_repeat`: several rows of `before` can have one identity. `not_staged`: what the run did not look at.
-    `deduplicated`: the records without duplicates; None: the live job drops none.
+    `deduplicated`: the records without duplicates; None: the live job drops none. `since`: the end offsets of the run
+    that this one goes on from; None: it read all records itself.
     """
 
     spark: SparkSession
@@ -52,8 +56,14 @@ class StagedRun:
     may_repeat: bool = False
     not_staged: NotStaged = field(default_factory=NotStaged)
     deduplicated: DataFrame | None = None
+    since: Mapping[int, int] | None = None
 
     @property
     def at_windows(self) -> DataFrame:
         """The records without those that the live job drops as duplicates before its windows."""
         return self.records if self.deduplicated is None else self.deduplicated
+
+    @property
+    def is_new(self) -> Column:
+        """Whether the run read a record as new: `late` has rows of such records only."""
+        return F.lit(True) if self.since is None else came_since(self.since)

@@ -141,6 +141,7 @@ def verified(
             may_repeat=publication.may_repeat,
             not_staged=beside,
             deduplicated=deduplicated,
+            since=staged.since,
         )
         run_before = job.published.latest
         changes = Changes(

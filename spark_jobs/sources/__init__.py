@@ -30,7 +30,15 @@ from spark_jobs.sources.history import (
 from spark_jobs.sources.inspection import Inspection, inspect_history
 from spark_jobs.sources.lake_tables import change_between, snapshot_size
 from spark_jobs.sources.opened import OpenHistory
-from spark_jobs.sources.records import QUARANTINE_SCHEMA, arrived_since, canonical, cut_at, good, quarantined
+from spark_jobs.sources.records import (
+    QUARANTINE_SCHEMA,
+    arrived_since,
+    came_since,
+    canonical,
+    cut_at,
+    good,
+    quarantined,
+)
 from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.spool import is_short, is_small, narrowed, spooled
 from spark_jobs.sources.union import names_of, records_of_input

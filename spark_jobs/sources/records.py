@@ -172,8 +172,13 @@ def cut_at(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
 
 def arrived_since(records: DataFrame, as_of: Mapping[int, int]) -> DataFrame:
     """The records at or above the end offset of their partition, and all records of partitions that `as_of` lacks."""
+    return records.where(came_since(as_of))
+
+
+def came_since(as_of: Mapping[int, int]) -> Column:
+    """Whether a record is one of those that `arrived_since` returns."""
     end = end_offset(as_of)
-    return records.where((F.col(PARTITION).isNotNull() & end.isNull()) | (F.col(OFFSET) >= end))
+    return (F.col(PARTITION).isNotNull() & end.isNull()) | (F.col(OFFSET) >= end)
 
 
 def has_positions(frame: DataFrame) -> bool:
