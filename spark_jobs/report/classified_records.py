@@ -121,7 +121,7 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
         (pc.field("arrival") >= zoom.start) & (pc.field("arrival") < zoom.end) if zoom is not None else pc.scalar(False)
     )
     return ClassifiedRecords(
-        records=pc.sum(counted["n"]).as_py() or 0,
+        records=int(counted["n"].to_numpy().sum()),
         behind=_at_least(counted["behind"], counted["n"], len(probe.tolerances)),
         closed=_at_least(counted["closed"], counted["n"], len(probe.tolerances)),
         by_place={(row["partition"], row["hour"]): row["new_sum"] for row in places if row["new_sum"]},

@@ -149,7 +149,7 @@ def facts(**changed: Any) -> dict[str, Any]:
             ],
         },
         "late": {
-            "records": 197, "edges": edges, "quantiles": quantiles, "bins": bins, "partitions": 3,
+            "records": 197, "basis": 6000, "edges": edges, "quantiles": quantiles, "bins": bins, "partitions": 3,
             "by_partition": [
                 {
                     "partition": p, "records": 1000 * (p + 1), "late": n, "late_in_basis": n, "bins": bins,

@@ -118,6 +118,22 @@ def test_the_late_rows_are_a_query_to_copy(tmp_path) -> None:
     assert reported(tmp_path, outcome=outcome("dry_run"))["links"]["late_rows"] is None  # they are in no table
 
 
+def test_shares_are_of_new_records_and_there_are_none_where_nobody_told_these_from_others(tmp_path) -> None:
+    new, old = facts(), facts()
+    new["late"]["basis"] = 433
+    del old["late"]["basis"]
+    night = request(kind="reconcile")
+    assert "those of the 433 records that came since the run before" in page_of(tmp_path / "a", night, new)
+    assert "9.7 %" not in (text := page_of(tmp_path / "b", night, old)) and "no shares are shown" in text
+    whole = page_of(tmp_path / "c", request(kind="backfill"), old)  # of a full run they were right
+    assert "9.7 %" in whole and "6,000 records that this page looked at" in whole
+
+
+def page_of(folder, asked, found) -> str:
+    run = written(folder, request=asked, facts=found, changes=changes(), outcome=outcome("published"), plan=plan())
+    return re.sub(r"\s+", " ", render(report_of(Documents.of(run)), None))
+
+
 def test_stages_and_applications_stand_in_their_order(tmp_path) -> None:
     documents = {
         f"application-{stage}": {"stage": stage, "chunk": None, "application_id": f"app-{stage}", "seconds": 1.5}
