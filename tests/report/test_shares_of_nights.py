@@ -47,7 +47,7 @@ def union(folder: Path) -> tuple[Pipeline, list[Night]]:
     log = [r | {"k": r["k"] or "c"} for r in log_of(7)]
     back = [
         {"p": 0, "o": o, "a": at["a"], "shop": "a", "happened": at["a"], "refund": 1}
-        for o, at in enumerate((log[0], log[-1]))
+        for o, at in enumerate((log[399], log[-1]))
     ]
     parts = [log[:400], log[400:]]
 
@@ -72,6 +72,7 @@ def structured_streaming(folder: Path) -> tuple[Pipeline, list[Night]]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", [flink, kafka_streams, structured_streaming, union])
 def test_shares_of_a_night_are_its_late_records_of_its_new_ones(
     spark: SparkSession, tmp_path: Path, engine: Callable[[Path], tuple[Pipeline, list[Night]]]
@@ -82,11 +83,12 @@ def test_shares_of_a_night_are_its_late_records_of_its_new_ones(
         result = reconcile(spark, defined, NoProgress(), end_policy=EndPolicy(collector=gather))
     assert "a full run" not in result.note
     facts = Facts.model_validate(RunStore.configured().folder(result.run_id).read("facts.json"))
-    assert facts.late is not None and facts.advisor is not None
+    assert facts.late is not None
     new = nights[-1][1]
     rows = spark.table(Tables.of(defined).late).where(f"run_id = '{result.run_id}'").collect()
     late = [row for row in rows if row["side_output"]]
-    assert 0 < len(late) < len(new) < facts.advisor.records
+    assert 0 < len(late) < len(new)
+    assert facts.advisor is None or facts.advisor.records > len(new)  # it looks at those of the first night too
     assert facts.late.basis == len(new) and facts.late.records == len(late)
     of_partitions = {g.partition: (g.records, g.late_in_basis) for g in facts.late.by_partition}
     assert sorted(n for n, _ in of_partitions.values()) == sorted(Counter(r["p"] for r in new).values())
