@@ -18,7 +18,7 @@ from spark_jobs.runs.evaluation import EndPolicy
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
-from tests.runs import streaming_nights, test_streams_nights, test_union
+from tests.runs import small_applications, small_unions, streaming_nights
 from tests.runs.small_nights import log_of
 from tests.runs.small_nights import pipeline as flink_pipeline
 from tests.runs.small_runs import write
@@ -39,7 +39,7 @@ def kafka_streams(folder: Path) -> tuple[Pipeline, list[Night]]:
     log = [r | {"k": r["k"] or "c"} for r in log_of(7)]
     parts = [log[:400], log[400:]]
     written = [(lambda n=n, part=part: write(folder / "data", part, f"part-{n}.json")) for n, part in enumerate(parts)]
-    defined = test_streams_nights.defined(folder / "data", "shares_streams", test_streams_nights.APPLICATIONS[1])
+    defined = small_applications.defined(folder / "data", "shares_streams", small_applications.APPLICATIONS[1])
     return defined, list(zip(written, parts, strict=True))
 
 
@@ -56,7 +56,7 @@ def union(folder: Path) -> tuple[Pipeline, list[Night]]:
         write(folder / "returns", [back[night]], f"part-{night}.json")
 
     new = [*parts[1], back[1] | {"p": 2, "t": back[1]["happened"]}]
-    return test_union.pipeline(folder, "shares_union"), [(lambda: arrive(0), []), (lambda: arrive(1), new)]
+    return small_unions.pipeline(folder, "shares_union"), [(lambda: arrive(0), []), (lambda: arrive(1), new)]
 
 
 def structured_streaming(folder: Path) -> tuple[Pipeline, list[Night]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.counted import Facts
 from spark_jobs.report.facts import gather
@@ -17,16 +16,10 @@ from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import spool
+from tests.runs.small_applications import APPLICATIONS, defined
 from tests.runs.small_nights import assert_history_is_whole, tables_of
 from tests.runs.small_runs import MINUTE, T0, run, write
 from tests.sampling import first_of
-
-APPLICATIONS = [
-    {"window": {"type": "hopping", "size": "2 min", "advance": "30 s"}, "emission": "each_update"},
-    {"window": {"type": "tumbling", "size": "1 min"}, "emission": "on_close"},
-    {"window": {"type": "tumbling", "size": "1 min"}, "emission": "each_update"},
-    {"window": {"type": "hopping", "size": "2 min", "advance": "45 s"}, "emission": "on_close"},
-]
 
 
 def partitions_of(draw: random.Random) -> list[list[dict]]:
@@ -42,29 +35,6 @@ def partitions_of(draw: random.Random) -> list[list[dict]]:
             log.append({"p": partition, "o": offset, "a": arrival, "k": key, "t": time, "v": offset})
         logs.append(log)
     return logs
-
-
-def defined(folder: Path, name: str, application: dict) -> Pipeline:
-    return Pipeline.model_validate(
-        {
-            "name": name,
-            "engine": "kafka_streams",
-            "history": {
-                "kind": "files",
-                "path": str(folder / "*.json"),
-                "format": "json",
-                "position": {"partition": "p", "offset": "o", "arrival": "a", "arrival_unit": "ms"},
-            },
-            "value": {"schema": "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"},
-            "keys": {"k": "k"},
-            "event_time": {"expression": "t", "unit": "ms"},
-            "watermark": {"grace": "10 s"},
-            "aggregates": {"n": "count(*)", "total": "sum(v)", "top": "max(v)"},
-            "quarantine": {"threshold": "100 %"},
-            "output": {"namespace": "nightly_tests"},
-            **application,
-        }
-    )
 
 
 @pytest.mark.parametrize("seed", first_of(range(32), 0))
