@@ -117,7 +117,7 @@ class _Deliverer:
             raise DefinitionError("nothing was delivered yet", scope.destination, "Deliver first.")
         destination = open_destination(scope)
         resumed = self._resume(destination)
-        last = self._last_number()
+        last = scope.ledger.last_number(scope.destination)
 
         def rows(head: int | None) -> DataFrame:
             found = scope.ledger.latest(scope.destination, head).where(F.col(NUMBER) <= last)
@@ -135,9 +135,6 @@ class _Deliverer:
                 "`rewindow corrections PIPELINE` lists them.",
             )
         return self._deliver_all(destination, kind, rows, resumed)
-
-    def _last_number(self) -> int:
-        return max((d.number for d in self.scope.ledger.deliveries(self.scope.destination)), default=0)
 
     def _deliver_all(
         self,
@@ -171,29 +168,43 @@ class _Deliverer:
             return nothing
         with CachedFrames() as cached:
             names = [f"`{c}`" for c in (*scope.identity, *pair_names(scope.values), *_OF_ROWS)]
-            rows = cached.keep(rows.select(*names))
-            if rows.isEmpty():
+            whole = cached.keep(rows.select(*names))
+            counts = _by_action(whole)
+            if not counts:
                 return nothing
-            rows, notes = destination.accepted(rows)
-            if destination.most_rows is not None:
-                windows = [F.asc_nulls_first(f"`{c}`") for c in ("window_start", *scope.identity)]
-                rows = cached.keep(rows.orderBy(*windows).limit(destination.most_rows))
-            counts = _by_action(rows)
+            rows, notes = destination.accepted(whole)
+            if rows is not whole:
+                counts = _by_action(rows)
             if not counts:
                 return replace(nothing, notes=notes)
-            delivery = secrets.token_hex(8)
+            if destination.most_rows is not None and sum(counts.values()) > destination.most_rows:
+                windows = [F.asc_nulls_first(f"`{c}`") for c in ("window_start", *scope.identity)]
+                rows = cached.keep(rows.orderBy(*windows).limit(destination.most_rows))
+                counts = _by_action(rows)
+            delivery = Delivery(
+                id=secrets.token_hex(8),
+                number=scope.ledger.last_number(scope.destination, head) + 1,
+                kind=kind,
+                status=DeliveryStatus.PREPARED,
+                destination=scope.destination,
+                rows=sum(counts.values()),
+                since=destination.position(),
+                process=this_process(),
+                prepared_at=self.now(),
+                delivered_at=None,
+            )
             facts: dict[str, Any] = {
-                DELIVERY: delivery,
-                NUMBER: self._last_number() + 1,
+                DELIVERY: delivery.id,
+                NUMBER: delivery.number,
                 "kind": kind.value,
-                "destination": scope.destination,
-                "since": destination.position(),
-                "process": this_process(),
-                "prepared_at": self.now(),
+                "destination": delivery.destination,
+                "since": delivery.since,
+                "process": delivery.process,
+                "prepared_at": delivery.prepared_at,
             }
             scope.ledger.prepare(rows, facts, head)
-        self._finish(destination, next(d for d in scope.ledger.deliveries() if d.id == delivery), is_resumed=False)
-        return replace(nothing, rows=counts, deliveries=(delivery,), notes=notes)
+        self._finish(destination, delivery, is_resumed=False)
+        return replace(nothing, rows=counts, deliveries=(delivery.id,), notes=notes)
 
     def _resume(self, destination: Destination) -> tuple[str, ...]:
         """Go on with what a process before this one has prepared. Raises RunStateError where that process lives."""
@@ -233,7 +244,7 @@ class _Deliverer:
 
 
 def _by_action(rows: DataFrame) -> dict[str, int]:
-    return {row[0]: row[1] for row in rows.groupBy("action").count().orderBy("action").collect()}
+    return dict(sorted((row[0], row[1]) for row in rows.groupBy("action").count().collect()))
 
 
 def _reverted(rows: DataFrame, values: tuple[str, ...]) -> DataFrame:

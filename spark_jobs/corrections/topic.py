@@ -158,12 +158,13 @@ class TopicDestination:
         ordered = [F.asc_nulls_first(c) for c in (START, *(f"`{k}`" for k in keys))]
         if not self._is_own:
             none = {_KEY: F.lit(None).cast("binary"), _VALUE: F.lit(None).cast("binary"), _AT: F.lit(None).cast("int")}
-            return placed.withColumns(none).orderBy(*ordered)
+            return placed.withColumns(none).repartition(1).sortWithinPartitions(*ordered)
         names = join_columns(keys)
         first, last = start_bounds(rows)
         originals = self._emitted().last_records(TimeRange(first or 0, (last or 0) + 1))
         theirs = _named(with_join_keys(originals, keys)).select(*names, _KEY, _VALUE, _AT)
-        return with_join_keys(placed, keys).join(theirs, names, "left").orderBy(*ordered)
+        found = with_join_keys(placed, keys).join(theirs, names, "left")
+        return found.repartition(1).sortWithinPartitions(*ordered)  # a global sort would first sample
 
     def _records(self, row: Row, delivery: Delivery) -> Iterator[TopicRecord]:
         known = row.asDict()

@@ -162,8 +162,13 @@ class CorrectionTable:
                 r["prepared_at"],
                 r["delivered_at"],
             )
-            for r in found.orderBy("prepared_at", NUMBER).collect()
+            for r in sorted(found.collect(), key=lambda r: (r["prepared_at"].timestamp(), r[NUMBER]))
         ]
+
+    def last_number(self, destination: str, head: int | None = None) -> int:
+        """The number of the last delivery to `destination`, at the snapshot `head` (None: now); 0: there is none."""
+        number = self.rows(head).where(F.col(DESTINATION) == destination).agg(F.max(NUMBER)).collect()[0][0]
+        return number or 0
 
     def of(self, delivery: str) -> DataFrame:
         """The rows of a delivery."""
