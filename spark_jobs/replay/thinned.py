@@ -36,7 +36,7 @@ from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
 
-FEW_CELLS = 50_000
+FEW_CELLS = 100_000
 """With so many rows of partitions and cells of arrival, about, cells are no longer made narrower."""
 
 MAX_CELLS = 200_000
