@@ -98,9 +98,8 @@ class TimelineMaker:
             with suppress(TooManyChangesError):
                 return self._histories[until].timeline(thresholds, fits_in_memory=fits)
         if until not in self._simulated:
-            history = self._histories.get(until)
-            if history is not None and is_thinnable(strategy):
-                records = history.that_count()
+            if until in self._histories:
+                records = self._histories[until].that_count()
             self._simulated[until] = simulate(
                 records, strategy, thresholds, processing_time_end=until, cache=cache, state=state
             )

@@ -224,15 +224,19 @@ class ThinnedHistory:
 
     def _grid_number(self, arrival: Column) -> Column:
         """The number of the grid's cell of an arrival."""
+        return divided(self._grid_begin(arrival), self._grid.width)
+
+    def _grid_begin(self, arrival: Column) -> Column:
+        """Where that cell begins: ms since the grid's start, a multiple of its width for the last cell too."""
         grid = self._grid
         since = arrival - F.lit(grid.start)
-        number = divided(since - F.pmod(since, F.lit(grid.width)), grid.width)
-        return F.when(arrival >= F.lit(grid.last_tick), F.lit(grid.last)).otherwise(number)
+        begin = since - F.pmod(since, F.lit(grid.width))
+        return F.when(arrival >= F.lit(grid.last_tick), F.lit(grid.last * grid.width)).otherwise(begin)
 
     @cached_property
     def _cells_of_partitions(self) -> DataFrame:
         """One row a partition and cell: one narrow hash aggregation, with one key where that is enough."""
-        strategy, fine = self.strategy, self._grid
+        strategy = self.strategy
         maximum = strategy.running_maximum
         top = F.max(self._time) if maximum is None or maximum.time is not RecordTime.ARRIVAL else F.max(ARRIVAL)
         ordering = SEQUENCE if SEQUENCE in self.records.columns else OFFSET
@@ -244,15 +248,12 @@ class ThinnedHistory:
         ]
         if self._has_markers:
             values.append(F.coalesce(F.min(F.when(F.col(MARKER), F.col(ARRIVAL))), F.lit(NEVER)).alias("marker"))
-        since = F.col(ARRIVAL) - F.lit(fine.start)
-        begin = F.when(F.col(ARRIVAL) >= F.lit(fine.last_tick), F.lit(fine.last * fine.width)).otherwise(
-            since - F.pmod(since, F.lit(fine.width))
-        )
+        begin, width = self._grid_begin(F.col(ARRIVAL)), self._grid.width
         numbers = strategy.partitions
-        if min(numbers, default=-1) >= 0 and max(numbers) < fine.width:
+        if min(numbers, default=-1) >= 0 and max(numbers) < width:
             registered = F.col(PARTITION).between(0, max(numbers))
             grouped = self.records.where(registered).groupBy((begin + F.col(PARTITION)).alias("key")).agg(*values)
-            partition = F.pmod(F.col("key"), F.lit(fine.width)).cast("int")
+            partition = F.pmod(F.col("key"), F.lit(width)).cast("int")
             found = grouped.select(partition.alias("partition"), "first", "last", "top", "minor", *self._marker_column)
         else:
             keys = F.col(PARTITION).alias("partition"), begin.alias("key")

@@ -230,6 +230,10 @@ class TracedHistory(ThinnedHistory):
     def _trace(self) -> DataFrame:
         return self._cache.keep(traces(self.records, self._job, self._until, self._source_state))
 
+    def that_count(self) -> DataFrame:
+        """All records: the generators look at every one."""
+        return self.records
+
     @property
     def _has_statuses(self) -> bool:
         return self._job.idleness is not None and self._job.interval > 0
