@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +20,7 @@ from spark_jobs.corrections.destination import Destination, open_destination
 from spark_jobs.corrections.due import CorrectionScope, due, make_ledger, scope_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, RunStateError
-from spark_jobs.lakehouse.corrections import DELIVERY, NUMBER, Delivery, new_name, old_name, pair_names
+from spark_jobs.lakehouse.corrections import NUMBER, Delivery, new_name, old_name, pair_names
 from spark_jobs.lakehouse.delivery import CorrectionAction, DeliveryKind, DeliveryStatus
 from spark_jobs.runs.processes import HEARTBEAT, Sign, alive_of, beating, sign_of, this_process
 from spark_jobs.spark.cached import CachedFrames
@@ -193,16 +192,7 @@ class _Deliverer:
                 prepared_at=self.now(),
                 delivered_at=None,
             )
-            facts: dict[str, Any] = {
-                DELIVERY: delivery.id,
-                NUMBER: delivery.number,
-                "kind": kind.value,
-                "destination": delivery.destination,
-                "since": delivery.since,
-                "process": delivery.process,
-                "prepared_at": delivery.prepared_at,
-            }
-            scope.ledger.prepare(rows, facts, head)
+            scope.ledger.prepare(rows, delivery, head)
         self._finish(destination, delivery, is_resumed=False)
         return replace(nothing, rows=counts, deliveries=(delivery.id,), notes=notes)
 

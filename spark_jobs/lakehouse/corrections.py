@@ -174,15 +174,24 @@ class CorrectionTable:
         """The rows of a delivery."""
         return self.rows().where(F.col(DELIVERY) == delivery)
 
-    def prepare(self, rows: DataFrame, facts: Mapping[str, Any], head: int | None) -> None:
+    def prepare(self, rows: DataFrame, delivery: Delivery, head: int | None) -> None:
         """Write a delivery down, unless another process has prepared one to the same destination since `head`.
 
-        `rows`: the columns of the table without those in `facts`, which are the same for all rows. Raises RunStateError
-        where another process was faster.
+        `rows`: the columns of the table without those that the delivery says, which are the same for all rows. Raises
+        RunStateError where another process was faster.
         """
-        destination = str(facts[DESTINATION])
-        status = next_delivery_status(str(facts[DELIVERY]), None, DeliveryEvent.PREPARE)
-        whole = rows.withColumns({name: _literal(value) for name, value in {**facts, STATUS: status.value}.items()})
+        destination = delivery.destination
+        facts: dict[str, Any] = {
+            DELIVERY: delivery.id,
+            NUMBER: delivery.number,
+            KIND: delivery.kind.value,
+            STATUS: next_delivery_status(delivery.id, None, DeliveryEvent.PREPARE).value,
+            DESTINATION: destination,
+            "since": delivery.since,
+            "process": delivery.process,
+            "prepared_at": delivery.prepared_at,
+        }
+        whole = rows.withColumns({name: _literal(value) for name, value in facts.items()})
         pending = (F.col(DESTINATION) == destination) & (F.col(STATUS) == DeliveryStatus.PREPARED.value)
         try:
             self._overwrite(whole, pending, head)

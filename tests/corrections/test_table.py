@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from spark_jobs.corrections.due import due, scope_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.corrections import CorrectionTable, Delivery
-from spark_jobs.lakehouse.delivery import DeliveryStatus
+from spark_jobs.lakehouse.delivery import DeliveryKind, DeliveryStatus
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.processes import beating
@@ -76,8 +77,7 @@ def test_a_table_is_put_right_wherever_a_process_ends_and_the_next_night_finds_i
     head = ledger.head()
     assert revert(spark, job).rows["upsert"] > 3
     with pytest.raises(RunStateError, match="another process"):
-        facts = {"delivery": "late", "number": 9, "destination": f"table {table}", "kind": "repeat"}
-        ledger.prepare(ledger.of(first.id).drop(*facts), facts, head)
+        ledger.prepare(ledger.of(first.id), replace(first, id="late", number=9, kind=DeliveryKind.REPEAT), head)
 
 
 def assert_another_host_is_watched(spark: SparkSession, job: Pipeline, ledger: CorrectionTable) -> None:
