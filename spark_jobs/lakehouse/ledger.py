@@ -134,8 +134,10 @@ class Ledger:
         self._delete(table, f"run_id = {literal(run_id)}")
 
     def runs(self) -> DataFrame:
-        """The runs of this output table."""
-        return self._spark.table(self._tables.runs).where(F.col("output") == F.lit(self._tables.windows))
+        """The runs of this output table. A column that an earlier version's ledger lacks is null."""
+        rows = self._spark.table(self._tables.runs)
+        lacks = {f.name: F.lit(None).cast(f.dataType) for f in RUNS_SCHEMA if f.name not in rows.columns}
+        return rows.withColumns(lacks).where(F.col("output") == F.lit(self._tables.windows))
 
     def published_identity(self) -> tuple[str, ...]:
         """The columns that told windows apart in the definitions of the published runs that are still known."""
@@ -225,10 +227,6 @@ class Ledger:
     def published_runs(self) -> DataFrame:
         """The published runs of this output table."""
         return self.runs().where("status = 'published'")
-
-    def is_published(self, run_id: str) -> bool:
-        row = self.row(run_id)
-        return row is not None and row["status"] == "published"
 
     def _read(self, run_id: str) -> _Known:
         iceberg = self._table()

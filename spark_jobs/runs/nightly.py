@@ -43,7 +43,7 @@ from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import recover
 from spark_jobs.runs.requesting import check_until
 from spark_jobs.runs.stages import ReplayChunk, chunk_stages
-from spark_jobs.runs.start import Asked, check_quarantine, refuse_missing_event_time
+from spark_jobs.runs.start import PUBLISHED_ALREADY, Asked, check_quarantine, is_published, refuse_missing_event_time
 from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.work import Incremental, IncrementalWork
@@ -139,8 +139,8 @@ def reconcile(
     tables, folders = Tables.of(pipeline), store or RunStore.configured()
     create_tables(spark, tables)
     recover(spark, tables, now(), store, progress=progress)
-    if run_id is not None and Ledger(spark, tables).is_published(run_id):
-        result = RunResult(run_id, tables, note="this run has been published already; nothing was done")
+    if run_id is not None and is_published(Ledger(spark, tables), folders.folder(run_id), pipeline):
+        result = RunResult(run_id, tables, note=PUBLISHED_ALREADY)
         result.corrections = end_policy.delivered(spark, pipeline, folders.folder(run_id))
         return result
     keep_batches(spark, pipeline)

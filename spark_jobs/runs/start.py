@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
-from spark_jobs.errors import CatalogError, DefinitionError, HistoryError
+from spark_jobs.errors import CatalogError, DefinitionError, HistoryError, RunStateError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import StagedPart, Staging
@@ -38,14 +39,16 @@ from spark_jobs.runs.plan import check_plan, read_planned
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.quarantine import reasons_of
 from spark_jobs.runs.recovery import recover
-from spark_jobs.runs.status import RunKind
-from spark_jobs.runs.store import DEFINITION
+from spark_jobs.runs.status import RunKind, RunStatus
+from spark_jobs.runs.store import DEFINITION, RunFolder
 from spark_jobs.runs.verdicts import Verdicts
 from spark_jobs.sources import quarantined
 
 if TYPE_CHECKING:
     from spark_jobs.runs.job import Job
 
+
+PUBLISHED_ALREADY = "this run has been published already; nothing was done"
 
 _FIRST = -62_135_596_800_000
 _LAST = 253_402_300_799_999
@@ -68,7 +71,7 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
     """Refuse what breaks a rule, make the tables and clear up killed runs. False: the run is published already.
 
     `is_new`: the run's id was drawn just now, so that no run has it. Raises DefinitionError for a plan that does not
-    cover its range, HistoryError for records that break a rule.
+    cover its range, HistoryError for records that break a rule, RunStateError for a run id of another pipeline.
     """
     check_plan(job.plan, job.pipeline)
     check_quarantine(job)
@@ -79,10 +82,24 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
     recover(job.spark, job.result.tables, started, progress=job.progress)
     if is_new:
         job.ledger.assume_new(job.result.run_id)
-    elif job.ledger.is_published(job.result.run_id):
-        job.result.note = "this run has been published already; nothing was done"
+    elif is_published(job.ledger, job.folder, job.pipeline):
+        job.result.note = PUBLISHED_ALREADY
         return False
     return True
+
+
+def is_published(ledger: Ledger, folder: RunFolder, pipeline: Pipeline) -> bool:
+    """Whether the folder's run is published already. Raises RunStateError where it is a run of another pipeline."""
+    row, request = ledger.row(folder.run_id), Request.read(folder)
+    of_run = {row["pipeline"]} if row is not None else set()
+    of_run |= {request.pipeline} if request is not None else set()
+    if others := of_run - {pipeline.name}:
+        raise RunStateError(
+            f"this run id is of a run of pipeline {', '.join(sorted(others))}",
+            folder.run_id,
+            f"Give the run of {pipeline.name} another one (--run-id), or none: then one is chosen.",
+        )
+    return row is not None and row["status"] == RunStatus.PUBLISHED
 
 
 def full_range(job: Job) -> StagedRange:

@@ -135,7 +135,7 @@ def test_the_report_of_a_run_is_what_it_was(store: RunStore, rewindow: Rewindow,
 # The tables, in the place where they were written.
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def project() -> Iterator[Path]:
     """The project as the version before left it. Two processes that test it take turns."""
     with PROJECT.with_suffix(".lock").open("w") as lock:

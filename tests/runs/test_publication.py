@@ -28,6 +28,7 @@ from spark_jobs.runs.causes import cause_of_change, cause_of_run, published_befo
 from spark_jobs.runs.documents import Answer, Approval, Outcome, Request, Requested, StagedRange, status_of
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.lifecycle import Event, RunLife
+from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, plan_from_json
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.publication import publish
@@ -151,6 +152,25 @@ def test_a_run_with_a_missing_chunk_or_one_staged_again_since_it_was_verified_is
     assert status(spark, defined, "missing-chunk") == "published", "nobody has to approve it"
     assert run_stage("missing-chunk", Stage.PUBLISH, None, "") == 0
     assert spark.table(Tables.of(defined).windows).count()
+
+
+def test_the_run_id_of_a_run_of_another_pipeline_is_refused(spark, tmp_path) -> None:
+    write(tmp_path / "data", [record(i) for i in range(60)])
+    defined, other = pipeline(tmp_path, "has_the_id"), pipeline(tmp_path, "wants_the_id")
+    waiting = staged(spark, defined, "the-id")
+    for is_published in (False, True):
+        if is_published:
+            publish_staged(lambda _: spark, waiting.run_id, NoProgress(), "seen")
+            folder_of(waiting.run_id).remove(Request.FILE)  # the ledger knows it too
+        for begin in (
+            lambda: execute(spark, other, make_plan(spark, other), NoProgress(), run_id="the-id"),
+            lambda: reconcile(spark, other, NoProgress(), run_id="the-id"),
+        ):
+            with pytest.raises(RunStateError, match="this run id is of a run of pipeline has_the_id"):
+                begin()
+        assert status(spark, defined, "the-id") == ("published" if is_published else "awaiting_approval")
+    again = execute(spark, defined, make_plan(spark, defined), NoProgress(), run_id="the-id")
+    assert again.note == "this run has been published already; nothing was done"
 
 
 def test_a_plan_with_a_chunk_cut_out_is_refused(spark, tmp_path) -> None:
