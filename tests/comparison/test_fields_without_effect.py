@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.cli.output import notes_of
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.replay.defined_windows import fields_without_effect
@@ -48,12 +49,22 @@ def test_a_late_output_beside_windows_that_share_records_is_told(tmp_path: Path,
     assert len(fields_without_effect(defined(tmp_path, window, several))) == is_said
 
 
-def test_the_plan_and_the_comparison_tell_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_late_output_beside_offsets_on_each_row_is_told(tmp_path: Path) -> None:
+    tumbling = "{type: tumbling, size: 1 min}"
+    (said,) = fields_without_effect(defined(tmp_path, tumbling, LIVE + "  last_offsets: offsets\n"))
+    assert said.startswith("live.late_output has no effect beside live.last_offsets")
+    without = LIVE[: LIVE.index("  late_output")] + "  last_offsets: offsets\n"
+    assert fields_without_effect(defined(tmp_path, tumbling, without)) == ()
+
+
+def test_the_check_the_plan_and_the_comparison_tell_it(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "data", [record(i) for i in range(200)])
     (tmp_path / "emitted.json").write_text('{"k": "a", "s": 1600000020000, "n": 1, "total": 1}\n')
     live = LIVE.replace("path: emitted, format: parquet", f"path: {tmp_path}/emitted.json, format: json, {EMITTED}")
     live = live.replace("{start: s}", "{start: s, unit: ms}")
     pipeline = defined(tmp_path, "{type: sliding, size: 2 min, slide: 30 s}", live)
     told = fields_without_effect(pipeline)
+    (note,) = notes_of(pipeline)
+    assert (note.field, f"{note.what}: {note.hint}") == ("live", told[0])
     assert set(told) <= set(make_plan(spark, pipeline).warnings)
     assert set(told) <= set(run_compare(spark, pipeline, NoProgress(), limit=10).notes)
