@@ -45,10 +45,12 @@ class _IdlenessTimer:
             return False
         return now - self.countdown_from > self.timeout
 
-    @property
-    def idle_after(self) -> int | None:
-        """The partition is idle at the first probe after this time (epoch ms) unless a record comes."""
-        return None if self.countdown_from is None else self.countdown_from + self.timeout
+    def due_after(self, now: int) -> int:
+        """From when on a probe can find something that the one at `now` did not, if no record comes (epoch ms)."""
+        if self.countdown_from is None:
+            return now + 1
+        idle_from = self.countdown_from + self.timeout + 1
+        return idle_from if idle_from > now else MAX_TIMESTAMP
 
 
 class IdleTimes:
@@ -68,17 +70,19 @@ class IdleTimes:
         self._started = bisect_right(self._starts, now)
         return self._started > 0 and now <= self._spans[self._started - 1][1]
 
-    @property
-    def idle_after(self) -> int | None:
-        """The partition is idle at the first probe after this time (epoch ms)."""
-        return self._starts[self._started] - 1 if self._started < len(self._starts) else None
+    def due_after(self, now: int) -> int:
+        """From when on a probe can find something that the one at `now` did not (epoch ms)."""
+        if self.is_idle(now):
+            return self._spans[self._started - 1][1] + 1
+        return self._starts[self._started] if self._started < len(self._starts) else MAX_TIMESTAMP
 
 
 class _PartialWatermark:
     """One generator with its last watermark: an input of the minimum.
 
     On a record, each emission updates the minimum at once (`on_raised`; Flink's `ImmediateOutput`). At a tick, the
-    minimum is taken after every generator has run (`DeferredOutput`).
+    minimum is taken after every generator has run (`DeferredOutput`). A probe before the time `due` (epoch ms) changes
+    nothing: it is left out.
     """
 
     def __init__(
@@ -88,12 +92,15 @@ class _PartialWatermark:
         timer: _IdlenessTimer | IdleTimes | None,
         has_status: bool = True,
         is_known: bool = True,
+        moves_without_records: bool = False,
     ) -> None:
         self.label = label
         self.has_status = has_status
         self.is_known = is_known
         self.generator = generator
         self.timer = timer
+        self.due = MIN_TIMESTAMP
+        self._moves_without_records = moves_without_records
         self.watermark = MIN_TIMESTAMP
         self.idle = False
         self._on_raised: Callable[[int], None] | None = None
@@ -118,10 +125,10 @@ class _PartialWatermark:
             self.idle = True
         else:
             self.generator.on_periodic_emit(now, self)
-
-    def next_change_after(self) -> int | None:
-        """A probe after this time (epoch ms) can find the partition idle; None: no probe can without a record."""
-        return None if self.timer is None or self.idle else self.timer.idle_after
+        if self._moves_without_records:
+            self.due = now + 1
+        else:
+            self.due = MAX_TIMESTAMP if self.timer is None else self.timer.due_after(now)
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -144,6 +151,8 @@ class _PartialWatermark:
 class _Subtask:
     """One source subtask: the minimum over its active partitions, and its stream status.
 
+    A tick before the time `due` (epoch ms) changes nothing.
+
     `idle_before_first_watermark_after` (epoch ms): the stream becomes idle at the first tick after this time unless a
     watermark has been raised (rule 31). None: never.
     """
@@ -159,6 +168,7 @@ class _Subtask:
         self._idle_before_first_watermark_after = idle_before_first_watermark_after
         self.combined = MIN_TIMESTAMP
         self.idle = False
+        self.due = MIN_TIMESTAMP
 
     @property
     def idle_after(self) -> int | None:
@@ -167,19 +177,34 @@ class _Subtask:
             return None
         return self._idle_before_first_watermark_after
 
-    def probe(self, now: int) -> list[StreamSignal]:
-        """A tick at `now`: combine the partitions' watermarks, then check whether the main output is idle.
+    def probe(self, now: int) -> tuple[list[_PartialWatermark], list[StreamSignal]]:
+        """A tick at `now`: probe the partitions, combine their watermarks, then look whether the main output is idle.
+
+        Returns the partitions whose status has changed, and what the subtask sends, in order.
 
         Rule 31: the main output, which no record uses, and the partitions' combined output make the stream idle
         together. The combined output counts as idle until it has raised its first watermark; the main output's
         countdown starts at the first tick.
         """
+        turned: list[_PartialWatermark] = []
+        due = MAX_TIMESTAMP
+        for partial in self.partials:
+            if partial.due <= now and partial.is_known:
+                was_idle = partial.idle
+                partial.probe(now)
+                if partial.idle != was_idle:
+                    turned.append(partial)
+            if partial.due < due and partial.is_known:
+                due = partial.due
         signals = self.update()
         deadline = self.idle_after
         if deadline is not None and now > deadline:
             self.idle = True
             signals.append(StreamStatusChanged(idle=True))
-        return signals
+        elif deadline is not None:
+            due = min(due, deadline + 1)
+        self.due = due
+        return turned, signals
 
     def update(self) -> list[StreamSignal]:
         """Combine the partitions' watermarks. Returns what the subtask sends, in order."""
@@ -240,7 +265,7 @@ class Source:
         self._subtasks: list[_Subtask] = []
         self._by_partition: dict[int, tuple[int, _PartialWatermark]] = {}
         known, discovered = iter(idle_times or ()), dict(strategy.discovered)
-        self._undiscovered: list[tuple[int, _PartialWatermark]] = []
+        self._undiscovered: list[tuple[int, _Subtask, _PartialWatermark]] = []
         for index, (partitions, own) in enumerate(zip(strategy.subtasks, strategy.of_subtasks, strict=True)):
             groups = [partitions] if own.scope is WatermarkScope.SUBTASK else [(p,) for p in partitions]
             partials = [
@@ -251,18 +276,18 @@ class Source:
                     # Only a partition with a generator of its own has a status of its own (rule 31).
                     own.scope is WatermarkScope.PARTITION,
                     own.scope is not WatermarkScope.PARTITION or group[0] not in discovered,
+                    own.moves_without_records,
                 )
                 for group in groups
             ]
-            self._undiscovered += [(discovered[p.label], p) for p in partials if not p.is_known]
             for group, partial in zip(groups, partials, strict=True):
-                for partition in group:
-                    self._by_partition[partition] = (index, partial)
-            self._subtasks.append(_Subtask(partials, strategy.all_idle_emits_maximum, _first_idle_after(own)))
+                self._by_partition |= dict.fromkeys(group, (index, partial))
+            subtask = _Subtask(partials, strategy.all_idle_emits_maximum, _first_idle_after(own))
+            self._undiscovered += [(discovered[p.label], subtask, p) for p in partials if not p.is_known]
+            self._subtasks.append(subtask)
         self._undiscovered.sort(key=lambda one: one[0])
         self._valve = StatusWatermarkValve(len(self._subtasks))
         self._next_tick = strategy.timer_start + strategy.interval if strategy.interval else MAX_TIMESTAMP
-        self._records_since_tick = False
 
     @property
     def watermark(self) -> int:
@@ -349,52 +374,40 @@ class Source:
 
     def ticks(self, until: int) -> Iterator[Tick]:
         """Run the timer up to and including `until` (epoch ms); yields the ticks that caused a signal."""
-        interval = self.strategy.interval
+        start, interval = self.strategy.timer_start, self.strategy.interval
         while self._next_tick <= until:
             now = self._next_tick
             signals = self._tick(now)
-            self._next_tick = now + interval
-            if not self._records_since_tick and not self.strategy.moves_without_records:
-                self._next_tick = max(self._next_tick, self._skip_quiet_ticks(until))
-            self._records_since_tick = False
+            discovered = (discovered_at for discovered_at, _, _ in self._undiscovered[:1])
+            due = min([until + 1, *(subtask.due for subtask in self._subtasks), *discovered])
+            self._next_tick = max(now + interval, start - (start - due) // interval * interval)
             if signals:
                 yield Tick(now, signals)
-
-    def _skip_quiet_ticks(self, until: int) -> int:
-        """The next tick that can change anything without a record: where something becomes idle, else after `until`."""
-        partials = (p for s in self._subtasks for p in s.partials if p.is_known)
-        deadlines = [d for p in partials if (d := p.next_change_after()) is not None]
-        deadlines += [d for s in self._subtasks if (d := s.idle_after) is not None]
-        deadlines += [discovered_at - 1 for discovered_at, _ in self._undiscovered]
-        start, interval = self.strategy.timer_start, self.strategy.interval
-        after = min([until, *deadlines])
-        return start + ((after - start) // interval + 1) * interval
 
     def _discover(self, now: int) -> None:
         """From its discovery on a partition is in the minimum: before the tick and the records of that ms."""
         while self._undiscovered and self._undiscovered[0][0] <= now:
-            self._undiscovered.pop(0)[1].is_known = True
+            _, subtask, partial = self._undiscovered.pop(0)
+            partial.is_known = True
+            partial.due = subtask.due = MIN_TIMESTAMP
 
     def _tick(self, now: int) -> list[Signal]:
         self._discover(now)
         signals: list[Signal] = []
         for index, subtask in enumerate(self._subtasks):
-            for partial in subtask.partials:
-                if not partial.is_known:
-                    continue
-                was_idle = partial.idle
-                partial.probe(now)
-                if partial.idle != was_idle:
+            if subtask.due <= now:
+                turned, sent = subtask.probe(now)
+                for partial in turned:
                     signals += self._partition_status(partial)
-            signals += self._through_valve(index, subtask.probe(now))
+                signals += self._through_valve(index, sent)
         return signals
 
     def on_event(self, partition: int, event: Event) -> list[Signal]:
         """The signals that a record causes after it has been handed to the window operator."""
         self._discover(event.arrival)
-        self._records_since_tick = True
         index, partial = self._by_partition[partition]
         subtask = self._subtasks[index]
+        partial.due = subtask.due = MIN_TIMESTAMP
         was_idle = partial.idle
         signals: list[Signal] = []
 
@@ -430,7 +443,6 @@ class Source:
             ],
             "valve": self._valve.snapshot(),
             "next_tick": self._next_tick,
-            "records_since_tick": self._records_since_tick,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -438,8 +450,9 @@ class Source:
         for subtask, saved in zip(self._subtasks, state["subtasks"], strict=True):
             subtask.combined = saved["combined"]
             subtask.idle = saved["idle"]
-            for partial, saved_partial in zip(subtask.partials, saved["partials"], strict=True):
-                partial.restore(saved_partial)
+            subtask.due = MIN_TIMESTAMP
+            for partial, own in zip(subtask.partials, saved["partials"], strict=True):
+                partial.restore(own)
+                partial.due = MIN_TIMESTAMP
         self._valve.restore(state["valve"])
         self._next_tick = state["next_tick"]
-        self._records_since_tick = state["records_since_tick"]

@@ -352,7 +352,6 @@ class _Run:
     def _snapshot(self) -> dict[str, Any]:
         over = self.over
         snapshot = self.source.snapshot()
-        snapshot["records_since_tick"] = True
         saved = (partial for subtask in snapshot["subtasks"] for partial in subtask["partials"])
         owns = over.strategy.of_generators
         for partial, activity, own, timer in zip(saved, over.activities, owns, over.timers, strict=True):

@@ -76,6 +76,8 @@ class Replayed:
 class ReplayedTrace(Custom):
     """The supplier of `Replayed`."""
 
+    moves_without_records = False
+
     def create_generator(self, *, per_event: bool, interval: int) -> WatermarkGenerator:
         return Replayed()
 
@@ -182,7 +184,6 @@ class _Generator:
                         "idle": idle,
                     },
                     "next_tick": state["next_tick"],
-                    "records_since_tick": True,
                 }
             )
 

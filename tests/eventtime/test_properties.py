@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from spark_jobs.conformance.compare import first_difference
 from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.signals import WatermarkEmitted
-from spark_jobs.eventtime.source import Source
+from spark_jobs.eventtime.source import Source, Tick
 from tests.golden import naive
 from tests.golden.strategies import cases
 from tests.sampling import sample
@@ -30,6 +31,27 @@ def test_the_operator_agrees_with_the_naive_simulator(document) -> None:
         strategy = case.strategy(all_idle_emits_maximum=not old)
         expected = naive.simulate(document, flink_version=version)["streaming"]
         assert first_difference(case, expected, run_sequential(case, strategy), set_based=False) is None
+
+
+def stepwise(source: Source, until: int) -> Iterator[Tick]:
+    """Every tick, each of them with every partition probed: a source that was restored knows of none that is not due."""
+    while source.strategy.interval and source.next_tick <= until:
+        source.restore(source.snapshot())
+        yield from source.ticks(source.next_tick)
+
+
+@settings(max_examples=sample(60, 1_000), deadline=None)
+@given(cases())
+def test_what_ticks_leave_out_would_change_nothing(document) -> None:
+    case = Case(GENERATED, document)
+    quick, slow = Source(case.strategy()), Source(case.strategy())
+    for record in case.records:
+        assert list(quick.ticks(record.arrival)) == list(stepwise(slow, record.arrival))
+        event = Event(record.timestamp, record.arrival, record.marker, record.stream)
+        assert quick.on_event(record.partition, event) == slow.on_event(record.partition, event)
+    if case.clock_end is not None:
+        assert list(quick.ticks(case.clock_end)) == list(stepwise(slow, case.clock_end))
+    assert quick.snapshot() == slow.snapshot()
 
 
 def signals_of(source: Source, case: Case, records, until: int | None) -> list:

@@ -181,7 +181,6 @@ def points(history: History, above: int) -> np.ndarray:
 def comparable(snapshot: dict[str, Any]) -> dict[str, Any]:
     """A state without what no later watermark depends on."""
     snapshot = copy.deepcopy(snapshot)
-    del snapshot["records_since_tick"]
     for partial in (partial for subtask in snapshot["subtasks"] for partial in subtask["partials"]):
         if partial["active_since_probe"]:
             partial["countdown_from"] = None

@@ -40,6 +40,7 @@ YEAR_MS = 365 * DAY
 YEAR_PARTITIONS = 100
 IDLE_PARTITIONS = 64
 YEAR_RECORDS = 300_000_000
+RESTLESS_RECORDS = 30_000_000
 
 
 def growth(bench: Bench) -> Iterator[Row]:
@@ -113,8 +114,12 @@ def idle_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStra
         )
         .where(~silent & ~F.col(ARRIVAL).between(middle, middle + 4 * HOUR))
     )
+    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + span), MIDNIGHT + span), _idle_strategy()
+
+
+def _idle_strategy() -> WatermarkStrategy:
     ids = tuple(range(IDLE_PARTITIONS))
-    strategy = WatermarkStrategy(
+    return WatermarkStrategy(
         BoundedOutOfOrderness(MINUTE),
         partitions=ids,
         subtasks=(ids[::2], ids[1::2]),
@@ -123,7 +128,24 @@ def idle_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStra
         timer_start=MIDNIGHT,
         idleness=MINUTE,
     )
-    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + span), MIDNIGHT + span), strategy
+
+
+def restless_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStrategy]:
+    """The same job over a log in which some partition becomes idle, or comes back, every few seconds.
+
+    Records come at random, one each 67 s a partition in the mean. A year has 30M; with fewer it is a part of one.
+    """
+    span = YEAR_MS * records // RESTLESS_RECORDS
+    arrival = F.expr(f"{MIDNIGHT} + CAST(id * ({span} / {records}) AS BIGINT)")
+    frame = spark.range(0, records, 1, 4 * spark.sparkContext.defaultParallelism).select(
+        F.pmod(F.xxhash64("id"), F.lit(IDLE_PARTITIONS)).cast("int").alias(PARTITION),
+        F.col("id").alias(OFFSET),
+        arrival.alias(ARRIVAL),
+        F.pmod("id", F.lit(KEYS)).cast("int").alias("key"),
+        (arrival - F.pmod(F.xxhash64("id", F.lit(1)), F.lit(MINUTE))).alias(EVENT_TIME),
+        F.col("id").alias("value"),
+    )
+    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + span), MIDNIGHT + span), _idle_strategy()
 
 
 def _idle_span(records: int) -> int:
@@ -135,6 +157,12 @@ def _measure_idle_year(spark: SparkSession, records: int) -> dict[str, Any]:
     history, strategy = idle_year(spark, records)
     spec = replace(replay_spec(TumblingWindows(MINUTE)), strategy=strategy)
     return _measure_timeline(spark, history, spec, MIDNIGHT + _idle_span(records) // 2)
+
+
+def _measure_restless_year(spark: SparkSession, records: int) -> dict[str, Any]:
+    history, strategy = restless_year(spark, records)
+    spec = replace(replay_spec(TumblingWindows(MINUTE)), strategy=strategy)
+    return _measure_timeline(spark, history, spec, MIDNIGHT)
 
 
 def _measure_replay(spark: SparkSession, records: int) -> dict[str, Any]:
@@ -169,6 +197,7 @@ def main() -> None:
     measure = {
         "year": _measure_year,
         "idle_year": _measure_idle_year,
+        "restless_year": _measure_restless_year,
         "replay": _measure_replay,
         "scale": measure_scale,
         "pairs": measure_pairs,
