@@ -34,7 +34,7 @@ def test_the_operator_agrees_with_the_naive_simulator(document) -> None:
 
 
 def stepwise(source: Source, until: int) -> Iterator[Tick]:
-    """Every tick, each of them with every partition probed: a source that was restored knows of none that is not due."""
+    """Every tick, each with every partition probed: a source that was restored does not know which are due."""
     while source.strategy.interval and source.next_tick <= until:
         source.restore(source.snapshot())
         yield from source.ticks(source.next_tick)
