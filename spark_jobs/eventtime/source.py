@@ -380,7 +380,8 @@ class Source:
             signals = self._tick(now)
             discovered = (discovered_at for discovered_at, _, _ in self._undiscovered[:1])
             due = min([until + 1, *(subtask.due for subtask in self._subtasks), *discovered])
-            self._next_tick = max(now + interval, start - (start - due) // interval * interval)
+            first_due = start - (start - due) // interval * interval  # the first tick that is not before it
+            self._next_tick = max(now + interval, first_due)
             if signals:
                 yield Tick(now, signals)
 
