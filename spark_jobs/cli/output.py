@@ -261,14 +261,12 @@ def print_refused(error: DefinitionError) -> None:
 def notes_of(pipeline: Pipeline) -> list[Problem]:
     """What is allowed, and refused later for some uses; what the definition does to what an earlier one published."""
     from spark_jobs.definition.mode import Mode
-    from spark_jobs.replay.defined_windows import fields_without_effect
+    from spark_jobs.replay.defined_windows import without_effect
     from spark_jobs.runs.definition_change import since_last_run
     from spark_jobs.runs.requesting import WITHOUT_ORDER
 
     notes = [Problem(pipeline.file, 1, "", said, "see `rewindow plan`") for said in since_last_run(pipeline)]
-    for said in fields_without_effect(pipeline):
-        what, _, mend = said.rpartition(": ")
-        notes.append(pipeline.problem(("live",), what, mend))
+    notes += [pipeline.problem(("live",), what, mend) for what, mend in without_effect(pipeline)]
     missing = pipeline.missing_positions
     if not missing or pipeline.mode is Mode.COMPLETE:
         return notes

@@ -189,12 +189,14 @@ class _Subtask:
         turned: list[_PartialWatermark] = []
         due = MAX_TIMESTAMP
         for partial in self.partials:
-            if partial.due <= now and partial.is_known:
+            if not partial.is_known:
+                continue
+            if partial.due <= now:
                 was_idle = partial.idle
                 partial.probe(now)
                 if partial.idle != was_idle:
                     turned.append(partial)
-            if partial.due < due and partial.is_known:
+            if partial.due < due:
                 due = partial.due
         signals = self.update()
         deadline = self.idle_after

@@ -44,19 +44,21 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
 
 def fields_without_effect(pipeline: Pipeline) -> tuple[str, ...]:
     """A sentence about each field of `live:` that does nothing beside others, or beside windows of this kind."""
+    return tuple(f"{what}: {mend}" for what, mend in without_effect(pipeline))
+
+
+def without_effect(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """The same: what has no effect and why, and what to do."""
     windows = windows_of(pipeline)
     lives = pipeline.live if isinstance(pipeline.live, tuple) else (pipeline.live,)
     late_outputs = [live for live in lives if live is not None and live.late_output is not None]
-    found = []
     if late_outputs and not (isinstance(windows, AlignedWindows) and windows.assigns_one):
-        found.append(
-            "live.late_output has no effect: a late side output names records, not windows, and with "
-            f"{pipeline.window.type} windows a record can be late for one window and in time for another: "
-            "leave it out"
+        why = (
+            "a late side output names records, not windows, and with "
+            f"{pipeline.window.type} windows a record can be late for one window and in time for another"
         )
-    elif any(live.last_offsets is not None for live in late_outputs):
-        found.append(
-            "live.late_output has no effect beside live.last_offsets: a row's offsets say which records it was made "
-            "of: leave one of them out"
-        )
-    return tuple(found)
+        return [(f"live.late_output has no effect: {why}", "leave it out")]
+    if any(live.last_offsets is not None for live in late_outputs):
+        why = "a row's offsets say which records it was made of"
+        return [(f"live.late_output has no effect beside live.last_offsets: {why}", "leave one of them out")]
+    return []

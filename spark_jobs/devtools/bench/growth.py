@@ -153,16 +153,10 @@ def _idle_span(records: int) -> int:
     return min(YEAR_MS, YEAR_MS * records // YEAR_RECORDS)
 
 
-def _measure_idle_year(spark: SparkSession, records: int) -> dict[str, Any]:
-    history, strategy = idle_year(spark, records)
+def _measure_idle(spark: SparkSession, history: History, strategy: WatermarkStrategy) -> dict[str, Any]:
+    """The day in the middle is looked up."""
     spec = replace(replay_spec(TumblingWindows(MINUTE)), strategy=strategy)
-    return _measure_timeline(spark, history, spec, MIDNIGHT + _idle_span(records) // 2)
-
-
-def _measure_restless_year(spark: SparkSession, records: int) -> dict[str, Any]:
-    history, strategy = restless_year(spark, records)
-    spec = replace(replay_spec(TumblingWindows(MINUTE)), strategy=strategy)
-    return _measure_timeline(spark, history, spec, MIDNIGHT)
+    return _measure_timeline(spark, history, spec, (MIDNIGHT + history.processing_time_end) // 2)
 
 
 def _measure_replay(spark: SparkSession, records: int) -> dict[str, Any]:
@@ -196,8 +190,8 @@ def main() -> None:
     spark = spark_session(f"rewindow bench {kind}", master=master[0] if master else None)
     measure = {
         "year": _measure_year,
-        "idle_year": _measure_idle_year,
-        "restless_year": _measure_restless_year,
+        "idle_year": lambda spark, records: _measure_idle(spark, *idle_year(spark, records)),
+        "restless_year": lambda spark, records: _measure_idle(spark, *restless_year(spark, records)),
         "replay": _measure_replay,
         "scale": measure_scale,
         "pairs": measure_pairs,
